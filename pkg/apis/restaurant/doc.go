@@ -1,0 +1,26 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// +k8s:deepcopy-gen=package
+// +groupName=restaurant.programming-kubernetes.info
+
+// Package restaurant holds the internal types of the API group
+// restaurant.programming-kubernetes.info: the one shape of each kind that
+// storage, admission and validation work with. Every served version converts
+// to and from these types. They have no JSON or protobuf form of their own,
+// and no defaults: whatever a version leaves open is decided before its
+// objects become internal ones.
+package restaurant

@@ -1,0 +1,77 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The server adds a Warning header to answers whose kind says that it is
+// deprecated. prerelease-lifecycle-gen would write these methods, but always
+// together with a release in which the kind is removed, and the server would
+// stop serving it as soon as the libraries it is built on reach that release.
+
+// deprecated is the release of the Kubernetes libraries as of which this
+// version is deprecated.
+func deprecated() (major, minor int) {
+	return 1, 37
+}
+
+// replacement is the kind that replaces one of this version.
+func replacement(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: GroupName, Version: "v1", Kind: kind}
+}
+
+// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+func (in *Pizza) APILifecycleDeprecated() (major, minor int) {
+	return deprecated()
+}
+
+// APILifecycleReplacement returns the kind to use instead.
+func (in *Pizza) APILifecycleReplacement() schema.GroupVersionKind {
+	return replacement("Pizza")
+}
+
+// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+func (in *PizzaList) APILifecycleDeprecated() (major, minor int) {
+	return deprecated()
+}
+
+// APILifecycleReplacement returns the kind to use instead.
+func (in *PizzaList) APILifecycleReplacement() schema.GroupVersionKind {
+	return replacement("PizzaList")
+}
+
+// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+func (in *Topping) APILifecycleDeprecated() (major, minor int) {
+	return deprecated()
+}
+
+// APILifecycleReplacement returns the kind to use instead.
+func (in *Topping) APILifecycleReplacement() schema.GroupVersionKind {
+	return replacement("Topping")
+}
+
+// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+func (in *ToppingList) APILifecycleDeprecated() (major, minor int) {
+	return deprecated()
+}
+
+// APILifecycleReplacement returns the kind to use instead.
+func (in *ToppingList) APILifecycleReplacement() schema.GroupVersionKind {
+	return replacement("ToppingList")
+}
