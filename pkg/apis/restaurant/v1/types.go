@@ -40,10 +40,12 @@ const (
 
 // Pizza is a pizza on the menu, of which the kitchen keeps a number baked.
 type Pizza struct {
+	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
+	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// spec is what the pizza should be.
@@ -104,6 +106,7 @@ type PizzaTopping struct {
 type PizzaStatus struct {
 	// replicas is how many of this pizza are baked now.
 	// +optional
+	// +k8s:optional
 	// +k8s:minimum=0
 	Replicas int32 `json:"replicas" protobuf:"varint,1,opt,name=replicas"`
 
@@ -121,6 +124,7 @@ type PizzaStatus struct {
 	// observedGeneration is the metadata.generation that the cost and the
 	// conditions are about.
 	// +optional
+	// +k8s:optional
 	// +k8s:minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,4,opt,name=observedGeneration"`
 
@@ -132,9 +136,7 @@ type PizzaStatus struct {
 	// +patchStrategy=merge
 	// +listType=map
 	// +listMapKey=type
-	// +k8s:listType=map
-	// +k8s:listMapKey=type
-	// +k8s:customUnique
+	// +k8s:eachVal=+k8s:opaqueType
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,5,rep,name=conditions"`
 }
 
@@ -158,10 +160,12 @@ type PizzaList struct {
 
 // Topping is a topping that pizzas can have, with its price.
 type Topping struct {
+	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
+	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// spec is what the topping should be.

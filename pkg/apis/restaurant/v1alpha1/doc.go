@@ -20,7 +20,7 @@ limitations under the License.
 // +k8s:protobuf-gen=package
 // +k8s:conversion-gen=restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant
 // +k8s:defaulter-gen=TypeMeta
-// +k8s:validation-gen=TypeMeta
+// +k8s:validation-gen=TypesWithField=TypeMeta
 // +groupName=restaurant.programming-kubernetes.info
 
 // Package v1alpha1 is version v1alpha1 of the API group
