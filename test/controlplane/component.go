@@ -1,0 +1,312 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// pollInterval is how often readiness is looked at.
+	pollInterval = 50 * time.Millisecond
+
+	// readyTimeout bounds how long a component may take until it is ready. It
+	// is generous: a machine that builds and tests at once is slow.
+	readyTimeout = 2 * time.Minute
+
+	// stopPatience is how long a component may take to end before it is killed.
+	stopPatience = 30 * time.Second
+
+	// tailLines is how much of a component's log goes into an error.
+	tailLines = 20
+)
+
+// Component is one process of the control plane. Its methods may be called from
+// several goroutines.
+type Component struct {
+	name   string
+	binary string
+	port   int
+	// dir is the process's working directory and holds what it stores.
+	dir      string
+	logFile  string
+	lockFile string
+	// rank orders the stopping: higher ranks stop first.
+	rank int
+	// args returns the flags that the component needs in this control plane.
+	args func() ([]string, error)
+	// check returns nil when the component is ready.
+	check func(context.Context) error
+	died  chan<- error
+
+	mu       sync.Mutex
+	flags    []string
+	env      []string
+	process  *process
+	stopping bool
+}
+
+// Name returns the component's name, for instance "kube-apiserver".
+func (c *Component) Name() string { return c.name }
+
+// Port returns the port that the component listens on.
+func (c *Component) Port() int { return c.port }
+
+// URL returns the component's address. It serves TLS with a certificate signed
+// by PKI.ServingCA.
+func (c *Component) URL() string { return "https://" + address(c.port) }
+
+// LogFile returns the file that holds what the component printed. Restarts
+// within a run append to it; the previous run's is kept beside it.
+func (c *Component) LogFile() string { return c.logFile }
+
+// Dir returns the folder that the component stores its data in.
+func (c *Component) Dir() string { return c.dir }
+
+// PID returns the id of the running process, or 0.
+func (c *Component) PID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running() {
+		return 0
+	}
+	return c.process.cmd.Process.Pid
+}
+
+// SetFlags replaces the extra flags of the component, from its next start on. A
+// flag that the component is given anyway is replaced by the extra one.
+func (c *Component) SetFlags(flags ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flags = slices.Clone(flags)
+}
+
+// Start starts the component and waits until it is ready.
+func (c *Component) Start(ctx context.Context) error {
+	if err := c.Launch(); err != nil {
+		return err
+	}
+	return c.WaitReady(ctx)
+}
+
+// Launch starts the component without waiting until it is ready.
+func (c *Component) Launch() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running() {
+		return fmt.Errorf("%s is running already, as process %d", c.name, c.process.cmd.Process.Pid)
+	}
+	if err := c.launch(); err != nil {
+		var taken *PortTakenError
+		if errors.As(err, &taken) {
+			return err
+		}
+		return fmt.Errorf("cannot start %s: %w", c.name, err)
+	}
+	return nil
+}
+
+func (c *Component) launch() error {
+	if _, err := os.Stat(c.binary); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s does not exist: build it with \"make build\"", c.binary)
+	}
+	if err := checkPort(c.name, c.port); err != nil {
+		return err
+	}
+	for _, dir := range []string{c.dir, filepath.Dir(c.logFile), filepath.Dir(c.lockFile)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	args, err := c.args()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(c.logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	lock, holder, err := takeLock(c.lockFile)
+	if errors.Is(err, errLocked) {
+		return fmt.Errorf("process %d, left over from an earlier run, still uses %s: end it with \"kill %d\"", holder, c.dir, holder)
+	}
+	if err != nil {
+		return err
+	}
+	// The child keeps the lock; this process lets go of it.
+	defer lock.Close()
+
+	cmd := exec.Command(c.binary, mergeFlags(args, c.flags)...)
+	cmd.Dir = c.dir
+	cmd.Env = append(environment(), c.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	process, err := startProcess(cmd, lock)
+	if err != nil {
+		return err
+	}
+	c.process, c.stopping = process, false
+	go c.watch(process)
+	return writePID(lock, cmd.Process.Pid)
+}
+
+// watch reports a process that ends without having been told to.
+func (c *Component) watch(process *process) {
+	<-process.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == process && !c.stopping {
+		select {
+		case c.died <- c.ended(process):
+		default: // An earlier death is being reported; one is enough.
+		}
+	}
+}
+
+func (c *Component) ended(process *process) error {
+	how := "without an error"
+	if process.err != nil {
+		how = "with " + process.err.Error()
+	}
+	return fmt.Errorf("%s ended by itself, %s; %s", c.name, how, c.logTail())
+}
+
+func (c *Component) running() bool {
+	return c.process != nil && !c.process.ended()
+}
+
+// WaitReady waits until the component is ready. The error of one that is not, or
+// has ended, shows the end of its log.
+func (c *Component) WaitReady(ctx context.Context) error {
+	c.mu.Lock()
+	process := c.process
+	c.mu.Unlock()
+	if process == nil {
+		return fmt.Errorf("%s has not been started", c.name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		err := c.check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-process.done:
+			return c.ended(process)
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not become ready (%w): %w; %s", c.name, context.Cause(ctx), err, c.logTail())
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// Stop ends the component in an orderly way, by force if that takes too long,
+// and returns when it is gone. Stopping what is not running does nothing.
+func (c *Component) Stop() error {
+	process := c.expectEnd()
+	if process == nil {
+		return nil
+	}
+	if process.stop(stopPatience) {
+		return fmt.Errorf("%s did not end within %s and was killed; %s", c.name, stopPatience, c.logTail())
+	}
+	return nil
+}
+
+// Kill ends the component as a crash would and returns when it is gone. Killing
+// what is not running does nothing.
+func (c *Component) Kill() {
+	if process := c.expectEnd(); process != nil {
+		process.kill()
+	}
+}
+
+func (c *Component) expectEnd() *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopping = true
+	return c.process
+}
+
+// Restart stops the component, starts it again and waits until it is ready.
+func (c *Component) Restart(ctx context.Context) error {
+	if err := c.Stop(); err != nil {
+		return err
+	}
+	return c.Start(ctx)
+}
+
+func (c *Component) logTail() string {
+	return fmt.Sprintf("the end of its log %s:\n%s", c.logFile, tail(c.logFile, tailLines))
+}
+
+// mergeFlags returns base without the flags that extra sets, and then extra.
+// Leaving that to the components would not do: some of their flags add up when
+// given twice.
+func mergeFlags(base, extra []string) []string {
+	name := func(flag string) string {
+		name, _, _ := strings.Cut(flag, "=")
+		return name
+	}
+	set := map[string]bool{}
+	for _, flag := range extra {
+		set[name(flag)] = true
+	}
+	merged := slices.DeleteFunc(slices.Clone(base), func(flag string) bool { return set[name(flag)] })
+	return append(merged, extra...)
+}
+
+// environment is this process's without the variables by which etcd would take
+// flags from it, or kubectl and client libraries another cluster.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "ETCD_") || strings.HasPrefix(variable, "KUBE")
+	})
+}
+
+// checkURL returns a check that a GET of the URL answers 200.
+func checkURL(client *http.Client, url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		const patience = 5 * time.Second
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("GET %s answers %s", url, response.Status)
+		}
+		return nil
+	}
+}

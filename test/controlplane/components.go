@@ -1,0 +1,263 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"path/filepath"
+)
+
+// Ranks order the stopping of components: higher ranks stop first.
+const (
+	rankEtcd = iota
+	rankKubeAPIServer
+	rankController
+	rankServer
+)
+
+const (
+	// frontProxyUser is the only name under which kube-apiserver may name other
+	// users to extension servers.
+	frontProxyUser = "front-proxy-client"
+
+	serviceCIDR = "10.96.0.0/16"
+	// kubernetesServiceIP is the first address of serviceCIDR, which
+	// kube-apiserver gives to its own Service.
+	kubernetesServiceIP = "10.96.0.1"
+
+	// advertiseAddress satisfies kube-apiserver, which refuses a loopback
+	// address. It belongs to no machine; nothing connects to it.
+	advertiseAddress = "192.0.2.1"
+)
+
+// localNames are the names under which every component is reached.
+var localNames = []string{"localhost", host}
+
+// newEtcd adds an etcd. It takes client certificates of PKI.EtcdCA only.
+func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component, error) {
+	etcd, err := cp.newComponent(name, "etcd", rankEtcd, config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := cp.PKI.ensure("etcd-client", cp.PKI.EtcdCA, Certificate{User: "etcd-client"})
+	if err != nil {
+		return nil, err
+	}
+	httpClient, err := cp.httpClient(&client)
+	if err != nil {
+		return nil, err
+	}
+	etcd.check = checkURL(httpClient, etcd.URL()+"/readyz")
+	etcd.args = func() ([]string, error) {
+		serving, err := cp.serving(name)
+		if err != nil {
+			return nil, err
+		}
+		// There are no peers; a socket in the working directory spares a port.
+		const peer = "unix://peer.sock"
+		return []string{
+			"--name=" + name,
+			"--data-dir=data",
+			"--listen-client-urls=" + etcd.URL(),
+			"--advertise-client-urls=" + etcd.URL(),
+			"--listen-peer-urls=" + peer,
+			"--initial-advertise-peer-urls=" + peer,
+			"--initial-cluster=" + name + "=" + peer,
+			"--cert-file=" + serving.cert,
+			"--key-file=" + serving.key,
+			"--client-cert-auth=true",
+			"--trusted-ca-file=" + cp.PKI.EtcdCA.File,
+		}, nil
+	}
+	return etcd, nil
+}
+
+func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, error) {
+	server, err := cp.newComponent(kubeAPIServerName, kubeAPIServerName, rankKubeAPIServer, config)
+	if err != nil {
+		return nil, err
+	}
+	// Not anonymously: that can be forbidden by a flag.
+	client, err := cp.PKI.ensure("probe", cp.PKI.ClientCA, Certificate{User: "probe", Groups: []string{"system:masters"}})
+	if err != nil {
+		return nil, err
+	}
+	probe, err := cp.httpClient(&client)
+	if err != nil {
+		return nil, err
+	}
+	server.check = checkURL(probe, server.URL()+"/readyz")
+	server.args = func() ([]string, error) {
+		serving, err := cp.serving(server.name, "kubernetes", "kubernetes.default", "kubernetes.default.svc", kubernetesServiceIP)
+		if err != nil {
+			return nil, err
+		}
+		proxy, err := cp.PKI.ensure("front-proxy-client", cp.PKI.FrontProxyCA, Certificate{User: frontProxyUser})
+		if err != nil {
+			return nil, err
+		}
+		storage, err := cp.etcdFlags(cp.Etcd)
+		if err != nil {
+			return nil, err
+		}
+		return append(storage,
+			"--bind-address="+host,
+			fmt.Sprintf("--secure-port=%d", server.port),
+			"--advertise-address="+advertiseAddress,
+			// Nobody uses the endpoints of the Service "kubernetes" here.
+			"--endpoint-reconciler-type=none",
+			"--tls-cert-file="+serving.cert,
+			"--tls-private-key-file="+serving.key,
+			"--client-ca-file="+cp.PKI.ClientCA.File,
+			"--authorization-mode=Node,RBAC",
+			"--requestheader-client-ca-file="+cp.PKI.FrontProxyCA.File,
+			"--requestheader-allowed-names="+frontProxyUser,
+			"--requestheader-username-headers=X-Remote-User",
+			"--requestheader-uid-headers=X-Remote-Uid",
+			"--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--proxy-client-cert-file="+proxy.cert,
+			"--proxy-client-key-file="+proxy.key,
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file="+cp.PKI.serviceAccountKey,
+			"--service-account-signing-key-file="+cp.PKI.serviceAccountKey,
+			"--service-cluster-ip-range="+serviceCIDR,
+		), nil
+	}
+	return server, nil
+}
+
+func (cp *ControlPlane) newControllerManager(config ComponentConfig) (*Component, error) {
+	manager, err := cp.newComponent(controllerManagerName, controllerManagerName, rankController, config)
+	if err != nil {
+		return nil, err
+	}
+	probe, err := cp.httpClient(nil)
+	if err != nil {
+		return nil, err
+	}
+	manager.check = checkURL(probe, manager.URL()+"/healthz")
+	manager.args = func() ([]string, error) {
+		serving, err := cp.serving(manager.name)
+		if err != nil {
+			return nil, err
+		}
+		kubeconfig, err := cp.KubeconfigFor("system:kube-controller-manager")
+		if err != nil {
+			return nil, err
+		}
+		return []string{
+			"--kubeconfig=" + kubeconfig,
+			"--authentication-kubeconfig=" + kubeconfig,
+			"--authorization-kubeconfig=" + kubeconfig,
+			"--bind-address=" + host,
+			fmt.Sprintf("--secure-port=%d", manager.port),
+			"--tls-cert-file=" + serving.cert,
+			"--tls-private-key-file=" + serving.key,
+			"--leader-elect=false",
+			"--use-service-account-credentials=true",
+			"--service-account-private-key-file=" + cp.PKI.serviceAccountKey,
+			"--root-ca-file=" + cp.PKI.ServingCA.File,
+		}, nil
+	}
+	return manager, nil
+}
+
+// NewAPIServer adds one more process of this repository's server, for instance a
+// second replica, or one with other flags. It is not started, and kube-apiserver
+// sends it requests only after Register.
+func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Component, error) {
+	server, err := cp.newComponent(name, apiServerName, rankServer, config.ComponentConfig)
+	if err != nil {
+		return nil, err
+	}
+	if config.Etcd != "" && cp.Component(config.Etcd) == nil {
+		if _, err := cp.newEtcd(config.Etcd, ComponentConfig{}); err != nil {
+			return nil, err
+		}
+	}
+	probe, err := cp.httpClient(nil)
+	if err != nil {
+		return nil, err
+	}
+	server.check = checkURL(probe, server.URL()+"/readyz")
+	server.args = func() ([]string, error) {
+		serving, err := cp.serving(name, cp.manifests.serviceHost())
+		if err != nil {
+			return nil, err
+		}
+		kubeconfig := config.Kubeconfig
+		if kubeconfig == "" {
+			// Not the administrator's: that the server works shows that the
+			// manifests grant all it needs.
+			user, groups := cp.manifests.identity()
+			if kubeconfig, err = cp.KubeconfigFor(user, groups...); err != nil {
+				return nil, err
+			}
+		}
+		storage := []string{"--data-dir=" + filepath.Join(server.dir, "data")}
+		if config.Etcd != "" {
+			if storage, err = cp.etcdFlags(cp.Component(config.Etcd)); err != nil {
+				return nil, err
+			}
+		}
+		return append(storage,
+			"--bind-address="+host,
+			fmt.Sprintf("--secure-port=%d", server.port),
+			"--tls-cert-file="+serving.cert,
+			"--tls-private-key-file="+serving.key,
+			"--kubeconfig="+kubeconfig,
+		), nil
+	}
+	return server, nil
+}
+
+// serving returns a component's serving certificate.
+func (cp *ControlPlane) serving(component string, names ...string) (pair, error) {
+	return cp.PKI.ensure(component, cp.PKI.ServingCA, Certificate{User: component, Hosts: append(names, localNames...)})
+}
+
+// etcdFlags are those by which API servers reach an etcd.
+func (cp *ControlPlane) etcdFlags(etcd *Component) ([]string, error) {
+	client, err := cp.PKI.ensure("etcd-client", cp.PKI.EtcdCA, Certificate{User: "etcd-client"})
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"--etcd-servers=" + etcd.URL(),
+		"--etcd-cafile=" + cp.PKI.ServingCA.File,
+		"--etcd-certfile=" + client.cert,
+		"--etcd-keyfile=" + client.key,
+	}, nil
+}
+
+// httpClient returns a client that trusts the components and, if it is given a
+// certificate, presents that.
+func (cp *ControlPlane) httpClient(client *pair) (*http.Client, error) {
+	config := &tls.Config{RootCAs: cp.PKI.ServingCA.Pool()}
+	if client != nil {
+		certificate, err := tls.LoadX509KeyPair(client.cert, client.key)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	// A component that restarts leaves dead connections behind.
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}, nil
+}

@@ -1,0 +1,372 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Names of the components that every control plane has.
+const (
+	etcdName              = "etcd"
+	kubeAPIServerName     = "kube-apiserver"
+	controllerManagerName = "kube-controller-manager"
+	apiServerName         = "apiserver"
+)
+
+// Config says how to start a control plane. Its zero value plus a Dir is a good
+// one for tests.
+type Config struct {
+	// Dir is the folder for everything that the control plane writes. It is
+	// created if it does not exist. Starting on the folder of an earlier run
+	// continues with its data.
+	Dir string
+	// BinDir holds the binaries; by default _output/bin of this repository.
+	BinDir string
+	// Manifests is the folder with the kustomization that registers the API
+	// server in a cluster; by default artifacts/deploy/base of this repository.
+	Manifests string
+
+	Etcd              ComponentConfig
+	KubeAPIServer     ComponentConfig
+	ControllerManager ComponentConfig
+	APIServer         ServerConfig
+
+	// Progress, if set, is told what happens, in sentences without a full stop.
+	Progress func(message string)
+}
+
+// ComponentConfig configures one process.
+type ComponentConfig struct {
+	// Off leaves the component out of Start. It can be started later.
+	Off bool
+	// Port is the port to listen on; 0 means any that is free.
+	Port int
+	// Flags, in the form --name=value, are added to those that the component
+	// is given anyway and replace those of the same name.
+	Flags []string
+	// Env, in the form NAME=value, is added to the environment.
+	Env []string
+}
+
+// ServerConfig configures one process of this repository's API server.
+type ServerConfig struct {
+	ComponentConfig
+	// Etcd names the etcd to store objects in. If empty, the server embeds one
+	// in its own process; "etcd" is kube-apiserver's; any other name is an etcd
+	// of its own, which is started with the first server that names it.
+	Etcd string
+	// Kubeconfig is the one to run with, by default one for the service account
+	// that the manifests give the server.
+	Kubeconfig string
+}
+
+// ControlPlane is a running control plane.
+type ControlPlane struct {
+	// Etcd stores kube-apiserver's objects.
+	Etcd *Component
+	// KubeAPIServer is where clients connect.
+	KubeAPIServer *Component
+	// ControllerManager runs the controllers of a cluster, for instance garbage
+	// collection and the deletion of namespaces.
+	ControllerManager *Component
+	// APIServer is this repository's server.
+	APIServer *Component
+	// PKI holds the certificate authorities.
+	PKI *PKI
+
+	config    Config
+	folder    *folder
+	admin     *rest.Config
+	manifests *manifests
+	died      chan error
+
+	mu           sync.Mutex
+	components   []*Component
+	reservations []net.PacketConn
+}
+
+// Start starts a control plane and returns when everything in it is ready: this
+// repository's server is registered and kube-apiserver serves its API. If
+// something fails, whatever was started is stopped.
+func Start(ctx context.Context, config Config) (*ControlPlane, error) {
+	cp, err := prepare(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := cp.start(ctx); err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	return cp, nil
+}
+
+// prepare claims the folder and makes everything in it, but starts nothing.
+func prepare(config Config) (_ *ControlPlane, err error) {
+	if config.Dir == "" {
+		return nil, errors.New("the control plane needs a folder: set Config.Dir")
+	}
+	for _, path := range []struct {
+		value    *string
+		fallback string
+	}{
+		{&config.BinDir, "_output/bin"},
+		{&config.Manifests, "artifacts/deploy/base"},
+	} {
+		if *path.value == "" {
+			root, err := repository()
+			if err != nil {
+				return nil, err
+			}
+			*path.value = filepath.Join(root, path.fallback)
+		}
+		// The components run in folders of their own.
+		if *path.value, err = filepath.Abs(*path.value); err != nil {
+			return nil, err
+		}
+	}
+	if config.Progress == nil {
+		config.Progress = func(string) {}
+	}
+	cp := &ControlPlane{config: config, died: make(chan error, 1)}
+	if cp.manifests, err = readManifests(config.Manifests); err != nil {
+		return nil, err
+	}
+	if cp.folder, err = claimFolder(config.Dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, cp.Stop())
+		}
+	}()
+	ended, err := cp.folder.endLeftovers()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range ended {
+		cp.progress("ended %s, left over from an earlier run", name)
+	}
+	if cp.PKI, err = openPKI(filepath.Join(cp.folder.path, "pki"), time.Now); err != nil {
+		return nil, fmt.Errorf("the certificates in %s cannot be used: %w", cp.folder.path, err)
+	}
+	if cp.Etcd, err = cp.newEtcd(etcdName, config.Etcd); err != nil {
+		return nil, err
+	}
+	if cp.KubeAPIServer, err = cp.newKubeAPIServer(config.KubeAPIServer); err != nil {
+		return nil, err
+	}
+	if cp.admin, err = cp.RESTConfigFor("admin", "system:masters"); err != nil {
+		return nil, err
+	}
+	if err := writeKubeconfig(cp.Kubeconfig(), cp.admin); err != nil {
+		return nil, err
+	}
+	if cp.ControllerManager, err = cp.newControllerManager(config.ControllerManager); err != nil {
+		return nil, err
+	}
+	cp.APIServer, err = cp.NewAPIServer(apiServerName, config.APIServer)
+	return cp, err
+}
+
+func (cp *ControlPlane) start(ctx context.Context) error {
+	for _, step := range []struct {
+		component *Component
+		off       bool
+	}{
+		{cp.Etcd, cp.config.Etcd.Off},
+		{cp.KubeAPIServer, cp.config.KubeAPIServer.Off},
+	} {
+		if step.off {
+			continue
+		}
+		if err := cp.startAndTell(ctx, step.component); err != nil {
+			return err
+		}
+	}
+	if !cp.config.APIServer.Off {
+		if err := cp.Install(ctx); err != nil {
+			return err
+		}
+		if err := cp.startServer(ctx); err != nil {
+			return err
+		}
+		if err := cp.Register(ctx, cp.APIServer); err != nil {
+			return err
+		}
+	}
+	// Only now: some controllers look for new kinds every half minute only, but
+	// they see at once what is there when they start.
+	if !cp.config.ControllerManager.Off {
+		return cp.startAndTell(ctx, cp.ControllerManager)
+	}
+	return nil
+}
+
+// startServer starts this repository's server, and its etcd if it has one.
+func (cp *ControlPlane) startServer(ctx context.Context) error {
+	if name := cp.config.APIServer.Etcd; name != "" {
+		if etcd := cp.Component(name); etcd.PID() == 0 {
+			if err := cp.startAndTell(ctx, etcd); err != nil {
+				return err
+			}
+		}
+	}
+	return cp.startAndTell(ctx, cp.APIServer)
+}
+
+func (cp *ControlPlane) startAndTell(ctx context.Context, component *Component) error {
+	began := time.Now()
+	if err := component.Start(ctx); err != nil {
+		return err
+	}
+	cp.progress("%s is ready (%.1f s)", component.Name(), time.Since(began).Seconds())
+	return nil
+}
+
+func (cp *ControlPlane) progress(format string, args ...any) {
+	cp.config.Progress(fmt.Sprintf(format, args...))
+}
+
+// Stop ends all components in an orderly way: servers before what they depend
+// on. The folder keeps their data.
+func (cp *ControlPlane) Stop() error {
+	components := cp.Components()
+	slices.SortStableFunc(components, func(a, b *Component) int { return b.rank - a.rank })
+	var errs []error
+	for len(components) > 0 {
+		next := slices.IndexFunc(components, func(c *Component) bool { return c.rank != components[0].rank })
+		if next < 0 {
+			next = len(components)
+		}
+		errs = append(errs, stopAll(components[:next])...)
+		components = components[next:]
+	}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	for _, reservation := range cp.reservations {
+		errs = append(errs, reservation.Close())
+	}
+	cp.reservations = nil
+	if cp.folder != nil {
+		errs = append(errs, cp.folder.release())
+		cp.folder = nil
+	}
+	return errors.Join(errs...)
+}
+
+// stopAll stops components that do not depend on each other.
+func stopAll(components []*Component) []error {
+	errs := make([]error, len(components))
+	var wg sync.WaitGroup
+	for i, component := range components {
+		wg.Go(func() { errs[i] = component.Stop() })
+	}
+	wg.Wait()
+	return errs
+}
+
+// Wait returns when the context is done, with nil, or when a component ends
+// without having been told to, with an error that says which and shows the end
+// of its log.
+func (cp *ControlPlane) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-cp.died:
+		return err
+	}
+}
+
+// Components returns all components, running or not.
+func (cp *ControlPlane) Components() []*Component {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return slices.Clone(cp.components)
+}
+
+// Component returns the component of that name, or nil.
+func (cp *ControlPlane) Component(name string) *Component {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	for _, component := range cp.components {
+		if component.name == name {
+			return component
+		}
+	}
+	return nil
+}
+
+// Kubeconfig returns the path of the administrator's kubeconfig.
+func (cp *ControlPlane) Kubeconfig() string {
+	return filepath.Join(cp.folder.path, "kubeconfig")
+}
+
+// Kubectl returns a command that runs kubectl as the administrator. Set
+// KUBECONFIG in its environment, or pass --kubeconfig, to be somebody else.
+func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(cp.config.BinDir, "kubectl"), args...)
+	cmd.Env = append(environment(),
+		"KUBECONFIG="+cp.Kubeconfig(),
+		"KUBECACHEDIR="+filepath.Join(cp.folder.path, "kubectl-cache"))
+	return cmd
+}
+
+// newComponent adds a process to the control plane.
+func (cp *ControlPlane) newComponent(name, binary string, rank int, config ComponentConfig) (*Component, error) {
+	if cp.Component(name) != nil {
+		return nil, fmt.Errorf("the control plane has a component %s already: give the new one another name", name)
+	}
+	component := &Component{
+		name:     name,
+		binary:   filepath.Join(cp.config.BinDir, binary),
+		port:     config.Port,
+		dir:      filepath.Join(cp.folder.path, name),
+		logFile:  filepath.Join(cp.folder.path, "logs", name+".log"),
+		lockFile: cp.folder.processLock(name),
+		rank:     rank,
+		died:     cp.died,
+		flags:    slices.Clone(config.Flags),
+		env:      slices.Clone(config.Env),
+	}
+	err := os.Rename(component.logFile, component.logFile+".previous")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if component.port == 0 {
+		port, reservation, err := freePort(name)
+		if err != nil {
+			return nil, err
+		}
+		component.port = port
+		cp.reservations = append(cp.reservations, reservation)
+	}
+	cp.components = append(cp.components, component)
+	return component, nil
+}

@@ -1,0 +1,111 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// moduleFile marks the top of the repository.
+const moduleFile = "go.mod"
+
+// writeFile replaces a file as a whole: whoever reads it, even after a crash,
+// finds the old content or the new, never a part.
+func writeFile(path string, data []byte, mode os.FileMode) (err error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp.Name())
+		}
+	}()
+	_, err = temp.Write(data)
+	if err == nil {
+		err = temp.Chmod(mode)
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	if closeErr := temp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	return err
+}
+
+// tail returns the last lines of a file, at most lines of them.
+func tail(path string, lines int) string {
+	const limit = 64 << 10
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	if size, err := file.Seek(0, io.SeekEnd); err == nil && size > limit {
+		_, err = file.Seek(-limit, io.SeekEnd)
+	} else {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return err.Error()
+	}
+	data = bytes.TrimRight(data, "\n")
+	for i, left := len(data)-1, lines; i >= 0; i-- {
+		if data[i] == '\n' {
+			if left--; left == 0 {
+				return string(data[i+1:])
+			}
+		}
+	}
+	return string(data)
+}
+
+// repository returns the folder of this repository: the nearest one, from the
+// working directory upwards, that holds a go.mod. A test's working directory is
+// its package's folder.
+func repository() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		_, err := os.Stat(filepath.Join(dir, moduleFile))
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no %s in %s or above, so that the repository's binaries and manifests cannot be found: "+
+				"run inside the repository, or set Config.BinDir and Config.Manifests", moduleFile, start)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// RESTConfig returns a client configuration for the administrator, whom
+// authorization never refuses anything.
+func (cp *ControlPlane) RESTConfig() *rest.Config {
+	return rest.CopyConfig(cp.admin)
+}
+
+// RESTConfigFor returns a client configuration for a user, who is identified by
+// a client certificate and may do what RBAC grants.
+func (cp *ControlPlane) RESTConfigFor(user string, groups ...string) (*rest.Config, error) {
+	issued, err := cp.PKI.ClientCA.Issue(Certificate{User: user, Groups: groups})
+	if err != nil {
+		return nil, fmt.Errorf("issuing a client certificate for %s: %w", user, err)
+	}
+	return &rest.Config{
+		Host: cp.KubeAPIServer.URL(),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:   cp.PKI.ServingCA.CertPEM(),
+			CertData: issued.Cert,
+			KeyData:  issued.Key,
+		},
+		// Tests wait for servers, not for the client's own politeness.
+		QPS: -1,
+	}, nil
+}
+
+// KubeconfigFor writes a kubeconfig for a user and returns its path.
+func (cp *ControlPlane) KubeconfigFor(user string, groups ...string) (string, error) {
+	config, err := cp.RESTConfigFor(user, groups...)
+	if err != nil {
+		return "", err
+	}
+	// Names of users may hold characters that a file's may not.
+	id := sha256.Sum256([]byte(strings.Join(append([]string{user}, groups...), "\x00")))
+	path := filepath.Join(cp.PKI.dir, fmt.Sprintf("user-%x.kubeconfig", id[:8]))
+	return path, writeKubeconfig(path, config)
+}
+
+// writeKubeconfig writes a client configuration in the form that kubectl and all
+// components read.
+func writeKubeconfig(path string, config *rest.Config) error {
+	const name = "local"
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{
+		Server:                   config.Host,
+		CertificateAuthorityData: config.CAData,
+	}
+	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData,
+		ClientKeyData:         config.KeyData,
+	}
+	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	kubeconfig.CurrentContext = name
+	data, err := clientcmd.Write(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, data, 0o600)
+}

@@ -1,0 +1,151 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// manifests are the objects by which an API server is registered in a cluster.
+type manifests struct {
+	// objects are all but the two below, in the order of the kustomization.
+	objects     []*unstructured.Unstructured
+	apiServices []*unstructured.Unstructured
+	// service is the one that the APIServices name.
+	service *unstructured.Unstructured
+	// account is the one that the server runs as.
+	account types.NamespacedName
+}
+
+// kustomization is as much of a kustomization.yaml as is understood here.
+// Anything else in the file is an error rather than ignored.
+type kustomization struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Resources  []string `json:"resources"`
+}
+
+// readManifests reads the kustomization in a folder.
+func readManifests(dir string) (*manifests, error) {
+	path := filepath.Join(dir, "kustomization.yaml")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the manifests that register the API server cannot be read: %w", err)
+	}
+	var k kustomization
+	if err := yaml.UnmarshalStrict(data, &k); err != nil {
+		return nil, fmt.Errorf("%s uses more of kustomize than a list of resources: %w; put that into an overlay", path, err)
+	}
+	var m manifests
+	for _, resource := range k.Resources {
+		objects, err := readObjects(filepath.Join(dir, resource))
+		if err != nil {
+			return nil, err
+		}
+		m.objects = append(m.objects, objects...)
+	}
+	if err := m.sort(); err != nil {
+		return nil, fmt.Errorf("the manifests in %s do not register an API server: %w", dir, err)
+	}
+	return &m, nil
+}
+
+func readObjects(path string) ([]*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data)+1)
+	var objects []*unstructured.Unstructured
+	for {
+		var document runtime.RawExtension
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(document.Raw) == 0 || string(document.Raw) == "null" {
+			continue // A document that holds comments only.
+		}
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(document.Raw); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// sort finds the objects that play a part of their own.
+func (m *manifests) sort() error {
+	all := m.objects
+	m.objects = nil
+	var accounts, services []*unstructured.Unstructured
+	for _, object := range all {
+		switch object.GroupVersionKind().GroupKind() {
+		case apiregistrationv1.SchemeGroupVersion.WithKind("APIService").GroupKind():
+			m.apiServices = append(m.apiServices, object)
+			continue
+		case corev1.SchemeGroupVersion.WithKind("Service").GroupKind():
+			services = append(services, object)
+			continue
+		case corev1.SchemeGroupVersion.WithKind("ServiceAccount").GroupKind():
+			accounts = append(accounts, object)
+		}
+		m.objects = append(m.objects, object)
+	}
+	if len(accounts) != 1 || len(services) != 1 || len(m.apiServices) == 0 {
+		return fmt.Errorf("they hold %d ServiceAccounts, %d Services and %d APIServices, but one, one and at least one are needed",
+			len(accounts), len(services), len(m.apiServices))
+	}
+	m.account = types.NamespacedName{Namespace: accounts[0].GetNamespace(), Name: accounts[0].GetName()}
+	m.service = services[0]
+	for _, apiService := range m.apiServices {
+		namespace, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "namespace")
+		name, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "name")
+		if namespace != m.service.GetNamespace() || name != m.service.GetName() {
+			return fmt.Errorf("the APIService %s names the Service %s/%s, which is not among them", apiService.GetName(), namespace, name)
+		}
+	}
+	return nil
+}
+
+// identity returns the user and groups that the server's service account is.
+func (m *manifests) identity() (user string, groups []string) {
+	return serviceaccount.MakeUsername(m.account.Namespace, m.account.Name), serviceaccount.MakeGroupNames(m.account.Namespace)
+}
+
+// serviceHost is the name that kube-apiserver expects in the server's
+// certificate.
+func (m *manifests) serviceHost() string {
+	return m.service.GetName() + "." + m.service.GetNamespace() + ".svc"
+}

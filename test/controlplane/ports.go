@@ -1,0 +1,85 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// host is where every component listens: only this machine reaches it.
+const host = "127.0.0.1"
+
+// Free ports are taken from this range. It lies below the ports that the
+// system gives to outgoing connections, one of which could otherwise take a
+// component's port while that component is restarted.
+const (
+	firstFreePort = 20000
+	lastFreePort  = 29999
+)
+
+// PortTakenError says that a component's port is used by another program.
+type PortTakenError struct {
+	Component string
+	Port      int
+	Err       error
+}
+
+func (e *PortTakenError) Error() string {
+	return fmt.Sprintf("port %d, which %s is to listen on, is taken by another program: end that program or choose another port (%v)",
+		e.Port, e.Component, e.Err)
+}
+
+func (e *PortTakenError) Unwrap() error { return e.Err }
+
+// address returns where a port is reached.
+func address(port int) string {
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// checkPort reports whether a component could listen on the port now.
+func checkPort(component string, port int) error {
+	listener, err := net.Listen("tcp", address(port))
+	if err != nil {
+		return &PortTakenError{Component: component, Port: port, Err: err}
+	}
+	return listener.Close()
+}
+
+// freePort chooses a port and keeps it reserved until the reservation is closed.
+// The reservation is a UDP socket of the same number: no component minds it, but
+// another control plane on this machine, which may be looking for ports at the
+// same moment or while this one is restarting a component, does.
+func freePort(component string) (port int, reservation net.PacketConn, err error) {
+	const attempts = 100
+	for range attempts {
+		port = firstFreePort + rand.IntN(lastFreePort-firstFreePort+1)
+		reservation, err = net.ListenPacket("udp", address(port))
+		if err != nil {
+			continue
+		}
+		err = checkPort(component, port)
+		if err == nil {
+			return port, reservation, nil
+		}
+		_ = reservation.Close()
+	}
+	return 0, nil, fmt.Errorf("no free port for %s between %d and %d in %d attempts: name one (%w)",
+		component, firstFreePort, lastFreePort, attempts, err)
+}

@@ -1,0 +1,97 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// process is a started child process.
+type process struct {
+	cmd *exec.Cmd
+	// done is closed when the process has ended; err says how.
+	done chan struct{}
+	err  error
+}
+
+// startProcess starts a child in a process group of its own, so that a Ctrl-C
+// in the terminal reaches only the parent, which then ends its children in
+// order. The child inherits lock, which tells later runs that it is still there.
+func startProcess(cmd *exec.Cmd, lock *os.File) (*process, error) {
+	cmd.SysProcAttr = childAttributes()
+	cmd.SysProcAttr.Setpgid = true
+	cmd.ExtraFiles = []*os.File{lock}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// Linux ends the child when the thread that started it ends, not the
+		// process; so that thread is kept until the child is gone.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ended says whether the process is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop asks the process to end, kills it when it takes longer than patience,
+// and returns when it is gone. It reports whether it had to be killed.
+func (p *process) stop(patience time.Duration) (killed bool) {
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return false
+	case <-time.After(patience):
+		p.kill()
+		return true
+	}
+}
+
+// kill ends the process the hard way and returns when it is gone.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// signal reaches the whole process group. A group that is gone is no error: the
+// process may end at any moment by itself.
+func (p *process) signal(signal syscall.Signal) {
+	if !p.ended() {
+		_ = syscall.Kill(-p.cmd.Process.Pid, signal)
+	}
+}

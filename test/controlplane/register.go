@@ -1,0 +1,216 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+)
+
+const (
+	// fieldManager owns what this package applies.
+	fieldManager = "controlplane"
+
+	// registeredAt makes every registration a change: kube-apiserver then looks
+	// at once whether the server answers, instead of after a pause that it
+	// takes because the server did not answer before.
+	registeredAt = "controlplane/registered-at"
+
+	// registerTimeout bounds each step of the registration.
+	registerTimeout = time.Minute
+)
+
+// Install applies the manifests that the server needs before it can start: its
+// namespace, identity and permissions. Start does it, unless the server is off.
+func (cp *ControlPlane) Install(ctx context.Context) error {
+	return cp.apply(ctx, cp.manifests.objects)
+}
+
+// Register points the APIServices at a running server and waits until
+// kube-apiserver serves their versions from it. Start does it, unless the server
+// is off; later it serves to switch to another server.
+func (cp *ControlPlane) Register(ctx context.Context, server *Component) error {
+	began := time.Now()
+	// kube-apiserver reaches a process of this machine by a Service that is
+	// another name for localhost, at the port that the APIServices name.
+	service := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Service",
+		"spec":       map[string]any{"type": "ExternalName", "externalName": "localhost"},
+	}}
+	service.SetNamespace(cp.manifests.service.GetNamespace())
+	service.SetName(cp.manifests.service.GetName())
+	objects := []*unstructured.Unstructured{service}
+	for _, manifest := range cp.manifests.apiServices {
+		apiService := manifest.DeepCopy()
+		annotations := apiService.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[registeredAt] = began.Format(time.RFC3339Nano)
+		apiService.SetAnnotations(annotations)
+		for field, value := range map[string]any{
+			"caBundle": base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM()),
+			"service":  map[string]any{"namespace": service.GetNamespace(), "name": service.GetName(), "port": int64(server.port)},
+		} {
+			if err := unstructured.SetNestedField(apiService.Object, value, "spec", field); err != nil {
+				return err
+			}
+		}
+		objects = append(objects, apiService)
+	}
+	if err := cp.apply(ctx, objects); err != nil {
+		return err
+	}
+	if err := cp.WaitAvailable(ctx); err != nil {
+		return fmt.Errorf("%w; %s", err, server.logTail())
+	}
+	cp.progress("%d API versions are available (%.1f s)", len(cp.manifests.apiServices), time.Since(began).Seconds())
+	return nil
+}
+
+// apply applies objects server-side, in order. It tries for a while: just after
+// kube-apiserver's start some of what it makes itself may be missing, for
+// instance the namespace kube-system.
+func (cp *ControlPlane) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+	client, err := dynamic.NewForConfig(cp.admin)
+	if err != nil {
+		return err
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cp.admin)
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
+	for _, object := range objects {
+		kind := object.GroupVersionKind()
+		err := eventually(ctx, func(ctx context.Context) error {
+			mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+			if err != nil {
+				return err
+			}
+			resource := client.Resource(mapping.Resource)
+			namespaced := dynamic.ResourceInterface(resource)
+			if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+				namespaced = resource.Namespace(object.GetNamespace())
+			}
+			_, err = namespaced.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("cannot apply %s %s: %w", kind.Kind, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// WaitAvailable waits until the registered versions are served through
+// kube-apiserver, in everything that a client may ask first: the APIServices'
+// conditions, discovery and OpenAPI.
+func (cp *ControlPlane) WaitAvailable(ctx context.Context) error {
+	services, err := aggregator.NewForConfig(cp.admin)
+	if err != nil {
+		return err
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cp.admin)
+	if err != nil {
+		return err
+	}
+	var versions []schema.GroupVersion
+	for _, apiService := range cp.manifests.apiServices {
+		version, group, _ := strings.Cut(apiService.GetName(), ".")
+		versions = append(versions, schema.GroupVersion{Group: group, Version: version})
+	}
+	return eventually(ctx, func(ctx context.Context) error {
+		for _, apiService := range cp.manifests.apiServices {
+			current, err := services.ApiregistrationV1().APIServices().Get(ctx, apiService.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if err := available(current); err != nil {
+				return err
+			}
+		}
+		_, served, failed, err := discoveryClient.GroupsAndMaybeResources()
+		if err != nil {
+			return err
+		}
+		schemas, err := discoveryClient.OpenAPIV3().Paths()
+		if err != nil {
+			return err
+		}
+		for _, version := range versions {
+			if err := failed[version]; err != nil {
+				return fmt.Errorf("discovery of %s fails: %w", version, err)
+			}
+			if served[version] == nil {
+				return fmt.Errorf("discovery lacks %s", version)
+			}
+			if path := "apis/" + version.String(); schemas[path] == nil {
+				return fmt.Errorf("the OpenAPI description lacks %s, it holds %s only", path,
+					strings.Join(slices.Sorted(maps.Keys(schemas)), ", "))
+			}
+		}
+		return nil
+	})
+}
+
+func available(apiService *apiregistrationv1.APIService) error {
+	for _, condition := range apiService.Status.Conditions {
+		if condition.Type != apiregistrationv1.Available {
+			continue
+		}
+		if condition.Status == apiregistrationv1.ConditionTrue {
+			return nil
+		}
+		return fmt.Errorf("the APIService %s is not available: %s: %s", apiService.Name, condition.Reason, condition.Message)
+	}
+	return fmt.Errorf("the APIService %s is not available: kube-apiserver has not looked at it yet", apiService.Name)
+}
+
+// eventually repeats what fails until it succeeds, for a bounded time.
+func eventually(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(pollInterval):
+		}
+	}
+}

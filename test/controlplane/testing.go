@@ -1,0 +1,126 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Main runs a test binary's tests with one control plane for all of them, which
+// it stores in *cp. Call it as the whole of TestMain:
+//
+//	var cp *controlplane.ControlPlane
+//
+//	func TestMain(m *testing.M) { controlplane.Main(m, &cp, controlplane.Config{}) }
+//
+// Config.Dir is a temporary folder, unless it is set. If a test fails, the ends
+// of all logs are printed and the folder is kept.
+func Main(m *testing.M, cp **ControlPlane, config Config) {
+	os.Exit(run(m, cp, config))
+}
+
+func run(m *testing.M, cp **ControlPlane, config Config) (code int) {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	temporary := config.Dir == ""
+	if temporary {
+		dir, err := os.MkdirTemp("", "controlplane-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		config.Dir = dir
+	}
+	started, err := Start(ctx, config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	*cp = started
+
+	// The tests run in the foreground; nobody else is there to clean up when
+	// they are interrupted.
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			if err := started.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			os.Exit(1)
+		}
+	}()
+
+	code = m.Run()
+	if code != 0 {
+		started.writeLogs(os.Stderr)
+	}
+	if err := started.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if code == 0 && temporary {
+		if err := os.RemoveAll(config.Dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	return code
+}
+
+// ForTest starts a control plane for one test, in a temporary folder unless
+// Config.Dir is set, and stops it when the test ends. If the test fails, the
+// ends of all logs are printed.
+func ForTest(t testing.TB, config Config) *ControlPlane {
+	t.Helper()
+	if config.Dir == "" {
+		config.Dir = filepath.Join(t.TempDir(), "controlplane")
+	}
+	cp, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			cp.writeLogs(t.Output())
+		}
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cp
+}
+
+// writeLogs prints the end of every component's log.
+func (cp *ControlPlane) writeLogs(out io.Writer) {
+	for _, component := range cp.Components() {
+		if _, err := os.Stat(component.LogFile()); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		fmt.Fprintf(out, "%s: %s\n", component.Name(), component.logTail())
+	}
+}
