@@ -1,0 +1,243 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+)
+
+// authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
+// publishes how it authenticates itself as a front proxy.
+const authenticationConfig = "extension-apiserver-authentication"
+
+// cluster is the Kubernetes cluster this server extends, as far as it must be
+// there before the server can start: it lends its authentication and its
+// authorization.
+type cluster struct {
+	authentication       *genericoptions.DelegatingAuthenticationOptions
+	authenticationClient *client
+	authorizationClient  *client
+}
+
+// client reaches a kube-apiserver.
+type client struct {
+	kubernetes.Interface
+	host string
+}
+
+// kubeconfig loads the configuration of a client from a file, or if none is named
+// that of a pod.
+func kubeconfig(path string) (*rest.Config, error) {
+	if path == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig is not set and this is not a pod with a service account: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the file of --kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+func newClient(path string) (*client, error) {
+	config, err := kubeconfig(path)
+	if err != nil {
+		return nil, err
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &client{clientset, config.Host}, nil
+}
+
+func newCluster(authentication *genericoptions.DelegatingAuthenticationOptions, authorization *genericoptions.DelegatingAuthorizationOptions) (*cluster, error) {
+	authenticationClient, err := newClient(authentication.RemoteKubeConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	authorizationClient, err := newClient(authorization.RemoteKubeConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{authentication, authenticationClient, authorizationClient}, nil
+}
+
+// errRefused marks what waiting does not mend.
+var errRefused = errors.New("the server refuses to start")
+
+// wait returns when the cluster is ready for the server. Components of a cluster
+// start in any order, so that an unreachable kube-apiserver or a role that is not
+// bound yet is waited for until the context ends; each new reason is logged once
+// with what to do about it.
+func (c *cluster) wait(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: 5 * time.Second}
+	var reason error
+	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		err := c.check(ctx)
+		if errors.Is(err, errRefused) {
+			return false, err
+		}
+		if err != nil && ctx.Err() == nil {
+			if reason == nil || reason.Error() != err.Error() {
+				klog.InfoS("Waiting for the cluster", "reason", err.Error())
+			}
+			reason = err
+		}
+		return err == nil, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && reason != nil {
+		return fmt.Errorf("the cluster was not ready within --startup-timeout: %w", reason)
+	}
+	return err
+}
+
+func (c *cluster) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return cmp.Or(
+		c.checkAuthentication(ctx),
+		c.authenticationClient.checkMayCreate(ctx, schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}),
+		c.authorizationClient.checkMayCreate(ctx, schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}),
+	)
+}
+
+func (c *client) checkMayCreate(ctx context.Context, resource schema.GroupResource) error {
+	answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: resource.Group, Resource: resource.Resource, Verb: "create",
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("kube-apiserver at %s does not say whether this server may create %s: %w", c.host, resource, err)
+	}
+	if !answer.Status.Allowed {
+		return fmt.Errorf("this server may not create %s: bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding", resource)
+	}
+	return nil
+}
+
+// checkAuthentication finds out whether a front proxy can be told from an
+// ordinary client. It looks where the generic options will look, since they take
+// any answer for good and fail on none.
+func (c *cluster) checkAuthentication(ctx context.Context) error {
+	options, client := c.authentication, c.authenticationClient
+	published := &corev1.ConfigMap{}
+	if !options.SkipInClusterLookup && (options.ClientCert.ClientCA == "" || options.RequestHeader.ClientCAFile == "") {
+		var err error
+		published, err = client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("kube-apiserver at %s has not published the ConfigMap %s in kube-system yet", client.host, authenticationConfig)
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("this server may not read the ConfigMap %s: bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding (%w)", authenticationConfig, err)
+		case apierrors.IsUnauthorized(err):
+			return fmt.Errorf("kube-apiserver at %s does not accept the credentials of this server: check the file of --kubeconfig, or the token of the service account (%w)", client.host, err)
+		case err != nil:
+			return fmt.Errorf("kube-apiserver at %s can't be reached: check that it runs, and the address in the file of --kubeconfig (%w)", client.host, err)
+		}
+	}
+
+	requestHeader, err := trustedCAs(options.RequestHeader.ClientCAFile, published.Data["requestheader-client-ca-file"])
+	if err != nil {
+		return fmt.Errorf("the request-header CA can't be read: %w", err)
+	}
+	if len(requestHeader) == 0 {
+		return fmt.Errorf("there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, which it publishes in the ConfigMap %s, or this server with a flag of the same name", authenticationConfig)
+	}
+	users, err := trustedCAs(options.ClientCert.ClientCA, published.Data["client-ca-file"])
+	if err != nil {
+		return fmt.Errorf("the client CA can't be read: %w", err)
+	}
+	names := options.RequestHeader.AllowedNames
+	if options.RequestHeader.ClientCAFile == "" {
+		if err := json.Unmarshal([]byte(orEmptyList(published.Data["requestheader-allowed-names"])), &names); err != nil {
+			return fmt.Errorf("requestheader-allowed-names in the ConfigMap %s is not a JSON list: %w", authenticationConfig, err)
+		}
+	}
+	if subject, ok := overlap(requestHeader, users); ok && len(names) == 0 {
+		return fmt.Errorf("%w: the request-header CA and the client CA overlap in %q and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names", errRefused, subject)
+	}
+	return nil
+}
+
+func orEmptyList(value string) string {
+	if value == "" {
+		return "[]"
+	}
+	return value
+}
+
+// trustedCAs reads a bundle from the file if one is named, otherwise from what
+// the cluster has published.
+func trustedCAs(file, published string) ([]*x509.Certificate, error) {
+	bundle := []byte(published)
+	if file != "" {
+		var err error
+		if bundle, err = os.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	if len(bundle) == 0 {
+		return nil, nil
+	}
+	return certutil.ParseCertsPEM(bundle)
+}
+
+// overlap tells whether a certificate of a user could pass for one of a front
+// proxy: the client CA has the key of a request-header CA, or is issued by one.
+func overlap(requestHeader, client []*x509.Certificate) (subject string, ok bool) {
+	roots := x509.NewCertPool()
+	for _, ca := range requestHeader {
+		roots.AddCert(ca)
+	}
+	for _, ca := range client {
+		for _, front := range requestHeader {
+			if bytes.Equal(ca.RawSubjectPublicKeyInfo, front.RawSubjectPublicKeyInfo) {
+				return ca.Subject.String(), true
+			}
+		}
+		if _, err := ca.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+			return ca.Subject.String(), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,192 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	baseversion "k8s.io/component-base/version"
+	"k8s.io/kube-openapi/pkg/common"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// Config is all that a server is made of.
+type Config struct {
+	Generic *genericapiserver.RecommendedConfig
+	Groups  []registry.Group
+	// Scheme and Codecs know the types of the groups.
+	Scheme *runtime.Scheme
+	Codecs serializer.CodecFactory
+}
+
+// CompletedConfig is a Config after Complete; nothing else makes one.
+type CompletedConfig struct {
+	*completedConfig
+}
+
+type completedConfig struct {
+	*Config
+	generic genericapiserver.CompletedConfig
+}
+
+// Config turns the options into a config. Clients and informers are created, but
+// nothing runs yet.
+func (o CompletedOptions) Config() (*Config, error) {
+	scheme := runtime.NewScheme()
+	registry.InstallMeta(scheme)
+	for _, group := range o.groups {
+		if err := group.InstallTypes(scheme); err != nil {
+			return nil, err
+		}
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	config := &Config{
+		Generic: genericapiserver.NewRecommendedConfig(codecs),
+		Groups:  o.groups,
+		Scheme:  scheme,
+		Codecs:  codecs,
+	}
+	config.setOpenAPI()
+	config.Generic.BuildHandlerChainFunc = buildHandlerChain
+	return config, o.applyTo(config)
+}
+
+// applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
+// stores each group in a version of its own. The order matters: later options
+// use what earlier ones have set.
+func (o CompletedOptions) applyTo(config *Config) error {
+	generic := config.Generic
+	if err := o.ServerRun.ApplyTo(&generic.Config); err != nil {
+		return err
+	}
+	if err := o.EgressSelector.ApplyTo(&generic.Config); err != nil {
+		return fmt.Errorf("--egress-selector-config-file: %w", err)
+	}
+	if err := o.Traces.ApplyTo(generic.EgressSelector, &generic.Config); err != nil {
+		return fmt.Errorf("--tracing-config-file: %w", err)
+	}
+	factory, err := o.storageFactory(config)
+	if err != nil {
+		return err
+	}
+	if err := o.Etcd.ApplyWithStorageFactoryTo(factory, &generic.Config); err != nil {
+		return err
+	}
+	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
+		return listenError(o.SecureServing, err)
+	}
+	if err := o.Authentication.ApplyTo(&generic.Authentication, generic.SecureServing, generic.OpenAPIConfig); err != nil {
+		return err
+	}
+	if err := o.Authorization.ApplyTo(&generic.Authorization); err != nil {
+		return err
+	}
+	if err := o.Audit.ApplyTo(&generic.Config); err != nil {
+		return err
+	}
+	if err := o.CoreAPI.ApplyTo(generic); err != nil {
+		return err
+	}
+	kubeClient, err := kubernetes.NewForConfig(generic.ClientConfig)
+	if err != nil {
+		return err
+	}
+	dynamicClient, err := dynamic.NewForConfig(generic.ClientConfig)
+	if err != nil {
+		return err
+	}
+	if err := o.Features.ApplyTo(&generic.Config, kubeClient, generic.SharedInformerFactory); err != nil {
+		return err
+	}
+	return o.Admission.ApplyTo(&generic.Config, generic.SharedInformerFactory, kubeClient, dynamicClient, o.featureGate(), generic.EffectiveVersion)
+}
+
+// listenError names the flag when the port is taken.
+func listenError(serving *genericoptions.SecureServingOptionsWithLoopback, err error) error {
+	if strings.Contains(err.Error(), "failed to create listener") {
+		return fmt.Errorf("port %d can't be listened on; choose another with --secure-port: %w", serving.BindPort, err)
+	}
+	return err
+}
+
+func (o CompletedOptions) storageFactory(config *Config) (serverstorage.StorageFactory, error) {
+	encoding := serverstorage.NewDefaultResourceEncodingConfig(config.Scheme)
+	prefixes := map[schema.GroupResource]string{}
+	for _, group := range config.Groups {
+		for resource, prefix := range group.StoragePrefixes() {
+			prefixes[resource] = prefix
+			encoding.SetResourceEncoding(resource,
+				schema.GroupVersion{Group: group.Name, Version: group.StorageVersion},
+				schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
+		}
+	}
+	factory := serverstorage.NewDefaultStorageFactory(o.Etcd.StorageConfig, o.Etcd.DefaultStorageMediaType, config.Codecs,
+		encoding, serverstorage.NewResourceConfig(), prefixes)
+	overrides, err := genericoptions.ParseEtcdServersOverrides(o.Etcd.EtcdServersOverrides)
+	if err != nil {
+		return nil, err
+	}
+	for _, override := range overrides {
+		factory.SetEtcdLocation(override.GroupResource, override.Servers)
+	}
+	return factory, nil
+}
+
+func (c *Config) setOpenAPI() {
+	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := map[string]common.OpenAPIDefinition{}
+		for _, group := range c.Groups {
+			maps.Copy(all, group.OpenAPI(ref))
+		}
+		return all
+	}
+	names := make([]string, 0, len(c.Groups))
+	for _, group := range c.Groups {
+		names = append(names, group.Name)
+	}
+	namer := openapi.NewDefinitionNamer(c.Scheme)
+	c.Generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	c.Generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	c.Generic.OpenAPIConfig.Info.Title = strings.Join(slices.Sorted(slices.Values(names)), ", ")
+	c.Generic.OpenAPIConfig.Info.Version = baseversion.Get().GitVersion
+	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
+}
+
+// buildHandlerChain puts the checks of this package behind authentication and
+// authorization, so that only who may write makes the server read a body.
+func buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	return genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
+}
+
+// Complete fills in what follows from the rest.
+func (c *Config) Complete() CompletedConfig {
+	return CompletedConfig{&completedConfig{Config: c, generic: c.Generic.Complete()}}
+}

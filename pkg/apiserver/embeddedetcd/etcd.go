@@ -1,0 +1,180 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package embeddedetcd runs a single etcd member inside the server's process, so
+// that an API group can be served with nothing else installed.
+package embeddedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+)
+
+// maxSocketPath is the length of a unix socket's path that every platform takes,
+// sun_path of unix(7) and its counterparts without the closing zero.
+const maxSocketPath = 103
+
+// memberURL is a name that etcd wants its only member to have; nothing listens there.
+const memberURL = "http://localhost:2380"
+
+// Config says where the member keeps its data.
+type Config struct {
+	// Dir is a folder that belongs to the member alone.
+	Dir string
+	// QuotaBytes is the size of the database above which etcd raises an alarm
+	// and refuses writes.
+	QuotaBytes int64
+}
+
+// Etcd is a running member.
+type Etcd struct {
+	*embed.Etcd
+	lock *fileutil.LockedFile
+}
+
+// Validate returns what is wrong with the configuration.
+func (c Config) Validate() []error {
+	var errs []error
+	switch {
+	case c.Dir == "":
+		errs = append(errs, errors.New("--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"))
+	case len(c.socket()) > maxSocketPath:
+		errs = append(errs, fmt.Errorf("--data-dir %q is too long by %d characters for the unix socket in it: choose a shorter path", c.Dir, len(c.socket())-maxSocketPath))
+	}
+	if c.QuotaBytes <= 0 {
+		errs = append(errs, fmt.Errorf("--etcd-quota-backend-bytes must be above 0, not %d", c.QuotaBytes))
+	}
+	return errs
+}
+
+func (c Config) socket() string { return filepath.Join(c.Dir, "etcd.sock") }
+
+// Endpoint is the address of the member for a client in this process: a unix
+// socket in a folder that only the server's user may enter, so that the data can't
+// be reached around the API.
+func (c Config) Endpoint() string { return "unix://" + c.socket() }
+
+// Start returns when the member serves. While another process holds the folder
+// it waits, as long as the context allows: in a rolling restart that is the
+// server's predecessor.
+func (c Config) Start(ctx context.Context) (*Etcd, error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the folder of the embedded etcd (choose another with --data-dir): %w", err)
+	}
+	lock, err := c.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A socket left by a killed predecessor; the lock says that it is dead.
+	if err := os.Remove(c.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, errors.Join(fmt.Errorf("removing the old socket of the embedded etcd: %w", err), lock.Close())
+	}
+
+	etcd, err := embed.StartEtcd(c.embedded())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), lock.Close())
+	}
+	started := &Etcd{etcd, lock}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return started, nil
+	case err := <-etcd.Err():
+		started.Close()
+		return nil, fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err)
+	case <-ctx.Done():
+		started.Close()
+		return nil, fmt.Errorf("the embedded etcd in %s did not become ready in time: %w", c.Dir, context.Cause(ctx))
+	}
+}
+
+func (c Config) acquire(ctx context.Context) (*fileutil.LockedFile, error) {
+	path := filepath.Join(c.Dir, "lock")
+	for waiting := false; ; waiting = true {
+		lock, err := fileutil.TryLockFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err == nil {
+			return lock, nil
+		}
+		if !errors.Is(err, fileutil.ErrLocked) {
+			return nil, fmt.Errorf("locking the folder of the embedded etcd: %w", err)
+		}
+		if !waiting {
+			klog.InfoS("The data folder is in use by another server; waiting until it stops. If it is not being replaced, choose another folder with --data-dir", "dir", c.Dir)
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the data folder %s is in use by another server: stop it or choose another folder with --data-dir", c.Dir)
+		}
+	}
+}
+
+func (c Config) embedded() *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Name = "embedded"
+	cfg.Dir = filepath.Join(c.Dir, "etcd")
+	cfg.QuotaBackendBytes = c.QuotaBytes
+
+	member, _ := url.Parse(memberURL)
+	client := url.URL{Scheme: "unix", Path: c.socket()}
+	cfg.ListenPeerUrls = nil
+	cfg.AdvertisePeerUrls = []url.URL{*member}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.ListenClientUrls = []url.URL{client}
+	cfg.AdvertiseClientUrls = []url.URL{client}
+	cfg.EnableGRPCGateway = false
+
+	// The history that watches and paged lists need is compacted by the API
+	// server (--etcd-compaction-interval). This is the safety net for when that
+	// is turned off.
+	cfg.AutoCompactionMode = embed.CompactorModePeriodic
+	cfg.AutoCompactionRetention = "1h"
+
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger())
+	return cfg
+}
+
+// newLogger passes what etcd has to say from warnings up to the server's own log.
+func newLogger() *zap.Logger {
+	return zap.New(zapcore.NewCore(
+		zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "message", NameKey: "logger"}),
+		zapcore.AddSync(logWriter{}),
+		zap.WarnLevel,
+	))
+}
+
+type logWriter struct{}
+
+func (logWriter) Write(line []byte) (int, error) {
+	klog.InfoS("Embedded etcd", "message", string(line[:max(0, len(line)-1)]))
+	return len(line), nil
+}
+
+// Close stops the member and gives the folder free.
+func (e *Etcd) Close() error {
+	e.Etcd.Close()
+	return e.lock.Close()
+}

@@ -1,0 +1,107 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// maxPatchDepth is how deep objects and arrays of a patch may be nested. A patch
+// library reads a patch again on every level, so that the cost of a deep one
+// grows with the square of its size; no kind's schema comes near a hundred.
+const maxPatchDepth = 100
+
+// withRequestChecks refuses what the endpoint handlers would answer with 500, or
+// at too high a price.
+func withRequestChecks(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(req.Context())
+		if !ok || !info.IsResourceRequest {
+			next.ServeHTTP(w, req)
+			return
+		}
+		version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+		err := checkRequest(req, info, maxBody)
+		if err != nil {
+			responsewriters.ErrorNegotiated(err, serializer, version, w, req)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+func checkRequest(req *http.Request, info *genericapirequest.RequestInfo, maxBody int64) error {
+	switch {
+	case info.Resource == "":
+		// The prefix of the watch paths that Kubernetes 1.11 deprecated, without a resource.
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, schema.GroupResource{Group: info.APIGroup}, "", "the path names no resource", 0, false)
+	case info.Verb == "patch":
+		return checkPatchDepth(req, maxBody)
+	}
+	return nil
+}
+
+// checkPatchDepth reads the body, as far as it is not too large for the handler
+// anyway, and puts it back.
+func checkPatchDepth(req *http.Request, maxBody int64) error {
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the body can't be read: %v", err))
+	}
+	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
+	if nestingExceeds(body, maxPatchDepth) {
+		return apierrors.NewBadRequest(fmt.Sprintf("the patch is nested more than %d levels deep", maxPatchDepth))
+	}
+	return nil
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// nestingExceeds tells whether objects and arrays are nested more than limit
+// levels deep in JSON, or in the flow style of YAML. It does not mind whether the
+// text is well-formed otherwise.
+func nestingExceeds(text []byte, limit int) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{', c == '[':
+			if depth++; depth > limit {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return false
+}

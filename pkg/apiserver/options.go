@@ -1,0 +1,263 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	baseversion "k8s.io/component-base/version"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+const (
+	// etcdPrefix is where the objects of all groups are stored in etcd.
+	etcdPrefix = "/registry"
+	// defaultQuota is etcd's own default, stated since it is a promise to the operator.
+	defaultQuota = 2 << 30
+	// defaultDataDir is where the embedded etcd keeps its data.
+	defaultDataDir = "/var/lib/apiserver"
+	// defaultStartupTimeout outlasts the start of a whole control plane.
+	defaultStartupTimeout = 5 * time.Minute
+)
+
+// Options are what an operator can choose, by flags.
+type Options struct {
+	groups []registry.Group
+
+	ServerRun      *genericoptions.ServerRunOptions
+	Etcd           *genericoptions.EtcdOptions
+	EmbeddedEtcd   embeddedetcd.Config
+	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	Authentication *genericoptions.DelegatingAuthenticationOptions
+	Authorization  *genericoptions.DelegatingAuthorizationOptions
+	Audit          *genericoptions.AuditOptions
+	Features       *genericoptions.FeatureOptions
+	CoreAPI        *genericoptions.CoreAPIOptions
+	Admission      *genericoptions.AdmissionOptions
+	EgressSelector *genericoptions.EgressSelectorOptions
+	Traces         *genericoptions.TracingOptions
+	Logs           *logsapi.LoggingConfiguration
+
+	// StartupTimeout bounds the wait for kube-apiserver, RBAC and the data folder.
+	StartupTimeout time.Duration
+}
+
+// NewOptions returns the defaults for a server of the groups.
+func NewOptions(groups ...registry.Group) *Options {
+	components := compatibility.NewComponentGlobalsRegistry()
+	// The library's features follow the version of the library, whatever version
+	// is stamped into the binary. Registering fails only when it is done twice.
+	_, _ = components.ComponentGlobalsOrRegister(compatibility.DefaultKubeComponent,
+		compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", ""),
+		utilfeature.DefaultMutableFeatureGate)
+
+	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
+	// Lists of any size are read from etcd as protobuf several times faster.
+	recommended.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
+	// A generated certificate is kept in memory: it is of no use to the next start.
+	recommended.SecureServing.ServerCert.CertDirectory = ""
+	return &Options{
+		groups:         groups,
+		ServerRun:      genericoptions.NewServerRunOptionsForComponent(compatibility.DefaultKubeComponent, components),
+		Etcd:           recommended.Etcd,
+		EmbeddedEtcd:   embeddedetcd.Config{Dir: defaultDataDir, QuotaBytes: defaultQuota},
+		SecureServing:  recommended.SecureServing,
+		Authentication: recommended.Authentication,
+		Authorization:  recommended.Authorization,
+		Audit:          recommended.Audit,
+		Features:       recommended.Features,
+		CoreAPI:        recommended.CoreAPI,
+		Admission:      recommended.Admission,
+		EgressSelector: recommended.EgressSelector,
+		Traces:         recommended.Traces,
+		Logs:           logsapi.NewLoggingConfiguration(),
+		StartupTimeout: defaultStartupTimeout,
+	}
+}
+
+// Flags returns the flags in the sections of --help.
+func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
+	o.ServerRun.AddUniversalFlags(sections.FlagSet("generic"))
+	o.Etcd.AddFlags(sections.FlagSet("etcd"))
+	o.SecureServing.AddFlags(sections.FlagSet("secure serving"))
+	o.Authentication.AddFlags(sections.FlagSet("authentication"))
+	o.Authorization.AddFlags(sections.FlagSet("authorization"))
+	o.Audit.AddFlags(sections.FlagSet("auditing"))
+	o.Features.AddFlags(sections.FlagSet("features"))
+	o.Admission.AddFlags(sections.FlagSet("admission"))
+	o.EgressSelector.AddFlags(sections.FlagSet("egress selector"))
+	o.Traces.AddFlags(sections.FlagSet("traces"))
+	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
+
+	cluster := sections.FlagSet("cluster")
+	cluster.StringVar(&o.CoreAPI.CoreAPIKubeconfigPath, "kubeconfig", o.CoreAPI.CoreAPIKubeconfigPath, ""+
+		"File that says how to reach the kube-apiserver of the cluster, and as whom. In a pod it may be left out: the service account is used.")
+	cluster.DurationVar(&o.StartupTimeout, "startup-timeout", o.StartupTimeout, ""+
+		"How long to wait at the start for kube-apiserver, for the roles of this server, and for a predecessor to give the data folder free.")
+
+	etcd := sections.FlagSet("embedded etcd")
+	etcd.StringVar(&o.EmbeddedEtcd.Dir, "data-dir", o.EmbeddedEtcd.Dir, ""+
+		"Folder for the data of the embedded etcd, which is used when --etcd-servers is not set.")
+	etcd.Int64Var(&o.EmbeddedEtcd.QuotaBytes, "etcd-quota-backend-bytes", o.EmbeddedEtcd.QuotaBytes, ""+
+		"Size of the embedded etcd's database in bytes above which it raises an alarm and accepts no writes.")
+	return sections
+}
+
+func (o *Options) featureGate() featuregate.FeatureGate {
+	return o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(o.ServerRun.ComponentName)
+}
+
+// embedded tells whether etcd runs inside this server.
+func (o *Options) embedded() bool { return len(o.Etcd.StorageConfig.Transport.ServerList) == 0 }
+
+// CompletedOptions are Options after Complete.
+type CompletedOptions struct {
+	*completedOptions
+}
+
+type completedOptions struct {
+	Options
+	embeddedEtcd bool
+}
+
+// Complete fills in what follows from other options.
+func (o *Options) Complete() (CompletedOptions, error) {
+	completed := completedOptions{Options: *o, embeddedEtcd: o.embedded()}
+	if err := o.ServerRun.Complete(); err != nil {
+		return CompletedOptions{}, err
+	}
+	for _, path := range []*string{&o.Authentication.RemoteKubeConfigFile, &o.Authorization.RemoteKubeConfigFile} {
+		if *path == "" {
+			*path = o.CoreAPI.CoreAPIKubeconfigPath
+		}
+	}
+	if completed.embeddedEtcd {
+		dir, err := filepath.Abs(o.EmbeddedEtcd.Dir)
+		if err != nil {
+			return CompletedOptions{}, fmt.Errorf("--data-dir: %w", err)
+		}
+		completed.EmbeddedEtcd.Dir = dir
+		o.Etcd.StorageConfig.Transport.ServerList = []string{completed.EmbeddedEtcd.Endpoint()}
+	}
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return CompletedOptions{}, fmt.Errorf("--tls-cert-file and --tls-private-key-file are not set and no certificate can be generated: %w", err)
+	}
+	return CompletedOptions{&completed}, nil
+}
+
+// Validate returns everything that is wrong, each error with its flag.
+func (o CompletedOptions) Validate() []error {
+	var errs []error
+	if o.embeddedEtcd {
+		errs = append(errs, o.EmbeddedEtcd.Validate()...)
+		for flag, value := range map[string]string{
+			"etcd-cafile":   o.Etcd.StorageConfig.Transport.TrustedCAFile,
+			"etcd-certfile": o.Etcd.StorageConfig.Transport.CertFile,
+			"etcd-keyfile":  o.Etcd.StorageConfig.Transport.KeyFile,
+		} {
+			if value != "" {
+				errs = append(errs, fmt.Errorf("--%s is for an external etcd: set --etcd-servers too", flag))
+			}
+		}
+	}
+	if o.StartupTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--startup-timeout must be above 0, not %s", o.StartupTimeout))
+	}
+	if o.Authentication.SkipInClusterLookup && o.Authentication.RequestHeader.ClientCAFile == "" {
+		errs = append(errs, errors.New("--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user"))
+	}
+	for _, section := range [][]error{
+		o.ServerRun.Validate(),
+		o.Etcd.Validate(),
+		o.SecureServing.Validate(),
+		o.Authentication.Validate(),
+		o.Authorization.Validate(),
+		o.Audit.Validate(),
+		o.Features.Validate(),
+		o.CoreAPI.Validate(),
+		o.Admission.Validate(),
+		o.EgressSelector.Validate(),
+		o.Traces.Validate(),
+	} {
+		errs = append(errs, section...)
+	}
+	return errs
+}
+
+// dependencies run before the server and stop after it.
+type dependencies struct {
+	etcd *embeddedetcd.Etcd
+}
+
+// start waits for the cluster and starts the embedded etcd.
+func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.StartupTimeout)
+	defer cancel()
+	cluster, err := newCluster(o.Authentication, o.Authorization)
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.wait(ctx); err != nil {
+		return nil, err
+	}
+	if !o.embeddedEtcd {
+		return &dependencies{}, nil
+	}
+	etcd, err := o.EmbeddedEtcd.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &dependencies{etcd}, nil
+}
+
+// context ends with its parent, or when a dependency has failed, with that cause.
+func (d *dependencies) context(ctx context.Context) context.Context {
+	if d.etcd == nil {
+		return ctx
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case err := <-d.etcd.Err():
+			fail(fmt.Errorf("the embedded etcd has stopped: %w", err))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
+}
+
+// Close stops the dependencies.
+func (d *dependencies) Close() error {
+	if d.etcd == nil {
+		return nil
+	}
+	return d.etcd.Close()
+}

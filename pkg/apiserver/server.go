@@ -1,0 +1,62 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// Server serves API groups.
+type Server struct {
+	// Generic is the library's server, for hooks and health checks.
+	Generic *genericapiserver.GenericAPIServer
+}
+
+// New creates the storage of every group and installs it.
+func (c CompletedConfig) New() (*Server, error) {
+	generic, err := c.generic.New("apiserver", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, err
+	}
+	parameters := runtime.NewParameterCodec(c.Scheme)
+	for _, group := range c.Groups {
+		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
+		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter); err != nil {
+			return nil, err
+		}
+		if err := generic.InstallAPIGroup(&info); err != nil {
+			return nil, fmt.Errorf("installing %s: %w", group.Name, err)
+		}
+	}
+	return &Server{generic}, nil
+}
+
+// Run serves until the context ends and all requests are answered. If the context
+// has ended for a cause of its own, that is the error.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.Generic.PrepareRun().RunWithContext(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return cause
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// statusErrors makes the stores of a getter answer in metav1.Status where they
+// would return an error of etcd's, which the endpoint handlers would turn into
+// an unexplained 500.
+type statusErrors struct {
+	generic.RESTOptionsGetter
+}
+
+func (g statusErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	decorate := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+		inner, destroy, err := decorate(config, prefix, key, newObject, newList, attributes, trigger, indexers)
+		return statusErrorStorage{inner, resource}, destroy, err
+	}
+	return options, nil
+}
+
+type statusErrorStorage struct {
+	storage.Interface
+	resource schema.GroupResource
+}
+
+func (s statusErrorStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	return s.status(s.Interface.Create(ctx, key, obj, out, ttl), "create")
+}
+
+func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	return s.status(s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts), "delete")
+}
+
+func (s statusErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	return s.status(s.Interface.Get(ctx, key, opts, out), "get")
+}
+
+func (s statusErrorStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
+	return s.status(s.Interface.GetList(ctx, key, opts, out), "list")
+}
+
+func (s statusErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
+	return s.status(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached), "update")
+}
+
+func (s statusErrorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, opts)
+	return w, s.status(err, "watch")
+}
+
+// retrySeconds is when a client may hope that etcd is back.
+const retrySeconds = 2
+
+// status explains the errors that the store passes on as they are; the others it
+// knows how to interpret itself.
+func (s statusErrorStorage) status(err error, operation string) error {
+	if err == nil {
+		return nil
+	}
+	var invalid storage.InvalidError
+	if errors.As(err, &invalid) {
+		return apierrors.NewInvalid(schema.GroupKind{Group: s.resource.Group, Kind: s.resource.Resource}, "", invalid.Errs)
+	}
+	switch cause := rpctypes.Error(err); {
+	case errors.Is(cause, rpctypes.ErrRequestTooLarge), status.Code(err) == codes.ResourceExhausted && !errors.Is(cause, rpctypes.ErrNoSpace):
+		return apierrors.NewRequestEntityTooLargeError("the object is larger than etcd stores (by default 1.5 MiB)")
+	case errors.Is(cause, rpctypes.ErrNoSpace):
+		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
+	case status.Code(err) == codes.Unavailable:
+		return apierrors.NewServerTimeout(s.resource, operation, retrySeconds)
+	}
+	return err
+}
+
+// checkedUpdate answers with 4xx for the mistakes of a client in an update that
+// the library reports as errors without a status.
+type checkedUpdate struct {
+	rest.UpdatedObjectInfo
+}
+
+// UpdatedObject returns the object that the request makes of the stored one.
+func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object) (runtime.Object, error) {
+	obj, err := u.UpdatedObjectInfo.UpdatedObject(ctx, stored)
+	if err != nil {
+		return nil, patchError(ctx, err)
+	}
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	version := object.GetResourceVersion()
+	if _, err := strconv.ParseUint(version, 10, 64); version != "" && err != nil {
+		return nil, apierrors.NewInvalid(requestKind(ctx), object.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be a resourceVersion that this server has returned"),
+		})
+	}
+	return obj, nil
+}
+
+// patchError gives a status to the error of a patch that can't be applied: an
+// unknown $patch directive, a list that is applied with a key twice, a value of
+// the wrong type. Admission runs inside the same call, but its refusals have one.
+func patchError(ctx context.Context, err error) error {
+	var known apierrors.APIStatus
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if errors.As(err, &known) || !ok || info.Verb != "patch" {
+		return err
+	}
+	return apierrors.NewBadRequest("the patch can't be applied: " + err.Error())
+}
+
+func requestKind(ctx context.Context) schema.GroupKind {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok {
+		return schema.GroupKind{}
+	}
+	return schema.GroupKind{Group: info.APIGroup, Kind: info.Resource}
+}

@@ -1,0 +1,154 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kube-openapi/pkg/common"
+)
+
+// Group declares an API group.
+type Group struct {
+	// Name is the group's name, a DNS domain.
+	Name string
+	// Install registers the group's types, conversions, defaults and the
+	// priority of its versions.
+	Install func(*runtime.Scheme)
+	// StorageVersion is the version in which objects are written to etcd.
+	StorageVersion string
+	// OpenAPI returns the generated definitions of the group's types.
+	OpenAPI common.GetOpenAPIDefinitions
+	// Kinds are served in every version that has their type.
+	Kinds []Declaration
+}
+
+// Declaration is a Kind of any type.
+type Declaration interface {
+	// resource is the kind's plural name.
+	resource() string
+	// object returns an empty internal object.
+	object() runtime.Object
+	// fieldLabels are the field selectors of the kind.
+	fieldLabels() []string
+	// storage returns the kind's REST storage by path: the resource itself, then
+	// "resource/subresource".
+	storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error)
+}
+
+// installedGroup is a Group whose types are in a scheme.
+type installedGroup struct {
+	Group
+	scheme   *runtime.Scheme
+	versions []schema.GroupVersion
+}
+
+// InstallTypes registers the types of the group, and the field selectors of its
+// kinds, in a scheme.
+func (g Group) InstallTypes(scheme *runtime.Scheme) error {
+	g.Install(scheme)
+	for _, kind := range g.Kinds {
+		if err := installFieldLabels(scheme, kind); err != nil {
+			return fmt.Errorf("registering the field selectors of %s.%s: %w", kind.resource(), g.Name, err)
+		}
+	}
+	return nil
+}
+
+func installFieldLabels(scheme *runtime.Scheme, kind Declaration) error {
+	gvk, err := internalKind(scheme, kind)
+	if err != nil {
+		return err
+	}
+	allowed := kind.fieldLabels()
+	convert := func(label, value string) (string, string, error) {
+		if !slices.Contains(allowed, label) {
+			return "", "", fmt.Errorf("%q is not a known field selector: only %q", label, allowed)
+		}
+		return label, value, nil
+	}
+	for _, version := range scheme.PrioritizedVersionsForGroup(gvk.Group) {
+		if err := scheme.AddFieldLabelConversionFunc(version.WithKind(gvk.Kind), convert); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Storage returns the REST storage of the group by version and path. The scheme
+// must have the group's types; stores are made by the getter, one per kind.
+func (g Group) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error) {
+	installed := &installedGroup{Group: g, scheme: scheme, versions: scheme.PrioritizedVersionsForGroup(g.Name)}
+	byVersion := map[string]map[string]rest.Storage{}
+	for _, kind := range g.Kinds {
+		storage, err := kind.storage(installed, getter)
+		if err != nil {
+			return nil, fmt.Errorf("creating the storage of %s.%s: %w", kind.resource(), g.Name, err)
+		}
+		gvk, err := internalKind(scheme, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, version := range installed.versions {
+			if !scheme.Recognizes(version.WithKind(gvk.Kind)) {
+				continue
+			}
+			if byVersion[version.Version] == nil {
+				byVersion[version.Version] = map[string]rest.Storage{}
+			}
+			maps.Copy(byVersion[version.Version], storage)
+		}
+	}
+	return byVersion, nil
+}
+
+// internalKind is the group, version and kind of a declared kind's objects in memory.
+func internalKind(scheme *runtime.Scheme, kind Declaration) (schema.GroupVersionKind, error) {
+	gvks, _, err := scheme.ObjectKinds(kind.object())
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	return gvks[0], nil
+}
+
+// StoragePrefixes returns where below the etcd prefix the objects of each
+// resource are stored.
+func (g Group) StoragePrefixes() map[schema.GroupResource]string {
+	prefixes := map[schema.GroupResource]string{}
+	for _, kind := range g.Kinds {
+		prefixes[schema.GroupResource{Group: g.Name, Resource: kind.resource()}] = g.Name + "/" + kind.resource()
+	}
+	return prefixes
+}
+
+// InstallMeta registers what every group needs: the types of meta/v1 without a
+// group, and autoscaling/v1 Scale, which has no internal type of its own here
+// and stands for it.
+func InstallMeta(scheme *runtime.Scheme) {
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	installScale(scheme)
+}

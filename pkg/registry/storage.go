@@ -1,0 +1,146 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+func (k Kind[O]) resource() string { return k.Resource }
+
+func (k Kind[O]) object() runtime.Object { return k.New() }
+
+func (k Kind[O]) fieldLabels() []string {
+	_, set, _ := k.attributes(k.New())
+	labels := make([]string, 0, len(set))
+	for label := range set {
+		labels = append(labels, label)
+	}
+	return labels
+}
+
+func (k Kind[O]) storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	switch {
+	case (k.KeepStatus == nil) != (k.KeepSpec == nil):
+		return nil, fmt.Errorf("KeepStatus and KeepSpec must be set together")
+	case k.Spec == nil:
+		return nil, fmt.Errorf("Spec must be set")
+	}
+	main := newStrategy(&k, group.scheme, group.versions)
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return k.New() },
+		NewListFunc:               k.NewList,
+		DefaultQualifiedResource:  schema.GroupResource{Group: group.Name, Resource: k.Resource},
+		SingularQualifiedResource: schema.GroupResource{Group: group.Name, Resource: k.Singular},
+		CreateStrategy:            main,
+		UpdateStrategy:            main,
+		DeleteStrategy:            main,
+		ResetFieldsStrategy:       main,
+		TableConvertor:            tableConvertor[O](k.Columns),
+	}
+	options := &generic.StoreOptions{RESTOptions: statusErrors{getter}, AttrFunc: k.attributes}
+	if err := store.CompleteWithOptions(options); err != nil {
+		return nil, err
+	}
+
+	paths := map[string]rest.Storage{
+		k.Resource: &objectREST{store, k.ShortNames, k.Categories},
+	}
+	if k.KeepSpec != nil {
+		status := newStatusStrategy(main, group.versions)
+		statusStore := *store
+		statusStore.UpdateStrategy = status
+		statusStore.ResetFieldsStrategy = status
+		paths[k.Resource+"/status"] = &statusREST{&statusStore}
+	}
+	if k.Scale != nil {
+		paths[k.Resource+"/scale"] = newScaleREST(*k.Scale, store, group.versions)
+	}
+	return paths, nil
+}
+
+// objectREST serves a kind itself.
+type objectREST struct {
+	*genericregistry.Store
+	shortNames, categories []string
+}
+
+var (
+	_ rest.StandardStorage      = &objectREST{}
+	_ rest.Patcher              = &objectREST{}
+	_ rest.ShortNamesProvider   = &objectREST{}
+	_ rest.CategoriesProvider   = &objectREST{}
+	_ rest.SingularNameProvider = &objectREST{}
+	_ rest.ResetFieldsStrategy  = &objectREST{}
+)
+
+// ShortNames are the abbreviations kubectl accepts.
+func (r *objectREST) ShortNames() []string { return r.shortNames }
+
+// Categories are the groups of kinds kubectl lists together.
+func (r *objectREST) Categories() []string { return r.categories }
+
+// Update replaces or patches an object, and creates it if a server-side apply finds none.
+func (r *objectREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, checkedUpdate{info}, create, update, forceAllowCreate, options)
+}
+
+// statusREST serves /status.
+type statusREST struct {
+	store *genericregistry.Store
+}
+
+var (
+	_ rest.Patcher             = &statusREST{}
+	_ rest.TableConvertor      = &statusREST{}
+	_ rest.ResetFieldsStrategy = &statusREST{}
+)
+
+// New returns an empty object.
+func (r *statusREST) New() runtime.Object { return r.store.New() }
+
+// Destroy does nothing: the store is destroyed by objectREST.
+func (r *statusREST) Destroy() {}
+
+// Get returns the whole object.
+func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return r.store.Get(ctx, name, options)
+}
+
+// Update replaces or patches the status; a subresource never creates its object.
+func (r *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.store.Update(ctx, name, checkedUpdate{info}, create, update, false, options)
+}
+
+// ConvertToTable prints the object.
+func (r *statusREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, obj, options)
+}
+
+// GetResetFields are the fields an update of the status does not touch.
+func (r *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}

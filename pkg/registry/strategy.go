@@ -1,0 +1,192 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy is how objects of any kind are created, updated and deleted.
+type strategy[O Object] struct {
+	rest.DeclarativeValidation
+	names.NameGenerator
+	kind *Kind[O]
+	// reset are the fields this strategy takes from the stored object instead of
+	// the request, so that server-side apply does not give them an owner.
+	reset map[fieldpath.APIVersion]*fieldpath.Set
+}
+
+var (
+	_ rest.RESTCreateStrategy            = strategy[Object]{}
+	_ rest.RESTUpdateStrategy            = strategy[Object]{}
+	_ rest.RESTDeleteStrategy            = strategy[Object]{}
+	_ rest.ResetFieldsStrategy           = strategy[Object]{}
+	_ rest.DeclarativeValidationStrategy = strategy[Object]{}
+	_ rest.RESTUpdateStrategy            = statusStrategy[Object]{}
+	_ rest.ResetFieldsStrategy           = statusStrategy[Object]{}
+)
+
+func newStrategy[O Object](kind *Kind[O], scheme *runtime.Scheme, versions []schema.GroupVersion) strategy[O] {
+	s := strategy[O]{
+		DeclarativeValidation: rest.DeclarativeValidation{Scheme: scheme},
+		NameGenerator:         names.SimpleNameGenerator,
+		kind:                  kind,
+	}
+	if kind.KeepStatus != nil {
+		s.reset = inAllVersions(versions, "status")
+	}
+	return s
+}
+
+func inAllVersions(versions []schema.GroupVersion, topLevelFields ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+	paths := fieldpath.NewSet()
+	for _, name := range topLevelFields {
+		paths.Insert(fieldpath.MakePathOrDie(name))
+	}
+	sets := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, version := range versions {
+		sets[fieldpath.APIVersion(version.String())] = paths
+	}
+	return sets
+}
+
+func (s strategy[O]) NamespaceScoped() bool { return s.kind.Namespaced }
+
+// AllowCreateOnUpdate is false: a PUT to a name that does not exist is NotFound.
+func (strategy[O]) AllowCreateOnUpdate(context.Context) bool { return false }
+
+// AllowUnconditionalUpdate is false: as with custom resources, a PUT without
+// metadata.resourceVersion would overwrite what its author has not seen.
+func (strategy[O]) AllowUnconditionalUpdate(context.Context) bool { return false }
+
+func (strategy[O]) Canonicalize(runtime.Object) {}
+
+func (strategy[O]) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+func (strategy[O]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (s strategy[O]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return s.reset }
+
+// PrepareForCreate drops a status that was sent along.
+func (s strategy[O]) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	o := obj.(O)
+	o.SetGeneration(1)
+	if s.kind.KeepStatus != nil {
+		s.kind.KeepStatus(o, s.kind.New())
+	}
+}
+
+// PrepareForUpdate keeps the status, and moves the generation with the spec.
+func (s strategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	to, from := obj.(O), old.(O)
+	if s.kind.KeepStatus != nil {
+		s.kind.KeepStatus(to, from)
+	}
+	if !equality.Semantic.DeepEqual(s.kind.Spec(to), s.kind.Spec(from)) {
+		to.SetGeneration(from.GetGeneration() + 1)
+	}
+}
+
+// Validate checks a new object. Unlike the store alone it answers an object that
+// brings a resourceVersion with 422, and accepts no names that can't be part of
+// a host name.
+func (s strategy[O]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	o := obj.(O)
+	metadata := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(o, s.kind.Namespaced, validation.NameIsDNSSubdomain, metadata)
+	if version := o.GetResourceVersion(); version != "" {
+		errs = append(errs, field.Invalid(metadata.Child("resourceVersion"), version, "must not be set on objects to be created"))
+	}
+	return append(errs, s.kind.validate(o)...)
+}
+
+// ValidateUpdate checks the new object as if it were created, then against the
+// stored one. The caller has checked the metadata already.
+func (s strategy[O]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	to, from := obj.(O), old.(O)
+	errs := s.kind.validate(to)
+	if s.kind.ValidateUpdate != nil {
+		errs = append(errs, s.kind.ValidateUpdate(to, from)...)
+	}
+	return errs
+}
+
+func (k *Kind[O]) validate(o O) field.ErrorList {
+	if k.Validate == nil {
+		return nil
+	}
+	return k.Validate(o)
+}
+
+// ValidateDeclaratively runs the generated validation of the requested version.
+// A subresource writes the whole object, and so the whole object is validated,
+// whether or not the validation tags of its type list the subresource.
+func (s strategy[O]) ValidateDeclaratively(ctx context.Context, obj, old runtime.Object, errs field.ErrorList, op operation.Type, config rest.DeclarativeValidationConfig) field.ErrorList {
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Subresource != "" {
+		whole := *info
+		whole.Subresource = ""
+		ctx = genericapirequest.WithRequestInfo(ctx, &whole)
+	}
+	return s.DeclarativeValidation.ValidateDeclaratively(ctx, obj, old, errs, op, config)
+}
+
+// statusStrategy is strategy for updates of /status: they change nothing else.
+type statusStrategy[O Object] struct {
+	strategy[O]
+}
+
+func newStatusStrategy[O Object](main strategy[O], versions []schema.GroupVersion) statusStrategy[O] {
+	main.reset = inAllVersions(versions, "metadata", "spec")
+	return statusStrategy[O]{main}
+}
+
+// PrepareForUpdate keeps all but the status and the managed fields.
+func (s statusStrategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	to, from := obj.(O), old.(O)
+	s.kind.KeepSpec(to, from)
+	metav1.ResetObjectMetaForStatus(to, from)
+}
+
+// attributes returns what selectors match.
+func (k *Kind[O]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	o := obj.(O)
+	set := make(fields.Set, len(k.Fields)+2)
+	set["metadata.name"] = o.GetName()
+	if k.Namespaced {
+		set["metadata.namespace"] = o.GetNamespace()
+	}
+	for label, value := range k.Fields {
+		set[label] = value(o)
+	}
+	return o.GetLabels(), set, nil
+}
