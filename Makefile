@@ -1,0 +1,141 @@
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -o errexit -o nounset -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Lists the targets
+	@awk -F ':.*## ' '\
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Build and run
+
+BIN := _output/bin
+LOCAL := _output/local
+KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
+
+# Where "make run" listens, on 127.0.0.1.
+KUBE_APISERVER_PORT ?= 26443
+APISERVER_PORT ?= 26444
+ETCD_PORT ?= 26445
+KUBE_CONTROLLER_MANAGER_PORT ?= 26446
+
+.PHONY: build
+build: ## Builds the server
+	@hack/build-binaries.sh apiserver
+
+.PHONY: binaries
+binaries: build $(addprefix $(BIN)/,etcd kube-apiserver kubectl kube-controller-manager) ## Builds the server and what the tests run with it
+
+$(addprefix $(BIN)/,$(KUBERNETES_BINARIES)): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
+	@hack/build-binaries.sh $(@F)
+
+# By this name, make does not take a recipe that mentions it for a part of itself
+# that runs even under --dry-run.
+SELF := $(MAKE)
+
+# What the server can do without is built while it runs already.
+.PHONY: run
+run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server until Ctrl-C
+	@hack/build-binaries.sh apiserver local
+	@exec $(BIN)/local -dir=$(LOCAL) -bin=$(BIN) \
+		-etcd-port=$(ETCD_PORT) \
+		-kube-apiserver-port=$(KUBE_APISERVER_PORT) \
+		-kube-controller-manager-port=$(KUBE_CONTROLLER_MANAGER_PORT) \
+		-apiserver-port=$(APISERVER_PORT) \
+		-build-rest='MAKEFLAGS= $(SELF) --no-print-directory $(BIN)/kubectl $(BIN)/kube-controller-manager'
+
+.PHONY: clean
+clean: ## Deletes the data of "make run"
+	@if [ -e $(LOCAL) ]; then hack/build-binaries.sh local && $(BIN)/local -dir=$(LOCAL) -clean; fi
+
+##@ Test
+
+# The race detector covers all code that runs inside the test's own process.
+# What ./test starts are processes built without it; their packages each start
+# a control plane, so they run one after the other, and always, as Go's cache
+# does not know which binaries they used.
+
+.PHONY: test
+test: test-unit test-e2e ## Runs all tests
+
+.PHONY: test-unit
+test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
+	CGO_ENABLED=1 go run ./hack/testrun -race -timeout=20m ./cmd/... ./pkg/... ./hack/...
+
+.PHONY: test-e2e
+test-e2e: binaries ## Runs the tests against a real control plane
+	go run ./hack/testrun -count=1 -p=1 -timeout=20m ./test/...
+
+.PHONY: test-hack
+test-hack: ## Shows that the checks of "make verify" fail when they should
+	hack/test-verify.sh
+
+.PHONY: bench
+bench: binaries ## Measures the server's idle memory and the time it takes to start
+	go run ./test/bench
+
+##@ Verify
+
+.PHONY: verify
+verify: verify-lint verify-boundaries verify-headers verify-shell verify-modules verify-codegen verify-vulnerabilities ## Runs all checks
+
+.PHONY: verify-lint
+verify-lint: ## Checks formatting, go vet and static analysis
+	hack/verify-lint.sh
+
+.PHONY: verify-boundaries
+verify-boundaries: ## Checks that imports point one way
+	hack/verify-boundaries.sh
+
+.PHONY: verify-headers
+verify-headers: ## Checks that every source file has the licence header
+	hack/verify-headers.sh
+
+.PHONY: verify-shell
+verify-shell: ## Checks the shell scripts
+	hack/verify-shell.sh
+
+.PHONY: verify-modules
+verify-modules: ## Checks that every go.mod and go.sum is tidy
+	hack/verify-modules.sh
+
+.PHONY: verify-codegen
+verify-codegen: ## Checks that generated code is fresh
+	hack/verify-codegen.sh
+
+.PHONY: verify-vulnerabilities
+verify-vulnerabilities: ## Checks for known vulnerabilities, where their database can be reached
+	hack/verify-vulnerabilities.sh
+
+##@ Update
+
+.PHONY: update
+update: update-codegen update-format update-modules ## Repairs what "make verify" finds and a tool can repair
+
+.PHONY: update-codegen
+update-codegen: ## Generates code
+	hack/update-codegen.sh
+
+.PHONY: update-format
+update-format: ## Formats Go code and shell scripts
+	hack/update-format.sh
+
+.PHONY: update-modules
+update-modules: ## Tidies every go.mod and go.sum
+	hack/update-modules.sh

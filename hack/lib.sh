@@ -1,0 +1,52 @@
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# shellcheck shell=bash
+# What the scripts in this folder have in common. Sourcing it turns on strict
+# mode and changes to the repository's root.
+
+set -o errexit -o nounset -o pipefail
+shopt -s inherit_errexit
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# fail prints its arguments, one per line, and ends the script.
+fail() {
+	printf '%s\n' "$@" >&2
+	exit 1
+}
+
+# lint_tool runs a tool pinned in hack/tools/lint/go.mod. Go builds it on first
+# use and caches the binary.
+lint_tool() {
+	go tool -modfile=hack/tools/lint/go.mod "$@"
+}
+
+# files prints the files of the working tree that match the given git path
+# patterns, committed or about to be: all that is neither ignored nor deleted.
+files() {
+	git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+		if [[ -f ${file} ]]; then
+			echo "${file}"
+		fi
+	done
+}
+
+# shell_scripts prints the shell scripts of the working tree, with or without
+# a suffix.
+shell_scripts() {
+	local list all
+	list=$(files .)
+	mapfile -t all <<<"${list}"
+	lint_tool shfmt --find "${all[@]}"
+}

@@ -1,0 +1,176 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Command testrun runs "go test" with the arguments it is given and prints what
+// "go test" without -v prints: one closing line per package, and the output of
+// tests that failed.
+//
+// It adds one rule. A skipped test has tested nothing, so testrun lists every
+// test that was skipped, and when the environment says CI=true it fails, unless
+// the reason given to t.Skip starts with "hardware:", for what a machine cannot
+// do, whatever is installed on it.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	// An interrupt from the terminal reaches "go test" as well, and ends it;
+	// what it says then is worth printing.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
+
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Cannot run go test: %v. Is go on the PATH?\n", err)
+		return 1
+	}
+
+	report := report{out: os.Stdout}
+	readErr := report.read(stdout)
+	if err := cmd.Wait(); err != nil {
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
+			return exit.ExitCode()
+		}
+		fmt.Fprintf(os.Stderr, "go test ended early: %v.\n", err)
+		return 1
+	}
+	if readErr != nil {
+		fmt.Fprintf(os.Stderr, "Cannot read the output of go test -json: %v.\n", readErr)
+		return 1
+	}
+	if report.needless > 0 && os.Getenv("CI") == "true" {
+		fmt.Fprintln(os.Stderr, `Tests were skipped, and CI=true does not allow it. Provide what they ask for, or, if no installation can, start the reason with "hardware:".`)
+		return 1
+	}
+	return 0
+}
+
+// event is a line of "go test -json", see "go doc test2json" and, for builds,
+// "go help buildjson".
+type event struct {
+	Action, Package, Test, Output string
+}
+
+// report turns the events of a test run into what is worth printing.
+type report struct {
+	out io.Writer
+	// output holds, per package, the output events that may have to be printed.
+	output map[string][]event
+	// needless counts the skipped tests whose reason is not the hardware.
+	needless int
+}
+
+func (r *report) read(events io.Reader) error {
+	r.output = map[string][]event{}
+	for decoder := json.NewDecoder(events); ; {
+		var e event
+		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		r.add(e)
+	}
+}
+
+func (r *report) add(e event) {
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case "output":
+		r.output[e.Package] = append(r.output[e.Package], e)
+	case "pass", "skip", "fail":
+		switch {
+		case e.Test == "":
+			r.closePackage(e)
+		case e.Action == "skip":
+			r.skip(e)
+		case e.Action == "pass":
+			r.take(e)
+		}
+	}
+}
+
+// take removes a test's output and returns it.
+func (r *report) take(test event) string {
+	var taken strings.Builder
+	kept := r.output[test.Package][:0]
+	for _, e := range r.output[test.Package] {
+		if e.Test == test.Test {
+			taken.WriteString(e.Output)
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	r.output[test.Package] = kept
+	return taken.String()
+}
+
+func (r *report) skip(test event) {
+	reason := skipReason(r.take(test))
+	if !strings.HasPrefix(reason, "hardware:") {
+		r.needless++
+	}
+	fmt.Fprintf(r.out, "SKIP\t%s\t%s: %s\n", test.Package, test.Test, reason)
+}
+
+// skipReason finds in a test's output the last thing it logged, which for a
+// test that was skipped is the argument of t.Skip.
+func skipReason(output string) string {
+	reason := "no reason given"
+	for line := range strings.Lines(output) {
+		if !strings.HasPrefix(line, "    ") {
+			continue
+		}
+		// "    file_test.go:12: the text"
+		if _, text, found := strings.Cut(strings.TrimSpace(line), ".go:"); found {
+			if _, text, found = strings.Cut(text, ": "); found {
+				reason = text
+			}
+		}
+	}
+	return reason
+}
+
+// closePackage prints the closing line of a package, and for one that failed
+// all output of the tests that did not pass.
+func (r *report) closePackage(e event) {
+	for _, line := range r.output[e.Package] {
+		closing := line.Test == "" && (strings.HasPrefix(line.Output, "ok  \t") || strings.HasPrefix(line.Output, "?   \t"))
+		if e.Action == "fail" || closing {
+			fmt.Fprint(r.out, line.Output)
+		}
+	}
+	delete(r.output, e.Package)
+}

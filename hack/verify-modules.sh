@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# Every go.mod and go.sum of the repository is tidy.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+mods=$(files '*go.mod')
+untidy=()
+while read -r mod; do
+	# The first lines of the difference are enough to see what it is about.
+	go -C "$(dirname "${mod}")" mod tidy -diff | head -n 40 || untidy+=("${mod}")
+done <<<"${mods}"
+
+((${#untidy[@]} == 0)) ||
+	fail "${untidy[@]}" 'These are not tidy. Run "make update-modules".'
