@@ -72,7 +72,7 @@ clean: ## Deletes the data of "make run"
 # does not know which binaries they used.
 
 .PHONY: test
-test: test-unit test-e2e ## Runs all tests
+test: test-hack test-unit test-e2e ## Runs all tests
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector

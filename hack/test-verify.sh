@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# Shows that each check of "make verify" passes on a sound repository, and that
+# it fails on an unsound one and says why.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+repository=$(mktemp -d)
+trap 'rm -rf "${repository}"' EXIT
+
+# A repository as small as can be, with this one's checks.
+mkdir -p "${repository}"/{hack/tools,pkg/apis/group,pkg/registry/restaurant}
+cp hack/lib.sh hack/verify-*.sh hack/boilerplate.go.txt "${repository}/hack"
+cp -r hack/tools/lint "${repository}/hack/tools"
+cp .golangci.yaml .editorconfig "${repository}"
+head -n 3 go.mod >"${repository}/go.mod"
+cd "${repository}"
+git init --quiet
+
+readonly module=restaurant.programming-kubernetes.info/apiserver
+
+# go_file prints a Go file of package $1 with the licence header; its
+# declarations come from stdin.
+go_file() {
+	local declarations
+	declarations=$(cat)
+	cat hack/boilerplate.go.txt
+	printf '\n// Package %s is made up.\npackage %s\n' "$1" "$1"
+	if [[ -n ${declarations} ]]; then
+		printf '\n%s\n' "${declarations}"
+	fi
+}
+
+# database prints one file of a vulnerability database, in which strings.ToUpper
+# of every Go is vulnerable.
+database() {
+	case $1 in
+	index/db) echo '{"modified": "2026-01-01T00:00:00Z"}' ;;
+	index/modules) echo '[{"path": "stdlib", "vulns": [{"id": "GO-2026-0000", "modified": "2026-01-01T00:00:00Z"}]}]' ;;
+	ID/GO-2026-0000) echo '{"id": "GO-2026-0000", "affected": [{
+		"package": {"name": "stdlib", "ecosystem": "Go"},
+		"ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
+		"ecosystem_specific": {"imports": [{"path": "strings", "symbols": ["ToUpper"]}]}}],
+		"database_specific": {"url": "https://example.com"}}' ;;
+	esac
+}
+
+checks=0
+
+# passes runs the check $1 with the other arguments.
+passes() {
+	local output
+	checks=$((checks + 1))
+	output=$("hack/verify-$1.sh" "${@:2}" 2>&1) ||
+		fail "${output}" "FAIL: verify-$1 does not accept a sound repository."
+}
+
+# rejects runs the check $1 with the arguments from the third on; it must fail
+# and say $2.
+rejects() {
+	local output
+	checks=$((checks + 1))
+	! output=$("hack/verify-$1.sh" "${@:3}" 2>&1) ||
+		fail "FAIL: verify-$1 does not notice what should make it say \"$2\"."
+	[[ ${output} == *"$2"* ]] ||
+		fail "${output}" "FAIL: verify-$1 does not say \"$2\"."
+}
+
+go_file group >pkg/apis/group/group.go </dev/null
+go_file restaurant >pkg/registry/restaurant/restaurant.go <<EOF
+import _ "${module}/pkg/apis/group" // an arrow that is allowed
+EOF
+for name in boundaries headers shell modules lint; do
+	passes "${name}"
+done
+
+while read -r from to sentence; do
+	mkdir -p "${from}" "${to}"
+	go_file to >"${to}/to.go" </dev/null
+	go_file from >"${from}/from.go" <<<"import _ \"${module}/${to}\""
+	rejects boundaries "./${from} imports ./${to}: ${sentence}"
+	rm -r "${from}" "${to}"
+done <<EOF
+pkg/registry/rest pkg/apis/pizza pkg/registry must not import pkg/apis.
+pkg/registry/rest pkg/registry/restaurant/pizza pkg/registry must not import pkg/registry/restaurant.
+pkg/registry/restaurant/pizza pkg/apiserver pkg/registry/restaurant must not import pkg/apiserver.
+pkg/apiserver/options pkg/generated/clientset pkg/apiserver must not import pkg/generated.
+pkg/apiserver/options pkg/admission/plugin/toppings pkg/apiserver must not import pkg/admission/plugin.
+pkg/apis/pizza pkg/registry/rest pkg/apis must not import pkg/registry.
+pkg/controller/pricing cmd/apiserver pkg/controller must not import cmd.
+cmd/apiserver test/controlplane cmd must not import test.
+EOF
+
+mkdir -p pkg/handy
+go_file handy >pkg/handy/handy.go <<<'import _ "strings"'
+rejects boundaries './pkg/handy belongs to no layer.'
+rm -r pkg/handy
+
+for file in pkg/apis/group/bare.go bare.sh bare bare.yaml bare.mk Makefile bare.proto; do
+	printf '#!/bin/bash\n' >"${file}"
+	rejects headers "${file}"
+	rm "${file}"
+done
+
+{
+	head -n 15 hack/verify-lint.sh
+	echo
+	echo "echo \$1"
+} >script
+rejects shell 'SC2086'
+sed -i 's/echo .*/ echo "done"/' script
+rejects shell 'Run "make update-format".'
+rm script
+
+cp go.mod go.mod.sound
+echo 'require golang.org/x/text v0.43.0' >>go.mod
+rejects modules 'Run "make update-modules".'
+mv go.mod.sound go.mod
+
+go_file group >pkg/apis/group/unsound.go <<'EOF'
+import "reflect"
+
+// Count is changed by everybody.
+var Count int
+
+func init() { panic(reflect.TypeFor[string]()) }
+
+// Misformatted is.
+func Misformatted()  {}
+EOF
+for finding in '(depguard)' '(gochecknoglobals)' '(gochecknoinits)' '(forbidigo)' 'not properly formatted'; do
+	rejects lint "${finding}"
+done
+rm pkg/apis/group/unsound.go
+
+go_file group >pkg/apis/group/calls.go <<'EOF'
+import "strings"
+
+// Shout calls vulnerable code.
+func Shout(text string) string { return strings.ToUpper(text) }
+EOF
+mkdir -p database/{index,ID}
+for file in index/db index/modules ID/GO-2026-0000; do
+	database "${file}" >"database/${file}.json"
+done
+rejects vulnerabilities 'Vulnerable code is called.' -db "file://${PWD}/database"
+rm pkg/apis/group/calls.go
+passes vulnerabilities -db "file://${PWD}/database"
+
+echo "All ${checks} checks of the checks passed."
