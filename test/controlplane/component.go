@@ -41,8 +41,9 @@ const (
 	// stopPatience is how long a component may take to end before it is killed.
 	stopPatience = 30 * time.Second
 
-	// tailLines is how much of a component's log goes into an error.
-	tailLines = 20
+	// tailLines is how much of a component's log goes into an error: enough to
+	// see a panic's reason above its stack.
+	tailLines = 40
 )
 
 // Component is one process of the control plane. Its methods may be called from
@@ -132,7 +133,7 @@ func (c *Component) Launch() error {
 
 func (c *Component) launch() error {
 	if _, err := os.Stat(c.binary); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s does not exist: build it with \"make build\"", c.binary)
+		return fmt.Errorf("%s does not exist: build it with \"make binaries\"", c.binary)
 	}
 	if err := checkPort(c.name, c.port); err != nil {
 		return err

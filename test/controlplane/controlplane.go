@@ -272,11 +272,7 @@ func (cp *ControlPlane) Stop() error {
 		errs = append(errs, reservation.Close())
 	}
 	cp.reservations = nil
-	if cp.folder != nil {
-		errs = append(errs, cp.folder.release())
-		cp.folder = nil
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, cp.folder.release())...)
 }
 
 // stopAll stops components that do not depend on each other.

@@ -80,9 +80,12 @@ func unusable(path string, err error) error {
 		path, err, os.Geteuid())
 }
 
-// release lets others claim the folder.
+// release lets others claim the folder. Doing it again does nothing.
 func (f *folder) release() error {
-	return f.lock.Close()
+	if err := f.lock.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // RemoveFolder deletes a control plane's folder with all its data. It refuses
@@ -126,7 +129,7 @@ func (f *folder) endLeftovers() ([]string, error) {
 	}
 	for _, path := range locks {
 		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-		pid, err := endLeftover(path)
+		pid, err := endLeftover(path, stopPatience)
 		if err != nil {
 			return ended, fmt.Errorf("%s of an earlier run on %s is still there: %w", name, f.path, err)
 		}
@@ -143,10 +146,10 @@ func (f *folder) processLock(component string) string {
 }
 
 // endLeftover ends the process that holds the lock, if there is one, and
-// returns its id. That the lock is held proves that the id in the file is not
-// one which the system has since given to another process.
-func endLeftover(path string) (int, error) {
-	const patience = 10 * time.Second
+// returns its id; by force, if it takes longer than patience. That the lock is
+// held proves that the id in the file is not one which the system has since
+// given to another process.
+func endLeftover(path string, patience time.Duration) (int, error) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		lock, pid, err := takeLock(path)
 		if err == nil {
@@ -158,7 +161,7 @@ func endLeftover(path string) (int, error) {
 		if pid <= 1 {
 			return 0, fmt.Errorf("it holds the lock %s, which does not say its process id: find it with \"fuser %s\" and end it", path, path)
 		}
-		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(-pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return 0, fmt.Errorf("cannot end process %d: %w", pid, err)
 		}
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(pollInterval) {

@@ -1,0 +1,111 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestClaimedFolderIsRefusedToOthers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	first, err := claimFolder(dir)
+	require.NoError(t, err)
+
+	want := fmt.Sprintf("a control plane already runs on the folder %s: end it with Ctrl-C in its terminal or \"kill %d\", or name another folder",
+		dir, os.Getpid())
+	_, err = claimFolder(dir)
+	require.EqualError(t, err, want)
+	require.EqualError(t, RemoveFolder(dir), want)
+
+	require.NoError(t, first.release())
+	require.NoError(t, first.release())
+	second, err := claimFolder(dir)
+	require.NoError(t, err)
+	require.NoError(t, second.release())
+}
+
+func TestForeignFolderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	thesis := filepath.Join(dir, "thesis.tex")
+	require.NoError(t, os.WriteFile(thesis, []byte("years of work"), 0o600))
+
+	_, err := claimFolder(dir)
+	require.ErrorContains(t, err, `holds "thesis.tex" and other files, but not those of a control plane`)
+	require.Error(t, RemoveFolder(dir))
+	require.FileExists(t, thesis)
+
+	_, err = claimFolder(thesis)
+	require.ErrorContains(t, err, "not a directory")
+	require.ErrorContains(t, err, "make it a folder that user")
+}
+
+func TestRemoveFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	require.NoError(t, RemoveFolder(dir), "what is not there needs no removal")
+	f, err := claimFolder(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "etcd", "data"), 0o700))
+	require.NoError(t, f.release())
+	require.NoError(t, RemoveFolder(dir))
+	require.NoDirExists(t, dir)
+}
+
+func TestLeftoverProcessIsEnded(t *testing.T) {
+	for name, command := range map[string]string{
+		"obedient": "exec sleep 1000",
+		"stubborn": "trap '' TERM; while true; do sleep 1; done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "etcd.lock")
+			lock, _, err := takeLock(path)
+			require.NoError(t, err)
+			leftover, err := startProcess(exec.Command("sh", "-c", command), lock)
+			require.NoError(t, err)
+			defer leftover.kill()
+			require.NoError(t, writePID(lock, leftover.cmd.Process.Pid))
+			require.NoError(t, lock.Close())
+
+			pid, err := endLeftover(path, time.Second)
+			require.NoError(t, err)
+			require.Equal(t, leftover.cmd.Process.Pid, pid)
+			<-leftover.done
+
+			pid, err = endLeftover(path, time.Second)
+			require.NoError(t, err)
+			require.Zero(t, pid)
+		})
+	}
+}
+
+func TestStaleProcessIDIsNotKilled(t *testing.T) {
+	f, err := claimFolder(t.TempDir())
+	require.NoError(t, err)
+	defer f.release()
+	require.NoError(t, os.MkdirAll(filepath.Dir(f.processLock("etcd")), 0o700))
+	// The id in the file was given to another process: this one.
+	require.NoError(t, os.WriteFile(f.processLock("etcd"), fmt.Appendln(nil, os.Getpid()), 0o600))
+	ended, err := f.endLeftovers()
+	require.NoError(t, err)
+	require.Empty(t, ended)
+}

@@ -1,0 +1,143 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Command local runs a control plane with this repository's API server on this
+// machine until it is interrupted. "make run" builds and calls it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// From the first signal on, a second one ends this process at once, and the
+	// kernel its children.
+	context.AfterFunc(ctx, cancel)
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	config := controlplane.Config{Progress: func(message string) { fmt.Fprintln(out, message) }}
+	flags := flag.NewFlagSet("local", flag.ContinueOnError)
+	flags.StringVar(&config.Dir, "dir", "_output/local", "folder for the data of the control plane")
+	flags.StringVar(&config.BinDir, "bin", "_output/bin", "folder with the binaries")
+	flags.IntVar(&config.Etcd.Port, "etcd-port", 0, "port of etcd; 0 means any that is free")
+	flags.IntVar(&config.KubeAPIServer.Port, "kube-apiserver-port", 0, "port of kube-apiserver; 0 means any that is free")
+	flags.IntVar(&config.ControllerManager.Port, "kube-controller-manager-port", 0, "port of kube-controller-manager; 0 means any that is free")
+	flags.IntVar(&config.APIServer.Port, "apiserver-port", 0, "port of this repository's server; 0 means any that is free")
+	buildRest := flags.String("build-rest", "", "command that builds kubectl and kube-controller-manager; it runs once the server is up")
+	clean := flags.Bool("clean", false, "delete the folder instead of running")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if *clean {
+		return controlplane.RemoveFolder(config.Dir)
+	}
+
+	config.ControllerManager.Off = true
+	cp, err := controlplane.Start(ctx, config)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted before everything was ready")
+		}
+		var taken *controlplane.PortTakenError
+		if errors.As(err, &taken) {
+			return fmt.Errorf("%w\nFor instance: make run %s_PORT=%d", err,
+				strings.ToUpper(strings.ReplaceAll(taken.Component, "-", "_")), taken.Port+100)
+		}
+		return err
+	}
+	if err := welcome(out, cp.Kubeconfig(), config.BinDir); err != nil {
+		return errors.Join(err, cp.Stop())
+	}
+
+	var rest sync.WaitGroup
+	rest.Go(func() {
+		if err := startRest(ctx, cp, *buildRest, out); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "Error: the control plane goes on without kube-controller-manager: %v\n", err)
+		}
+	})
+	err = cp.Wait(ctx)
+	fmt.Fprintln(out, "\nStopping; the data stays for the next time.")
+	rest.Wait()
+	return errors.Join(err, cp.Stop())
+}
+
+// startRest builds and starts what the server can do without.
+func startRest(ctx context.Context, cp *controlplane.ControlPlane, build string, out io.Writer) error {
+	if build != "" {
+		cmd := exec.CommandContext(ctx, "sh", "-c", build)
+		cmd.Stdout, cmd.Stderr = out, os.Stderr
+		// A group of its own, to reach the compilers, too.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s: %w", build, err)
+		}
+	}
+	if err := cp.ControllerManager.Start(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "kube-controller-manager is ready: objects are collected and namespaces deleted, as in any cluster.")
+	return nil
+}
+
+// welcome says what to do with the running control plane.
+func welcome(out io.Writer, kubeconfig, binDir string) error {
+	binDir, err := filepath.Abs(binDir)
+	if err != nil {
+		return err
+	}
+	kubectl := ""
+	if _, err := os.Stat(filepath.Join(binDir, "kubectl")); errors.Is(err, os.ErrNotExist) {
+		kubectl = "; kubectl is still being built, until then another kubectl does"
+	}
+	_, err = fmt.Fprintf(out, `
+The API server is ready, behind a real kube-apiserver. In another terminal%s:
+
+  export KUBECONFIG=%s PATH=%s:$PATH
+
+  kubectl apply -f artifacts/examples/toppings.yaml
+  kubectl apply -f artifacts/examples/pizzas.yaml
+  kubectl get pizzas --output=wide
+  kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info --output=yaml
+  kubectl explain pizza.spec --recursive
+
+Ctrl-C stops everything.
+
+`, kubectl, kubeconfig, binDir)
+	return err
+}

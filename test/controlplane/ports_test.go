@@ -1,0 +1,55 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTakenPort(t *testing.T) {
+	listener, err := net.Listen("tcp", address(0))
+	require.NoError(t, err)
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+
+	err = checkPort("etcd", port)
+	var taken *PortTakenError
+	require.ErrorAs(t, err, &taken)
+	require.Equal(t, "etcd", taken.Component)
+	require.Equal(t, port, taken.Port)
+	require.ErrorContains(t, err, "which etcd is to listen on, is taken by another program")
+}
+
+func TestFreePortsAreReserved(t *testing.T) {
+	seen := map[int]bool{}
+	for range 50 {
+		port, reservation, err := freePort("etcd")
+		require.NoError(t, err)
+		defer reservation.Close()
+		require.False(t, seen[port], "port %d was given away twice", port)
+		seen[port] = true
+
+		// Another control plane, also in another process, cannot get it.
+		_, err = net.ListenPacket("udp", address(port))
+		require.Error(t, err)
+		// The component it is for can.
+		require.NoError(t, checkPort("etcd", port))
+	}
+}
