@@ -99,6 +99,7 @@ func (o *Options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	config.Generic.AddReadyzChecks(dependencies.readyzChecks()...)
 	server, err := config.Complete().New()
 	if err != nil {
 		return err

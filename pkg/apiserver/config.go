@@ -76,6 +76,7 @@ func (o CompletedOptions) Config() (*Config, error) {
 	}
 	config.setOpenAPI()
 	config.Generic.BuildHandlerChainFunc = buildHandlerChain
+	config.Generic.RequestInfoResolver = requestInfoResolver{genericapiserver.NewRequestInfoResolver(&config.Generic.Config)}
 	return config, o.applyTo(config)
 }
 
@@ -180,10 +181,10 @@ func (c *Config) setOpenAPI() {
 	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
 }
 
-// buildHandlerChain puts the checks of this package behind authentication and
+// buildHandlerChain puts the check of patches behind authentication and
 // authorization, so that only who may write makes the server read a body.
 func buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	return genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
+	return genericapiserver.DefaultBuildHandlerChain(withPatchDepth(handler, config.Serializer, config.MaxRequestBodyBytes), config)
 }
 
 // Complete fills in what follows from the rest.

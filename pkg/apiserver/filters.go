@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,34 +35,18 @@ import (
 // grows with the square of its size; no kind's schema comes near a hundred.
 const maxPatchDepth = 100
 
-// withRequestChecks refuses what the endpoint handlers would answer with 500, or
-// at too high a price.
-func withRequestChecks(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
+// withPatchDepth refuses patches that are nested too deep.
+func withPatchDepth(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		info, ok := genericapirequest.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest {
-			next.ServeHTTP(w, req)
-			return
-		}
-		version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-		err := checkRequest(req, info, maxBody)
-		if err != nil {
-			responsewriters.ErrorNegotiated(err, serializer, version, w, req)
-			return
+		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.Verb == "patch" {
+			if err := checkPatchDepth(req, maxBody); err != nil {
+				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
+				return
+			}
 		}
 		next.ServeHTTP(w, req)
 	})
-}
-
-func checkRequest(req *http.Request, info *genericapirequest.RequestInfo, maxBody int64) error {
-	switch {
-	case info.Resource == "":
-		// The prefix of the watch paths that Kubernetes 1.11 deprecated, without a resource.
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, schema.GroupResource{Group: info.APIGroup}, "", "the path names no resource", 0, false)
-	case info.Verb == "patch":
-		return checkPatchDepth(req, maxBody)
-	}
-	return nil
 }
 
 // checkPatchDepth reads the body, as far as it is not too large for the handler
@@ -76,6 +61,22 @@ func checkPatchDepth(req *http.Request, maxBody int64) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("the patch is nested more than %d levels deep", maxPatchDepth))
 	}
 	return nil
+}
+
+// requestInfoResolver takes a path that looks like one of a resource but names
+// none, such as /apis/<group>/<version>/watch, for any other path: it is
+// authorized as such and not found, where the library would answer 500.
+type requestInfoResolver struct {
+	genericapirequest.RequestInfoResolver
+}
+
+func (r requestInfoResolver) NewRequestInfo(req *http.Request) (*genericapirequest.RequestInfo, error) {
+	info, err := r.RequestInfoResolver.NewRequestInfo(req)
+	if err != nil {
+		//nolint:nilerr // The error says only that the path is not one of a resource.
+		return &genericapirequest.RequestInfo{Path: req.URL.Path, Verb: strings.ToLower(req.Method)}, nil
+	}
+	return info, nil
 }
 
 type readCloser struct {

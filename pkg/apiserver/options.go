@@ -21,10 +21,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -73,11 +76,12 @@ type Options struct {
 // NewOptions returns the defaults for a server of the groups.
 func NewOptions(groups ...registry.Group) *Options {
 	components := compatibility.NewComponentGlobalsRegistry()
+	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 	// The library's features follow the version of the library, whatever version
-	// is stamped into the binary. Registering fails only when it is done twice.
-	_, _ = components.ComponentGlobalsOrRegister(compatibility.DefaultKubeComponent,
+	// is stamped into the binary.
+	utilruntime.Must(components.Register(compatibility.DefaultKubeComponent,
 		compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", ""),
-		utilfeature.DefaultMutableFeatureGate)
+		utilfeature.DefaultMutableFeatureGate))
 
 	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
 	// Lists of any size are read from etcd as protobuf several times faster.
@@ -252,6 +256,14 @@ func (d *dependencies) context(ctx context.Context) context.Context {
 		}
 	}()
 	return ctx
+}
+
+// readyzChecks are the checks that the generic server does not have.
+func (d *dependencies) readyzChecks() []healthz.HealthChecker {
+	if d.etcd == nil {
+		return nil
+	}
+	return []healthz.HealthChecker{healthz.NamedCheck("etcd-alarms", func(*http.Request) error { return d.etcd.CheckAlarms() })}
 }
 
 // Close stops the dependencies.

@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -40,6 +41,10 @@ const maxSocketPath = 103
 
 // memberURL is a name that etcd wants its only member to have; nothing listens there.
 const memberURL = "http://localhost:2380"
+
+// defragThreshold is how many megabytes must be free in the database for the start
+// to take the time to give them back.
+const defragThreshold = 64
 
 // Config says where the member keeps its data.
 type Config struct {
@@ -101,13 +106,14 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	started := &Etcd{etcd, lock}
 	select {
 	case <-etcd.Server.ReadyNotify():
+		if err := started.disarm(ctx, c.QuotaBytes); err != nil {
+			return nil, errors.Join(err, started.Close())
+		}
 		return started, nil
 	case err := <-etcd.Err():
-		started.Close()
-		return nil, fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err)
+		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), started.Close())
 	case <-ctx.Done():
-		started.Close()
-		return nil, fmt.Errorf("the embedded etcd in %s did not become ready in time: %w", c.Dir, context.Cause(ctx))
+		return nil, errors.Join(fmt.Errorf("the embedded etcd in %s did not become ready in time: %w", c.Dir, context.Cause(ctx)), started.Close())
 	}
 }
 
@@ -137,6 +143,7 @@ func (c Config) embedded() *embed.Config {
 	cfg.Name = "embedded"
 	cfg.Dir = filepath.Join(c.Dir, "etcd")
 	cfg.QuotaBackendBytes = c.QuotaBytes
+	cfg.BootstrapDefragThresholdMegabytes = defragThreshold
 
 	member, _ := url.Parse(memberURL)
 	client := url.URL{Scheme: "unix", Path: c.socket()}
@@ -171,6 +178,34 @@ type logWriter struct{}
 func (logWriter) Write(line []byte) (int, error) {
 	klog.InfoS("Embedded etcd", "message", string(line[:max(0, len(line)-1)]))
 	return len(line), nil
+}
+
+// disarm ends an alarm about space that the start has made obsolete, by giving
+// free pages back or by a higher quota; etcd itself never ends one.
+func (e *Etcd) disarm(ctx context.Context, quota int64) error {
+	for _, alarm := range e.Server.Alarms() {
+		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE || e.Server.Backend().Size() >= quota {
+			continue
+		}
+		if _, err := e.Server.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: alarm.MemberID, Alarm: alarm.Alarm}); err != nil {
+			return fmt.Errorf("disarming the space alarm of the embedded etcd: %w", err)
+		}
+	}
+	return nil
+}
+
+// CheckAlarms returns an error while etcd has raised an alarm, which keeps it from
+// accepting writes.
+func (e *Etcd) CheckAlarms() error {
+	for _, alarm := range e.Server.Alarms() {
+		switch alarm.Alarm {
+		case etcdserverpb.AlarmType_NOSPACE:
+			return errors.New("the database of the embedded etcd has reached its quota: delete objects and restart the server, which gives their space free, or restart it with a higher --etcd-quota-backend-bytes")
+		case etcdserverpb.AlarmType_CORRUPT:
+			return errors.New("the database of the embedded etcd is corrupt: restore a backup into a new --data-dir")
+		}
+	}
+	return nil
 }
 
 // Close stops the member and gives the folder free.
