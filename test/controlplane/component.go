@@ -38,8 +38,10 @@ const (
 	// is generous: a machine that builds and tests at once is slow.
 	readyTimeout = 2 * time.Minute
 
-	// stopPatience is how long a component may take to end before it is killed.
-	stopPatience = 30 * time.Second
+	// stopPatience is how long a component may take to end before it is killed;
+	// lingerPatience, one that is known to wait for its clients.
+	stopPatience   = 30 * time.Second
+	lingerPatience = 5 * time.Second
 
 	// tailLines is how much of a component's log goes into an error: enough to
 	// see a panic's reason above its stack.
@@ -58,6 +60,9 @@ type Component struct {
 	lockFile string
 	// rank orders the stopping: higher ranks stop first.
 	rank int
+	// lingers is set for a component that may have to be killed, since it waits
+	// for its clients.
+	lingers bool
 	// args returns the flags that the component needs in this control plane.
 	args func() ([]string, error)
 	// check returns nil when the component is ready.
@@ -182,7 +187,7 @@ func (c *Component) watch(process *process) {
 	defer c.mu.Unlock()
 	if c.process == process && !c.stopping {
 		select {
-		case c.died <- c.ended(process):
+		case c.died <- fmt.Errorf("%w; %s", c.ended(process), c.logTail()):
 		default: // An earlier death is being reported; one is enough.
 		}
 	}
@@ -193,37 +198,43 @@ func (c *Component) ended(process *process) error {
 	if process.err != nil {
 		how = "with " + process.err.Error()
 	}
-	return fmt.Errorf("%s ended by itself, %s; %s", c.name, how, c.logTail())
+	return fmt.Errorf("%s ended by itself, %s", c.name, how)
 }
 
 func (c *Component) running() bool {
 	return c.process != nil && !c.process.ended()
 }
 
-// WaitReady waits until the component is ready. The error of one that is not, or
-// has ended, shows the end of its log.
-func (c *Component) WaitReady(ctx context.Context) error {
+// whileRunning returns a context that ends with the component's process. Its
+// cause then says how that ended.
+func (c *Component) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	c.mu.Lock()
 	process := c.process
 	c.mu.Unlock()
 	if process == nil {
-		return fmt.Errorf("%s has not been started", c.name)
+		cancel(fmt.Errorf("%s has not been started", c.name))
+		return ctx, func() {}
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for {
-		err := c.check(ctx)
-		if err == nil {
-			return nil
-		}
+	go func() {
 		select {
 		case <-process.done:
-			return c.ended(process)
+			cancel(c.ended(process))
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not become ready (%w): %w; %s", c.name, context.Cause(ctx), err, c.logTail())
-		case <-time.After(pollInterval):
 		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// WaitReady waits until the component is ready. The error of one that is not, or
+// has ended, shows the end of its log.
+func (c *Component) WaitReady(ctx context.Context) error {
+	ctx, cancel := c.whileRunning(ctx)
+	defer cancel()
+	if err := eventually(ctx, readyTimeout, c.check); err != nil {
+		return fmt.Errorf("%s did not become ready: %w; %s", c.name, err, c.logTail())
 	}
+	return nil
 }
 
 // Stop ends the component in an orderly way, by force if that takes too long,
@@ -231,6 +242,10 @@ func (c *Component) WaitReady(ctx context.Context) error {
 func (c *Component) Stop() error {
 	process := c.expectEnd()
 	if process == nil {
+		return nil
+	}
+	if c.lingers {
+		process.stop(lingerPatience)
 		return nil
 	}
 	if process.stop(stopPatience) {
@@ -260,6 +275,24 @@ func (c *Component) Restart(ctx context.Context) error {
 		return err
 	}
 	return c.Start(ctx)
+}
+
+// eventually repeats what fails until it succeeds, for a bounded time. Its error
+// says what ended the waiting and what failed last.
+func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s are over", timeout))
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(pollInterval):
+		}
+	}
 }
 
 func (c *Component) logTail() string {

@@ -93,6 +93,9 @@ func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, er
 	if err != nil {
 		return nil, err
 	}
+	// It ends watches of its own kinds when it is told to, but for those that it
+	// passes on to another server it waits a minute.
+	server.lingers = true
 	// Not anonymously: that can be forbidden by a flag.
 	client, err := cp.PKI.ensure("probe", cp.PKI.ClientCA, Certificate{User: "probe", Groups: []string{"system:masters"}})
 	if err != nil {
@@ -138,6 +141,8 @@ func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, er
 			"--service-account-key-file="+cp.PKI.serviceAccountKey,
 			"--service-account-signing-key-file="+cp.PKI.serviceAccountKey,
 			"--service-cluster-ip-range="+serviceCIDR,
+			// Without it, it waits for watches of its own kinds, too.
+			"--shutdown-watch-termination-grace-period=1s",
 		), nil
 	}
 	return server, nil

@@ -122,7 +122,8 @@ func TestComponentsCanBeStoppedKilledAndStarted(t *testing.T) {
 	require.NoError(t, cp.KubeAPIServer.Stop())
 	cp.KubeAPIServer.SetFlags("--no-such-flag")
 	err = cp.KubeAPIServer.Start(t.Context())
-	require.ErrorContains(t, err, "kube-apiserver ended by itself, with exit status 1; the end of its log "+cp.KubeAPIServer.LogFile())
+	require.ErrorContains(t, err, "kube-apiserver did not become ready: kube-apiserver ended by itself, with exit status 1")
+	require.ErrorContains(t, err, "the end of its log "+cp.KubeAPIServer.LogFile())
 	require.ErrorContains(t, err, "unknown flag: --no-such-flag")
 }
 
@@ -153,6 +154,17 @@ func TestDeathOfAComponentIsReported(t *testing.T) {
 
 	require.NoError(t, syscall.Kill(cp.KubeAPIServer.PID(), syscall.SIGKILL))
 	require.ErrorContains(t, cp.Wait(t.Context()), "kube-apiserver ended by itself, with signal: killed; the end of its log")
+}
+
+// A terminal with "kubectl get --watch" must not keep anything from ending.
+func TestStopDoesNotWaitForWatchers(t *testing.T) {
+	cp := ForTest(t, bare(""))
+	watcher, err := clientFor(t, cp.RESTConfig()).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer watcher.Stop()
+	began := time.Now()
+	require.NoError(t, cp.KubeAPIServer.Stop())
+	require.Less(t, time.Since(began), lingerPatience)
 }
 
 func TestDataSurvives(t *testing.T) {

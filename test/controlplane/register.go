@@ -61,6 +61,8 @@ func (cp *ControlPlane) Install(ctx context.Context) error {
 // is off; later it serves to switch to another server.
 func (cp *ControlPlane) Register(ctx context.Context, server *Component) error {
 	began := time.Now()
+	ctx, cancel := server.whileRunning(ctx)
+	defer cancel()
 	// kube-apiserver reaches a process of this machine by a Service that is
 	// another name for localhost, at the port that the APIServices name.
 	service := &unstructured.Unstructured{Object: map[string]any{
@@ -114,7 +116,7 @@ func (cp *ControlPlane) apply(ctx context.Context, objects []*unstructured.Unstr
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
 	for _, object := range objects {
 		kind := object.GroupVersionKind()
-		err := eventually(ctx, func(ctx context.Context) error {
+		err := eventually(ctx, registerTimeout, func(ctx context.Context) error {
 			mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 			if err != nil {
 				return err
@@ -151,7 +153,7 @@ func (cp *ControlPlane) WaitAvailable(ctx context.Context) error {
 		version, group, _ := strings.Cut(apiService.GetName(), ".")
 		versions = append(versions, schema.GroupVersion{Group: group, Version: version})
 	}
-	return eventually(ctx, func(ctx context.Context) error {
+	return eventually(ctx, registerTimeout, func(ctx context.Context) error {
 		for _, apiService := range cp.manifests.apiServices {
 			current, err := services.ApiregistrationV1().APIServices().Get(ctx, apiService.GetName(), metav1.GetOptions{})
 			if err != nil {
@@ -196,21 +198,4 @@ func available(apiService *apiregistrationv1.APIService) error {
 		return fmt.Errorf("the APIService %s is not available: %s: %s", apiService.Name, condition.Reason, condition.Message)
 	}
 	return fmt.Errorf("the APIService %s is not available: kube-apiserver has not looked at it yet", apiService.Name)
-}
-
-// eventually repeats what fails until it succeeds, for a bounded time.
-func eventually(ctx context.Context, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
-	defer cancel()
-	for {
-		err := try(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-time.After(pollInterval):
-		}
-	}
 }
