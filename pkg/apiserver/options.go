@@ -76,7 +76,11 @@ type Options struct {
 // NewOptions returns the defaults for a server of the groups.
 func NewOptions(groups ...registry.Group) *Options {
 	components := compatibility.NewComponentGlobalsRegistry()
-	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+	// The library has one feature gate for the whole process, which takes new
+	// features only before its first use.
+	if _, known := utilfeature.DefaultMutableFeatureGate.GetAll()[logsapi.ContextualLogging]; !known {
+		utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+	}
 	// The library's features follow the version of the library, whatever version
 	// is stamped into the binary.
 	utilruntime.Must(components.Register(compatibility.DefaultKubeComponent,
@@ -182,13 +186,13 @@ func (o CompletedOptions) Validate() []error {
 	var errs []error
 	if o.embeddedEtcd {
 		errs = append(errs, o.EmbeddedEtcd.Validate()...)
-		for flag, value := range map[string]string{
-			"etcd-cafile":   o.Etcd.StorageConfig.Transport.TrustedCAFile,
-			"etcd-certfile": o.Etcd.StorageConfig.Transport.CertFile,
-			"etcd-keyfile":  o.Etcd.StorageConfig.Transport.KeyFile,
+		for _, external := range []struct{ flag, value string }{
+			{"etcd-cafile", o.Etcd.StorageConfig.Transport.TrustedCAFile},
+			{"etcd-certfile", o.Etcd.StorageConfig.Transport.CertFile},
+			{"etcd-keyfile", o.Etcd.StorageConfig.Transport.KeyFile},
 		} {
-			if value != "" {
-				errs = append(errs, fmt.Errorf("--%s is for an external etcd: set --etcd-servers too", flag))
+			if external.value != "" {
+				errs = append(errs, fmt.Errorf("--%s is for an external etcd: set --etcd-servers too", external.flag))
 			}
 		}
 	}

@@ -1,0 +1,186 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embeddedetcd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const testQuota = 64 << 20
+
+func start(t *testing.T, config Config) *Etcd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	etcd, err := config.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return etcd
+}
+
+func closed(t *testing.T, etcd *Etcd) {
+	t.Helper()
+	if err := etcd.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func newClient(t *testing.T, config Config) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func TestDataSurvivesARestart(t *testing.T) {
+	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
+	etcd := start(t, config)
+	if _, err := newClient(t, config).Put(t.Context(), "key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, etcd)
+
+	defer closed(t, start(t, config))
+	got, err := newClient(t, config).Get(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Count != 1 || string(got.Kvs[0].Value) != "value" {
+		t.Errorf("got %v, want one key with its value", got)
+	}
+}
+
+func TestOnlyTheUserOfTheServerMayEnter(t *testing.T) {
+	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
+	defer closed(t, start(t, config))
+	info, err := os.Stat(config.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := info.Mode().Perm(), os.FileMode(0o700); got != want {
+		t.Errorf("the folder has mode %v, want %v", got, want)
+	}
+}
+
+func TestASocketOfAKilledPredecessorIsReplaced(t *testing.T) {
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	if err := os.WriteFile(config.socket(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, start(t, config))
+	if _, err := newClient(t, config).Get(t.Context(), "key"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASecondServerWaitsForTheFirst(t *testing.T) {
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	first := start(t, config)
+
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := config.Start(short)
+	if want := "the data folder " + config.Dir + " is in use by another server: stop it or choose another folder with --data-dir"; err == nil || err.Error() != want {
+		t.Fatalf("got error %v, want %s", err, want)
+	}
+
+	second := make(chan *Etcd)
+	go func() { second <- start(t, config) }()
+	closed(t, first)
+	closed(t, <-second)
+}
+
+func TestAFolderThatCannotBeCreated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Config{Dir: filepath.Join(file, "data"), QuotaBytes: testQuota}.Start(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "creating the folder of the embedded etcd (choose another with --data-dir): ") {
+		t.Errorf("got error %v, want one that names --data-dir", err)
+	}
+}
+
+// TestASpaceAlarm fills the database, finds the alarm, and finds it gone after a
+// start with a higher quota.
+func TestASpaceAlarm(t *testing.T) {
+	config := Config{Dir: t.TempDir(), QuotaBytes: 1 << 20}
+	etcd := start(t, config)
+	if err := etcd.CheckAlarms(); err != nil {
+		t.Fatalf("got %v before the database is full", err)
+	}
+	client := newClient(t, config)
+	value := strings.Repeat("x", 128<<10)
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		_, err = client.Put(t.Context(), string(rune('a'+i)), value)
+	}
+	if err == nil {
+		t.Fatal("the database takes more than its quota")
+	}
+	want := "the database of the embedded etcd has reached its quota: delete objects and restart the server, which gives their space free, or restart it with a higher --etcd-quota-backend-bytes"
+	if err := etcd.CheckAlarms(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	closed(t, etcd)
+
+	config.QuotaBytes = testQuota
+	etcd = start(t, config)
+	defer closed(t, etcd)
+	if err := etcd.CheckAlarms(); err != nil {
+		t.Errorf("got %v after a start with a higher quota", err)
+	}
+	if _, err := newClient(t, config).Put(t.Context(), "key", value); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, test := range map[string]struct {
+		config Config
+		want   []error
+	}{
+		"valid": {Config{Dir: "/data", QuotaBytes: 1}, nil},
+		"empty": {Config{}, []error{
+			errors.New("--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"),
+			errors.New("--etcd-quota-backend-bytes must be above 0, not 0"),
+		}},
+		"the longest path": {Config{Dir: strings.Repeat("x", 93), QuotaBytes: 1}, nil},
+		"a path too long": {Config{Dir: strings.Repeat("x", 94), QuotaBytes: 1}, []error{
+			errors.New(`--data-dir "` + strings.Repeat("x", 94) + `" is too long by 1 characters for the unix socket in it: choose a shorter path`),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.config.Validate(), cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })); diff != "" {
+				t.Errorf("unexpected errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,117 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+// parse returns completed options from command line arguments.
+func parse(t *testing.T, args ...string) CompletedOptions {
+	t.Helper()
+	options := NewOptions()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	for _, section := range options.Flags().FlagSets {
+		flags.AddFlagSet(section)
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	completed, err := options.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return completed
+}
+
+func TestValidate(t *testing.T) {
+	long := "/" + strings.Repeat("x", 100)
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"defaults":         {nil, nil},
+		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
+		"everything is reported at once, with its flag": {
+			[]string{
+				"--data-dir=" + long, "--etcd-quota-backend-bytes=0", "--etcd-cafile=ca.crt", "--etcd-certfile=x.crt", "--etcd-keyfile=x.key",
+				"--startup-timeout=0s", "--authentication-skip-lookup", "--max-requests-inflight=-1",
+				"--storage-media-type=text/plain", "--secure-port=70000", "--enable-admission-plugins=Nonsense",
+				"--audit-log-path=-", "--audit-log-maxage=-1",
+			},
+			[]string{
+				`--data-dir "` + long + `" is too long by 8 characters for the unix socket in it: choose a shorter path`,
+				"--etcd-quota-backend-bytes must be above 0, not 0",
+				"--etcd-cafile is for an external etcd: set --etcd-servers too",
+				"--etcd-certfile is for an external etcd: set --etcd-servers too",
+				"--etcd-keyfile is for an external etcd: set --etcd-servers too",
+				"--startup-timeout must be above 0, not 0s",
+				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user",
+				"--max-requests-inflight can not be negative value",
+				`--storage-media-type "text/plain" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml`,
+				"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+				"--audit-log-maxage -1 can't be a negative number",
+				`enable-admission-plugins plugin "Nonsense" is unknown`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, err := range parse(t, test.args...).Validate() {
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("unexpected errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestComplete(t *testing.T) {
+	t.Run("one kubeconfig serves all clients", func(t *testing.T) {
+		options := parse(t, "--kubeconfig=main", "--authorization-kubeconfig=own")
+		got := []string{options.CoreAPI.CoreAPIKubeconfigPath, options.Authentication.RemoteKubeConfigFile, options.Authorization.RemoteKubeConfigFile}
+		if want := []string{"main", "main", "own"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+	t.Run("a relative data folder becomes absolute", func(t *testing.T) {
+		options := parse(t, "--data-dir=data")
+		want, err := filepath.Abs("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if options.EmbeddedEtcd.Dir != want {
+			t.Errorf("got %q, want %q", options.EmbeddedEtcd.Dir, want)
+		}
+		if got, want := options.Etcd.StorageConfig.Transport.ServerList, []string{"unix://" + want + "/etcd.sock"}; !slices.Equal(got, want) {
+			t.Errorf("got etcd servers %q, want %q", got, want)
+		}
+	})
+	t.Run("an external etcd is left alone", func(t *testing.T) {
+		options := parse(t, "--etcd-servers=https://etcd:2379")
+		if options.embeddedEtcd {
+			t.Error("the embedded etcd would be started")
+		}
+	})
+}
