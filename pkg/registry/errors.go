@@ -102,13 +102,23 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	if errors.As(err, &invalid) {
 		return apierrors.NewInvalid(schema.GroupKind{Group: s.resource.Group, Kind: s.resource.Resource}, "", invalid.Errs)
 	}
-	switch cause := rpctypes.Error(err); {
-	case errors.Is(cause, rpctypes.ErrRequestTooLarge), status.Code(err) == codes.ResourceExhausted && !errors.Is(cause, rpctypes.ErrNoSpace):
+	cause := etcdError(err)
+	switch {
+	case errors.Is(cause, rpctypes.ErrRequestTooLarge), status.Code(cause) == codes.ResourceExhausted:
 		return apierrors.NewRequestEntityTooLargeError("the object is larger than etcd stores (by default 1.5 MiB)")
 	case errors.Is(cause, rpctypes.ErrNoSpace):
 		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
-	case status.Code(err) == codes.Unavailable:
+	case status.Code(cause) == codes.Unavailable:
 		return apierrors.NewServerTimeout(s.resource, operation, retrySeconds)
+	}
+	return err
+}
+
+// etcdError returns the error of etcd's that an error wraps, or the error itself.
+func etcdError(err error) error {
+	var answer interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &answer) {
+		return rpctypes.Error(answer.GRPCStatus().Err())
 	}
 	return err
 }

@@ -1,0 +1,96 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+func TestStorageErrors(t *testing.T) {
+	plain := errors.New("plain")
+	for name, test := range map[string]struct {
+		err        error
+		wantCode   int32
+		wantReason metav1.StatusReason
+	}{
+		"too large for etcd":         {rpctypes.ErrGRPCRequestTooLarge, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
+		"too large for the client":   {status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
+		"no space":                   {rpctypes.ErrGRPCNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+		"no space, seen by a client": {rpctypes.ErrNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+		"unavailable":                {status.Error(codes.Unavailable, "connection refused"), http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"an invalid version":         {storage.NewInvalidError(field.ErrorList{field.Invalid(field.NewPath("resourceVersion"), "x", "no number")}), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid},
+		"wrapped":                    {fmt.Errorf("writing: %w", rpctypes.ErrGRPCRequestTooLarge), http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := statusErrorStorage{resource: schema.GroupResource{Group: "example.com", Resource: "things"}}.status(test.err, "create")
+			var known apierrors.APIStatus
+			if !errors.As(got, &known) {
+				t.Fatalf("got %v, which has no status", got)
+			}
+			if code, reason := known.Status().Code, known.Status().Reason; code != test.wantCode || reason != test.wantReason {
+				t.Errorf("got %d %s, want %d %s", code, reason, test.wantCode, test.wantReason)
+			}
+		})
+	}
+
+	for name, err := range map[string]error{
+		"none": nil, "unknown": plain, "one the store interprets": storage.NewKeyNotFoundError("key", 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (statusErrorStorage{}).status(err, "get"); got != err {
+				t.Errorf("got %v, want it unchanged", got)
+			}
+		})
+	}
+}
+
+func TestPatchErrors(t *testing.T) {
+	plain, known := errors.New("unknown patch type"), apierrors.NewConflict(schema.GroupResource{}, "name", nil)
+	for name, test := range map[string]struct {
+		verb string
+		err  error
+		want error
+	}{
+		"a patch that can't be applied": {"patch", plain, apierrors.NewBadRequest("the patch can't be applied: unknown patch type")},
+		"a patch that is refused":       {"patch", known, known},
+		"a fault in an update":          {"update", plain, plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{Verb: test.verb})
+			if diff := cmp.Diff(test.want.Error(), patchError(ctx, test.err).Error()); diff != "" {
+				t.Errorf("unexpected error (-want +got):\n%s", diff)
+			}
+			if got, want := apierrors.ReasonForError(patchError(ctx, test.err)), apierrors.ReasonForError(test.want); got != want {
+				t.Errorf("got reason %q, want %q", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,364 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package restaurant
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	v1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// newStorage returns the group's storage in version v1.
+func newStorage(t *testing.T) map[string]rest.Storage {
+	t.Helper()
+	return newStorageByVersion(t)["v1"]
+}
+
+// newStorageByVersion returns the group's storage on a real etcd.
+func newStorageByVersion(t *testing.T) map[string]map[string]rest.Storage {
+	t.Helper()
+	etcd := embeddedetcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
+	start, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	running, err := etcd.Start(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := running.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	group := Group()
+	scheme := runtime.NewScheme()
+	registry.InstallMeta(scheme)
+	if err := group.InstallTypes(scheme); err != nil {
+		t.Fatal(err)
+	}
+	codec := serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion)
+	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", codec))
+	options.StorageConfig.Transport.ServerList = []string{etcd.Endpoint()}
+	getter := options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)
+
+	byVersion, err := group.Storage(scheme, getter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, storage := range byVersion["v1"] {
+		t.Cleanup(storage.Destroy)
+		ready, ok := storage.(rest.StorageWithReadiness)
+		for ok && ready.ReadinessCheck() != nil {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-start.Done():
+				t.Fatalf("the watch cache of %s does not become ready", path)
+			}
+		}
+	}
+	return byVersion
+}
+
+func requestContext(t *testing.T, resource, subresource string) context.Context {
+	ctx := t.Context()
+	if resource == "pizzas" {
+		ctx = genericapirequest.WithNamespace(ctx, "default")
+	} else {
+		ctx = genericapirequest.WithNamespace(ctx, "")
+	}
+	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
+		IsResourceRequest: true,
+		APIGroup:          restaurant.GroupName,
+		APIVersion:        v1.SchemeGroupVersion.Version,
+		Resource:          resource,
+		Subresource:       subresource,
+	})
+}
+
+func margherita() *restaurant.Pizza {
+	return &restaurant.Pizza{
+		ObjectMeta: metav1.ObjectMeta{Name: "margherita", Namespace: "default", Labels: map[string]string{"old": "label"}},
+		Spec:       restaurant.PizzaSpec{Toppings: []restaurant.PizzaTopping{{Name: "tomato", Quantity: 1}, {Name: "mozzarella", Quantity: 2}}, Replicas: 5},
+		Status:     restaurant.PizzaStatus{Replicas: 3},
+	}
+}
+
+func create(t *testing.T, storage map[string]rest.Storage, resource string, obj runtime.Object) runtime.Object {
+	t.Helper()
+	created, err := storage[resource].(rest.Creater).Create(requestContext(t, resource, ""), obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func update(t *testing.T, storage map[string]rest.Storage, path, subresource, name string, obj runtime.Object) (runtime.Object, error) {
+	t.Helper()
+	updated, _, err := storage[path].(rest.Updater).Update(requestContext(t, "pizzas", subresource), name, rest.DefaultUpdatedObjectInfo(obj),
+		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	return updated, err
+}
+
+// TestPaths fails when a resource or a subresource is lost, or added without notice.
+func TestPaths(t *testing.T) {
+	got := map[string]bool{}
+	for path := range newStorage(t) {
+		got[path] = true
+	}
+	want := map[string]bool{"pizzas": true, "pizzas/status": true, "pizzas/scale": true, "toppings": true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("unexpected paths (-want +got):\n%s", diff)
+	}
+}
+
+// TestOneStoreForAllVersions guards against a watch cache for each version.
+func TestOneStoreForAllVersions(t *testing.T) {
+	byVersion := newStorageByVersion(t)
+	if len(byVersion) != 3 {
+		t.Fatalf("got %d versions, want 3", len(byVersion))
+	}
+	for version, storage := range byVersion {
+		for path, want := range byVersion["v1"] {
+			if storage[path] != want {
+				t.Errorf("%s of %s has a storage of its own", path, version)
+			}
+		}
+	}
+}
+
+func TestUpdates(t *testing.T) {
+	storage := newStorage(t)
+	created := create(t, storage, "pizzas", margherita()).(*restaurant.Pizza)
+	if created.Generation != 1 || created.Status.Replicas != 0 {
+		t.Errorf("created with generation %d and %d baked, want generation 1 and none", created.Generation, created.Status.Replicas)
+	}
+
+	status := created.DeepCopy()
+	status.Status.Replicas = 2
+	status.Spec.Replicas = 9
+	status.Labels = map[string]string{"new": "label"}
+	obj, err := update(t, storage, "pizzas/status", "status", "margherita", status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	afterStatus := obj.(*restaurant.Pizza)
+	want := created.DeepCopy()
+	want.Status.Replicas = 2
+	want.ResourceVersion = afterStatus.ResourceVersion
+	if diff := cmp.Diff(want, afterStatus); diff != "" {
+		t.Errorf("an update of the status changed more than the status (-want +got):\n%s", diff)
+	}
+
+	spec := afterStatus.DeepCopy()
+	spec.Status.Replicas = 4
+	spec.Spec.Replicas = 9
+	spec.Generation = 77
+	obj, err = update(t, storage, "pizzas", "", "margherita", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	afterSpec := obj.(*restaurant.Pizza)
+	want = afterStatus.DeepCopy()
+	want.Spec.Replicas = 9
+	want.Generation = 2
+	want.ResourceVersion = afterSpec.ResourceVersion
+	if diff := cmp.Diff(want, afterSpec); diff != "" {
+		t.Errorf("unexpected pizza after an update of the spec (-want +got):\n%s", diff)
+	}
+
+	labels := afterSpec.DeepCopy()
+	labels.Labels = map[string]string{"new": "label"}
+	obj, err = update(t, storage, "pizzas", "", "margherita", labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := obj.(*restaurant.Pizza); got.Generation != 2 || got.Labels["new"] != "label" {
+		t.Errorf("got generation %d and labels %v, want generation 2 and the new label", got.Generation, got.Labels)
+	}
+}
+
+// TestInvalidUpdates sends through every path what declarative validation, Go
+// validation and the store refuse.
+func TestInvalidUpdates(t *testing.T) {
+	storage := newStorage(t)
+	created := create(t, storage, "pizzas", margherita()).(*restaurant.Pizza)
+	for name, test := range map[string]struct {
+		path, subresource string
+		change            func(*restaurant.Pizza)
+		want              metav1.StatusCause
+	}{
+		"a spec above a limit": {"pizzas", "", func(p *restaurant.Pizza) { p.Spec.Replicas = 1001 },
+			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas", Message: "Invalid value: 1001: must be less than or equal to 1000"}},
+		"a status below a limit": {"pizzas/status", "status", func(p *restaurant.Pizza) { p.Status.Cost = resource.NewQuantity(-1, resource.DecimalSI) },
+			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "status.cost", Message: `Invalid value: "-1": must be greater than or equal to 0`}},
+		"a resourceVersion that is no number": {"pizzas", "", func(p *restaurant.Pizza) { p.ResourceVersion = "x" },
+			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: `Invalid value: "x": must be a resourceVersion that this server has returned`}},
+		"no resourceVersion": {"pizzas", "", func(p *restaurant.Pizza) { p.ResourceVersion = "" },
+			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := created.DeepCopy()
+			test.change(changed)
+			_, err := update(t, storage, test.path, test.subresource, "margherita", changed)
+			if !apierrors.IsInvalid(err) {
+				t.Fatalf("got error %v, want Invalid", err)
+			}
+			got := err.(apierrors.APIStatus).Status().Details.Causes
+			if diff := cmp.Diff([]metav1.StatusCause{test.want}, got); diff != "" {
+				t.Errorf("unexpected causes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScale(t *testing.T) {
+	storage := newStorage(t)
+	created := create(t, storage, "pizzas", margherita()).(*restaurant.Pizza)
+	scale := &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: "margherita", Namespace: "default"},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: 7},
+	}
+	obj, err := update(t, storage, "pizzas/scale", "scale", "margherita", scale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := obj.(*autoscalingv1.Scale); got.Spec.Replicas != 7 || got.UID != created.UID {
+		t.Errorf("got %d replicas of %s, want 7 of %s", got.Spec.Replicas, got.UID, created.UID)
+	}
+
+	scale.ResourceVersion = created.ResourceVersion
+	if _, err := update(t, storage, "pizzas/scale", "scale", "margherita", scale); !apierrors.IsConflict(err) {
+		t.Errorf("got error %v for a stale resourceVersion, want Conflict", err)
+	}
+	scale.ResourceVersion = ""
+	scale.Spec.Replicas = -1
+	if _, err := update(t, storage, "pizzas/scale", "scale", "margherita", scale); !apierrors.IsInvalid(err) {
+		t.Errorf("got error %v for a negative number, want Invalid", err)
+	}
+	if _, err := update(t, storage, "pizzas/scale", "scale", "funghi", scale); !apierrors.IsNotFound(err) {
+		t.Errorf("got error %v for a pizza that does not exist, want NotFound", err)
+	}
+}
+
+func TestFieldSelectors(t *testing.T) {
+	storage := newStorage(t)
+	create(t, storage, "pizzas", margherita())
+	for selector, want := range map[string]int{
+		"metadata.name=margherita":   1,
+		"metadata.namespace=default": 1,
+		"spec.replicas=5":            1,
+		"spec.replicas=4":            0,
+		"status.replicas=0":          1,
+		"status.cost=":               1,
+		"status.cost!=":              0,
+	} {
+		t.Run(selector, func(t *testing.T) {
+			parsed, err := fields.ParseSelector(selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := storage["pizzas"].(rest.Lister).List(requestContext(t, "pizzas", ""), &metainternalversion.ListOptions{FieldSelector: parsed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(list.(*restaurant.PizzaList).Items); got != want {
+				t.Errorf("got %d pizzas, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestColumns(t *testing.T) {
+	priced := margherita()
+	priced.CreationTimestamp = metav1.NewTime(time.Now().Add(-3 * time.Minute))
+	priced.Status.Cost = resource.NewMilliQuantity(4300, resource.DecimalSI)
+	priced.Status.Conditions = []metav1.Condition{
+		{Type: v1.PizzaPriced, Status: metav1.ConditionTrue, Reason: "AllToppingsPriced"},
+		{Type: v1.PizzaReady, Status: metav1.ConditionFalse, Reason: "Baking"},
+	}
+	unpriced := margherita()
+	unpriced.Name = "new"
+	tomato := &restaurant.Topping{ObjectMeta: metav1.ObjectMeta{Name: "tomato"}, Spec: restaurant.ToppingSpec{Cost: resource.NewMilliQuantity(800, resource.DecimalSI)}}
+
+	storage := newStorage(t)
+	for name, test := range map[string]struct {
+		resource    string
+		obj         runtime.Object
+		wantColumns []string
+		wantCells   [][]any
+	}{
+		"pizzas": {"pizzas", &restaurant.PizzaList{Items: []restaurant.Pizza{*priced, *unpriced}},
+			[]string{"Name", "Toppings", "Replicas", "Cost", "Age", "Condition", "Reason"},
+			[][]any{
+				{"margherita", "tomato,mozzarella×2", "3/5", "4300m", "3m", "Ready", "Baking"},
+				{"new", "tomato,mozzarella×2", "3/5", "<unknown>", "<unknown>", "", ""},
+			}},
+		"a topping": {"toppings", tomato, []string{"Name", "Cost", "Age"}, [][]any{{"tomato", "800m", "<unknown>"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, err := storage[test.resource].(rest.TableConvertor).ConvertToTable(t.Context(), test.obj, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var columns []string
+			for _, column := range table.ColumnDefinitions {
+				columns = append(columns, column.Name)
+			}
+			var cells [][]any
+			for _, row := range table.Rows {
+				cells = append(cells, row.Cells)
+			}
+			if diff := cmp.Diff(test.wantColumns, columns); diff != "" {
+				t.Errorf("unexpected columns (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.wantCells, cells); diff != "" {
+				t.Errorf("unexpected cells (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestStoragePrefixes pins where objects are: other places would lose them.
+func TestStoragePrefixes(t *testing.T) {
+	want := map[schema.GroupResource]string{
+		restaurant.Resource("pizzas"):   "restaurant.programming-kubernetes.info/pizzas",
+		restaurant.Resource("toppings"): "restaurant.programming-kubernetes.info/toppings",
+	}
+	if diff := cmp.Diff(want, Group().StoragePrefixes()); diff != "" {
+		t.Errorf("unexpected prefixes (-want +got):\n%s", diff)
+	}
+}
