@@ -29,7 +29,6 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version"
-	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 
 	// Without these imports --logging-format=json and the metrics of the clients
@@ -55,14 +54,13 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 			return options.ServerRun.ComponentGlobalsRegistry.Set()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			verflag.PrintAndExitIfRequested()
 			return options.run(cmd.Context())
 		},
 	}
 	cmd.SetContext(ctx)
 
 	flags := options.Flags()
-	verflag.AddFlags(flags.FlagSet("global"))
+	flags.FlagSet("global").Bool("version", false, "Print the version and exit.")
 	globalflag.AddGlobalFlags(flags.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	for _, section := range flags.FlagSets {
 		cmd.Flags().AddFlagSet(section)

@@ -27,6 +27,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -47,6 +48,9 @@ const (
 	defaultQuota = 2 << 30
 	// defaultDataDir is where the embedded etcd keeps its data.
 	defaultDataDir = "/var/lib/apiserver"
+	// emulatedReleases is how many releases of the library --emulated-version may
+	// go back, KEP-4330.
+	emulatedReleases = 3
 	// defaultStartupTimeout outlasts the start of a whole control plane.
 	defaultStartupTimeout = 5 * time.Minute
 )
@@ -83,9 +87,10 @@ func NewOptions(groups ...registry.Group) *Options {
 	}
 	// The library's features follow the version of the library, whatever version
 	// is stamped into the binary.
+	library := version.MustParse(baseversion.DefaultKubeBinaryVersion)
+	oldest := library.SubtractMinor(emulatedReleases)
 	utilruntime.Must(components.Register(compatibility.DefaultKubeComponent,
-		compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", ""),
-		utilfeature.DefaultMutableFeatureGate))
+		compatibility.NewEffectiveVersion(library, false, oldest, oldest), utilfeature.DefaultMutableFeatureGate))
 
 	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
 	// Lists of any size are read from etcd as protobuf several times faster.
@@ -168,11 +173,13 @@ func (o *Options) Complete() (CompletedOptions, error) {
 		}
 	}
 	if completed.embeddedEtcd {
-		dir, err := filepath.Abs(o.EmbeddedEtcd.Dir)
-		if err != nil {
-			return CompletedOptions{}, fmt.Errorf("--data-dir: %w", err)
+		if o.EmbeddedEtcd.Dir != "" {
+			dir, err := filepath.Abs(o.EmbeddedEtcd.Dir)
+			if err != nil {
+				return CompletedOptions{}, fmt.Errorf("--data-dir: %w", err)
+			}
+			completed.EmbeddedEtcd.Dir = dir
 		}
-		completed.EmbeddedEtcd.Dir = dir
 		o.Etcd.StorageConfig.Transport.ServerList = []string{completed.EmbeddedEtcd.Endpoint()}
 	}
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {

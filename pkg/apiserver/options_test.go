@@ -52,6 +52,7 @@ func TestValidate(t *testing.T) {
 	}{
 		"defaults":         {nil, nil},
 		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
+		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"}},
 		"everything is reported at once, with its flag": {
 			[]string{
 				"--data-dir=" + long, "--etcd-quota-backend-bytes=0", "--etcd-cafile=ca.crt", "--etcd-certfile=x.crt", "--etcd-keyfile=x.key",
