@@ -49,6 +49,7 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 		Short:        "Serves API groups to a Kubernetes cluster",
 		Long:         "Adds API groups to a Kubernetes cluster through the aggregation layer: APIService objects make kube-apiserver forward the groups' requests to this server.",
 		Args:         cobra.NoArgs,
+		Version:      version.Get().GitVersion,
 		SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			return options.ServerRun.ComponentGlobalsRegistry.Set()
