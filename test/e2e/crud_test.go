@@ -1,0 +1,572 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	restaurantv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
+	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
+)
+
+func TestCRUD(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		client, name := s.client(), s.name("a")
+		requireNotFound := func(err error) {
+			t.Helper()
+			status := requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+			require.Equal(t, s.details(name), status.Details)
+		}
+
+		_, err := client.Get(t.Context(), name, metav1.GetOptions{})
+		requireNotFound(err)
+		_, err = client.Update(t.Context(), s.new("a"), metav1.UpdateOptions{})
+		requireNotFound(err)
+		_, err = client.Patch(t.Context(), name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+		requireNotFound(err)
+		requireNotFound(client.Delete(t.Context(), name, metav1.DeleteOptions{}))
+
+		created := s.create(t, "a")
+		require.Equal(t, s.new("a").Object["spec"], created.Object["spec"])
+		require.Equal(t, s.GroupVersionKind, created.GroupVersionKind())
+		require.NotEmpty(t, created.GetUID())
+		require.NotEmpty(t, created.GetResourceVersion())
+		timestamp := created.GetCreationTimestamp()
+		require.False(t, timestamp.IsZero())
+		require.EqualValues(t, 1, created.GetGeneration())
+
+		_, err = client.Create(t.Context(), s.new("a"), metav1.CreateOptions{})
+		status := requireStatus(t, err, 409, metav1.StatusReasonAlreadyExists)
+		require.Equal(t, s.details(name), status.Details)
+
+		read, err := client.Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, created, read)
+
+		other := s.create(t, "b")
+		list, err := client.List(t.Context(), s.all())
+		require.NoError(t, err)
+		require.Equal(t, s.GroupVersion().WithKind(s.Kind+"List"), list.GroupVersionKind())
+		require.NotEmpty(t, list.GetResourceVersion())
+		require.Equal(t, []unstructured.Unstructured{*created, *other}, list.Items)
+
+		changed := read.DeepCopy()
+		s.change(t, changed)
+		updated, err := client.Update(t.Context(), changed, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.Equal(t, changed.Object["spec"], updated.Object["spec"])
+		require.NotEqual(t, read.GetResourceVersion(), updated.GetResourceVersion())
+		require.EqualValues(t, 2, updated.GetGeneration())
+
+		require.NoError(t, client.Delete(t.Context(), name, metav1.DeleteOptions{}))
+		_, err = client.Get(t.Context(), name, metav1.GetOptions{})
+		requireNotFound(err)
+
+		s.create(t, "a")
+		third := s.new("c")
+		third.SetLabels(map[string]string{idLabel: s.id, "keep": "true"})
+		third, err = client.Create(t.Context(), third, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: s.all().LabelSelector + ",!keep"}))
+		list, err = client.List(t.Context(), s.all())
+		require.NoError(t, err)
+		require.Equal(t, []unstructured.Unstructured{*third}, list.Items)
+	})
+}
+
+// The typed clients speak protobuf.
+func TestTypedClients(t *testing.T) {
+	t.Parallel()
+	ns, client := namespace(t), restaurantClient()
+	metadata := metav1.ObjectMeta{Name: "a"}
+	t.Run("Pizza/v1alpha1", func(t *testing.T) {
+		testTypedClient(t, client.RestaurantV1alpha1().Pizzas(ns), &restaurantv1alpha1.Pizza{
+			ObjectMeta: metadata,
+			Spec:       restaurantv1alpha1.PizzaSpec{Toppings: []string{"mozzarella", "mozzarella", "tomato"}, Replicas: new(int32(3))},
+		}, func(p *restaurantv1alpha1.Pizza) any { return p.Spec })
+	})
+	t.Run("Pizza/v1beta1", func(t *testing.T) {
+		testTypedClient(t, client.RestaurantV1beta1().Pizzas(ns), &restaurantv1beta1.Pizza{
+			ObjectMeta: metadata,
+			Spec: restaurantv1beta1.PizzaSpec{
+				Toppings: []restaurantv1beta1.PizzaTopping{{Name: "mozzarella", Quantity: new(int32(2))}},
+				Replicas: new(int32(3)),
+			},
+		}, func(p *restaurantv1beta1.Pizza) any { return p.Spec })
+	})
+	t.Run("Pizza/v1", func(t *testing.T) {
+		testTypedClient(t, client.RestaurantV1().Pizzas(ns), &restaurantv1.Pizza{
+			ObjectMeta: metadata,
+			Spec: restaurantv1.PizzaSpec{
+				Toppings: []restaurantv1.PizzaTopping{{Name: "mozzarella", Quantity: new(int32(2))}},
+				Replicas: new(int32(3)),
+			},
+		}, func(p *restaurantv1.Pizza) any { return p.Spec })
+	})
+	// Toppings belong to the whole cluster, and their names must be this test's.
+	metadata.Name = ns
+	t.Run("Topping/v1alpha1", func(t *testing.T) {
+		testTypedClient(t, client.RestaurantV1alpha1().Toppings(), &restaurantv1alpha1.Topping{
+			ObjectMeta: metadata, Spec: restaurantv1alpha1.ToppingSpec{Cost: resource.NewQuantity(3, resource.DecimalSI)},
+		}, func(topping *restaurantv1alpha1.Topping) any { return topping.Spec.Cost.String() })
+	})
+	t.Run("Topping/v1beta1", func(t *testing.T) {
+		testTypedClient(t, client.RestaurantV1beta1().Toppings(), &restaurantv1beta1.Topping{
+			ObjectMeta: metadata, Spec: restaurantv1beta1.ToppingSpec{Cost: resource.NewQuantity(3, resource.DecimalSI)},
+		}, func(topping *restaurantv1beta1.Topping) any { return topping.Spec.Cost.String() })
+	})
+	t.Run("Topping/v1", func(t *testing.T) {
+		testTypedClient(t, client.RestaurantV1().Toppings(), &restaurantv1.Topping{
+			ObjectMeta: metadata, Spec: restaurantv1.ToppingSpec{Cost: resource.NewQuantity(3, resource.DecimalSI)},
+		}, func(topping *restaurantv1.Topping) any { return topping.Spec.Cost.String() })
+	})
+}
+
+// typedClient is what the generated clients of all kinds have.
+type typedClient[O, L any] interface {
+	Create(context.Context, O, metav1.CreateOptions) (O, error)
+	Get(context.Context, string, metav1.GetOptions) (O, error)
+	Update(context.Context, O, metav1.UpdateOptions) (O, error)
+	List(context.Context, metav1.ListOptions) (L, error)
+	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (O, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+	DeleteCollection(context.Context, metav1.DeleteOptions, metav1.ListOptions) error
+}
+
+func testTypedClient[O interface {
+	metav1.Object
+	runtime.Object
+	DeepCopy() O
+}, L metav1.ListInterface](t *testing.T, client typedClient[O, L], object O, spec func(O) any) {
+	name := object.GetName()
+	created, err := client.Create(t.Context(), object, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, spec(object), spec(created))
+
+	created.SetLabels(map[string]string{idLabel: name})
+	updated, err := client.Update(t.Context(), created.DeepCopy(), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, created.GetLabels(), updated.GetLabels())
+
+	patched, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"patched":"true"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"patched": "true"}, patched.GetAnnotations())
+
+	read, err := client.Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, patched, read)
+	list, err := client.List(t.Context(), metav1.ListOptions{LabelSelector: idLabel + "=" + name})
+	require.NoError(t, err)
+	require.NotEmpty(t, list.GetResourceVersion())
+
+	require.NoError(t, client.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	requireGone(t, client, name)
+	_, err = client.Create(t.Context(), object, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + name}))
+	requireGone(t, client, name)
+}
+
+func requireGone[O, L any](t *testing.T, client typedClient[O, L], name string) {
+	t.Helper()
+	_, err := client.Get(t.Context(), name, metav1.GetOptions{})
+	requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+}
+
+func TestVersionsOfOneObject(t *testing.T) {
+	t.Parallel()
+	alpha := func(names ...any) []any { return names }
+	topping := func(name string, quantity int64) any { return map[string]any{"name": name, "quantity": quantity} }
+	for name, test := range map[string]struct {
+		created map[string][]any // By version; all mean the same pizza.
+		want    map[string][]any
+	}{
+		"one portion each": {
+			created: map[string][]any{
+				"v1alpha1": alpha("tomato", "mozzarella"),
+				"v1":       {topping("tomato", 1), topping("mozzarella", 1)},
+			},
+			want: map[string][]any{
+				"v1alpha1": alpha("tomato", "mozzarella"),
+				"v1":       {topping("tomato", 1), topping("mozzarella", 1)},
+			},
+		},
+		"quantities": {
+			created: map[string][]any{
+				"v1alpha1": alpha("mozzarella", "mozzarella", "tomato", "basil", "basil", "basil"),
+				"v1":       {topping("mozzarella", 2), topping("tomato", 1), topping("basil", 3)},
+			},
+			want: map[string][]any{
+				"v1alpha1": alpha("mozzarella", "mozzarella", "tomato", "basil", "basil", "basil"),
+				"v1":       {topping("mozzarella", 2), topping("tomato", 1), topping("basil", 3)},
+			},
+		},
+		"equal names apart": {
+			created: map[string][]any{
+				"v1alpha1": alpha("mozzarella", "tomato", "mozzarella"),
+			},
+			want: map[string][]any{
+				"v1alpha1": alpha("mozzarella", "mozzarella", "tomato"),
+				"v1":       {topping("mozzarella", 2), topping("tomato", 1)},
+			},
+		},
+		"the highest quantity": {
+			created: map[string][]any{
+				"v1alpha1": alpha("basil", "basil", "basil", "basil", "basil", "basil", "basil", "basil", "basil", "basil"),
+				"v1":       {topping("basil", 10)},
+			},
+			want: map[string][]any{
+				"v1alpha1": alpha("basil", "basil", "basil", "basil", "basil", "basil", "basil", "basil", "basil", "basil"),
+				"v1":       {topping("basil", 10)},
+			},
+		},
+	} {
+		// The list is spelled the same in both.
+		if toppings, ok := test.created["v1"]; ok {
+			test.created["v1beta1"] = toppings
+		}
+		test.want["v1beta1"] = test.want["v1"]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pizza := newSubject(t, "Pizza", "v1")
+			for version, toppings := range test.created {
+				written := pizza.in(version)
+				object := written.new(version)
+				object.Object["spec"] = map[string]any{"toppings": toppings, "replicas": int64(7)}
+				_, err := written.client().Create(t.Context(), object, metav1.CreateOptions{})
+				require.NoError(t, err)
+				for read, want := range test.want {
+					got, err := pizza.in(read).client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+					require.NoError(t, err)
+					require.Equal(t, map[string]any{"toppings": want, "replicas": int64(7)}, got.Object["spec"], "Written in %s, read in %s.", version, read)
+
+					// Writing back what was read changes nothing.
+					again, err := pizza.in(read).client().Update(t.Context(), got, metav1.UpdateOptions{})
+					require.NoError(t, err)
+					require.Equal(t, got.GetResourceVersion(), again.GetResourceVersion(), "Written in %s, updated in %s.", version, read)
+				}
+			}
+		})
+	}
+}
+
+func TestVersionsOfATopping(t *testing.T) {
+	t.Parallel()
+	for _, written := range versions {
+		topping := newSubject(t, "Topping", written)
+		object := topping.new("a")
+		object.Object["spec"] = map[string]any{"cost": "1.50"}
+		created, err := topping.client().Create(t.Context(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+		for _, read := range versions {
+			got, err := topping.in(read).client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, map[string]any{"cost": "1500m"}, got.Object["spec"])
+			require.Equal(t, created.GetUID(), got.GetUID())
+			require.Equal(t, created.GetResourceVersion(), got.GetResourceVersion())
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			pizza := newSubject(t, "Pizza", version)
+			for name, spec := range map[string]map[string]any{
+				"missing": {"toppings": []any{map[string]any{"name": "tomato"}}},
+				"null":    {"toppings": []any{map[string]any{"name": "tomato", "quantity": nil}}, "replicas": nil},
+			} {
+				if version == "v1alpha1" {
+					spec["toppings"] = []any{"tomato"}
+				}
+				object := pizza.new(name)
+				object.Object["spec"] = spec
+				created, err := pizza.client().Create(t.Context(), object, metav1.CreateOptions{})
+				require.NoError(t, err)
+				want := map[string]any{"toppings": toppingsIn(version, "tomato"), "replicas": int64(1)}
+				require.Equal(t, want, created.Object["spec"], name)
+				read, err := pizza.client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+				require.NoError(t, err)
+				require.Equal(t, created, read)
+			}
+
+			// Zero is a number like others.
+			object := pizza.new("zero")
+			object.Object["spec"] = map[string]any{"toppings": toppingsIn(version, "tomato"), "replicas": int64(0)}
+			created, err := pizza.client().Create(t.Context(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, object.Object["spec"], created.Object["spec"])
+		})
+	}
+}
+
+// newStatus is a valid status with all fields.
+func newStatus(observedGeneration int64) map[string]any {
+	return map[string]any{
+		"replicas":           int64(1),
+		"cost":               "2300m",
+		"selector":           "pizza=margherita",
+		"observedGeneration": observedGeneration,
+		"conditions": []any{map[string]any{
+			"type": "Priced", "status": "True", "reason": "ToppingsFound", "message": "",
+			"lastTransitionTime": "2026-11-20T12:00:00Z", "observedGeneration": observedGeneration,
+		}},
+	}
+}
+
+func TestStatusAndSpecApart(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			pizza := newSubject(t, "Pizza", version)
+			client := pizza.client()
+			unset := map[string]any{"replicas": int64(0)}
+
+			object := pizza.new("a")
+			object.Object["status"] = newStatus(1)
+			created, err := client.Create(t.Context(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, unset, created.Object["status"], "A status was taken from a create.")
+
+			withStatus := created.DeepCopy()
+			withStatus.Object["status"] = newStatus(1)
+			updated, err := client.Update(t.Context(), withStatus, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, created, updated, "A status was taken from an update.")
+
+			// A status update that changes everything changes the status only.
+			everything := withStatus.DeepCopy()
+			pizza.change(t, everything)
+			everything.SetLabels(map[string]string{"changed": "true"})
+			everything.SetAnnotations(map[string]string{"changed": "true"})
+			everything.SetFinalizers([]string{"example.com/changed"})
+			everything.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "changed", UID: "changed"}})
+			got, err := client.UpdateStatus(t.Context(), everything, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, newStatus(1), got.Object["status"])
+			require.NotEqual(t, created.GetResourceVersion(), got.GetResourceVersion())
+			want := created.DeepCopy()
+			want.Object["status"] = got.Object["status"]
+			want.SetResourceVersion(got.GetResourceVersion())
+			want.SetManagedFields(got.GetManagedFields())
+			require.Equal(t, want, got, "More than the status was taken from an update of the status.")
+
+			// And the reverse: an update of the rest keeps the status.
+			pizza.change(t, got)
+			got.Object["status"] = unset
+			kept, err := client.Update(t.Context(), got, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, newStatus(1), kept.Object["status"])
+			read, err := client.Get(t.Context(), got.GetName(), metav1.GetOptions{}, "status")
+			require.NoError(t, err)
+			require.Equal(t, kept, read)
+
+			// The status is the same one in all versions.
+			for _, other := range versions {
+				read, err := pizza.in(other).client().Get(t.Context(), got.GetName(), metav1.GetOptions{})
+				require.NoError(t, err)
+				require.Equal(t, newStatus(1), read.Object["status"], other)
+			}
+		})
+	}
+}
+
+func TestToppingHasNoStatus(t *testing.T) {
+	t.Parallel()
+	topping := newSubject(t, "Topping", "v1")
+	created := topping.create(t, "a")
+	_, err := topping.client().UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+	requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+}
+
+func TestGenerationMovesWithSpecOnly(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		object := s.create(t, "a")
+		update := func(change func(), subresources ...string) int64 {
+			t.Helper()
+			change()
+			updated, err := s.client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
+			require.NoError(t, err)
+			object = updated
+			return updated.GetGeneration()
+		}
+		require.EqualValues(t, 1, object.GetGeneration())
+		require.EqualValues(t, 1, update(func() {}), "nothing")
+		require.EqualValues(t, 1, update(func() { object.SetGeneration(7) }), "the generation itself")
+		require.EqualValues(t, 1, update(func() { object.SetLabels(map[string]string{idLabel: s.id, "a": "b"}) }), "labels")
+		require.EqualValues(t, 1, update(func() { object.SetAnnotations(map[string]string{"a": "b"}) }), "annotations")
+		require.EqualValues(t, 2, update(func() { s.change(t, object) }), "spec")
+		if s.Kind == "Pizza" {
+			require.EqualValues(t, 2, update(func() { object.Object["status"] = newStatus(2) }, "status"), "status")
+		}
+		require.EqualValues(t, 2, update(func() {}), "nothing")
+	})
+}
+
+func TestOptimisticLock(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		client := s.client()
+		stale := s.create(t, "a")
+		fresh := stale.DeepCopy()
+		s.change(t, fresh)
+		fresh, err := client.Update(t.Context(), fresh, metav1.UpdateOptions{})
+		require.NoError(t, err)
+
+		stale.SetAnnotations(map[string]string{"late": "true"})
+		_, err = client.Update(t.Context(), stale, metav1.UpdateOptions{})
+		status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+		require.Equal(t, s.details(stale.GetName()), status.Details)
+
+		reborn := fresh.DeepCopy()
+		reborn.SetUID("00000000-0000-0000-0000-000000000000")
+		_, err = client.Update(t.Context(), reborn, metav1.UpdateOptions{})
+		requireStatus(t, err, 409, metav1.StatusReasonConflict)
+
+		unconditional := fresh.DeepCopy()
+		unconditional.SetResourceVersion("")
+		_, err = client.Update(t.Context(), unconditional, metav1.UpdateOptions{})
+		status = requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		require.Equal(t, []metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update",
+		}}, status.Details.Causes)
+	})
+}
+
+func TestGenerateName(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		object := s.new("")
+		object.SetName("")
+		object.SetGenerateName(s.id + "-")
+		names := map[string]bool{}
+		for range 2 {
+			created, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+			require.Regexp(t, "^"+s.id+"-[a-z0-9]{5}$", created.GetName())
+			require.Equal(t, s.id+"-", created.GetGenerateName())
+			names[created.GetName()] = true
+		}
+		require.Len(t, names, 2)
+	})
+}
+
+func TestDeletePreconditions(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		created := s.create(t, "a")
+		remove := func(preconditions metav1.Preconditions) error {
+			return s.client().Delete(t.Context(), created.GetName(), metav1.DeleteOptions{Preconditions: &preconditions})
+		}
+		uid, version := created.GetUID(), created.GetResourceVersion()
+		requireStatus(t, remove(metav1.Preconditions{UID: new(types.UID("other"))}), 409, metav1.StatusReasonConflict)
+		requireStatus(t, remove(metav1.Preconditions{UID: &uid, ResourceVersion: new("1")}), 409, metav1.StatusReasonConflict)
+		require.NoError(t, remove(metav1.Preconditions{UID: &uid, ResourceVersion: &version}))
+		_, err := s.client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
+		requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	})
+}
+
+// What a delete answers tells the client which object is gone.
+func TestDeleteAnswer(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		created := s.create(t, "a")
+		var status metav1.Status
+		require.NoError(t, kubeClient().Discovery().RESTClient().Delete().AbsPath(s.path(), created.GetName()).Do(t.Context()).Into(&status))
+		require.Equal(t, metav1.StatusSuccess, status.Status)
+		require.Equal(t, &metav1.StatusDetails{Name: created.GetName(), Group: s.Group, Kind: s.resource, UID: created.GetUID()}, status.Details)
+
+		created = s.create(t, "b")
+		body, err := kubeClient().Discovery().RESTClient().Delete().AbsPath(s.path()).
+			Param("labelSelector", s.all().LabelSelector).Do(t.Context()).Raw()
+		require.NoError(t, err)
+		var list unstructured.UnstructuredList
+		require.NoError(t, list.UnmarshalJSON(body))
+		require.Equal(t, s.GroupVersion().WithKind(s.Kind+"List"), list.GroupVersionKind())
+		require.Equal(t, []unstructured.Unstructured{*created}, list.Items)
+	})
+}
+
+func TestDeprecationWarnings(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		var warning []string
+		if s.Version == "v1alpha1" {
+			warning = []string{fmt.Sprintf("%s %s is deprecated in v1.37+; use %s %s", s.GroupVersion(), s.Kind, s.in("v1").GroupVersion(), s.Kind)}
+		}
+		client, recorder := s.recording()
+		created, err := client.Create(t.Context(), s.new("a"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.Equal(t, warning, recorder.take(), "create")
+		_, err = client.Get(t.Context(), created.GetName(), metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, warning, recorder.take(), "get")
+		_, err = client.List(t.Context(), s.all())
+		require.NoError(t, err)
+		require.Equal(t, warning, recorder.take(), "list")
+		s.change(t, created)
+		_, err = client.Update(t.Context(), created, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.Equal(t, warning, recorder.take(), "update")
+		_, err = client.Patch(t.Context(), created.GetName(), types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+		require.NoError(t, err)
+		require.Equal(t, warning, recorder.take(), "patch")
+		watcher, err := client.Watch(t.Context(), s.all())
+		require.NoError(t, err)
+		watcher.Stop()
+		require.Equal(t, warning, recorder.take(), "watch")
+		require.NoError(t, client.Delete(t.Context(), created.GetName(), metav1.DeleteOptions{}))
+		require.Equal(t, warning, recorder.take(), "delete")
+		require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, s.all()))
+		require.Equal(t, warning, recorder.take(), "deletecollection")
+	})
+}
+
+// recording returns a client and what records the warnings it gets.
+func (s subject) recording() (dynamic.ResourceInterface, *warnings) {
+	recorder := &warnings{}
+	config := cp.RESTConfig()
+	config.WarningHandler = recorder
+	client := dynamic.NewForConfigOrDie(config).Resource(s.groupVersionResource())
+	if s.namespace == "" {
+		return client, recorder
+	}
+	return client.Namespace(s.namespace), recorder
+}
+
+// warnings is a rest.WarningHandler.
+type warnings struct{ texts []string }
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
+
+// take returns the warnings since the last call.
+func (w *warnings) take() []string {
+	texts := w.texts
+	w.texts = nil
+	return texts
+}

@@ -1,0 +1,31 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package e2e tests what users get: the API through a real kube-apiserver, with
+// the clients they have.
+package e2e
+
+import (
+	"testing"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// cp is the control plane that all tests share. None may stop or break any of
+// its components; who has to, starts one with controlplane.ForTest.
+var cp *controlplane.ControlPlane
+
+func TestMain(m *testing.M) { controlplane.Main(m, &cp, controlplane.Config{}) }
