@@ -29,6 +29,13 @@ const (
 	// MinQuantity and MaxQuantity are how often a topping can be on a pizza.
 	MinQuantity = 1
 	MaxQuantity = 10
+	// MaxReplicas is how many of a pizza the kitchen can be asked to keep baked.
+	MaxReplicas = 1000
+	// MaxCost is the highest cost of a topping.
+	MaxCost = 1_000_000_000
+	// MaxPizzaCost is the highest cost of a pizza that follows from the other
+	// limits.
+	MaxPizzaCost = MaxToppings * MaxQuantity * MaxCost
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

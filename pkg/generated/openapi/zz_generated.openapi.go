@@ -4083,7 +4083,7 @@ func schema_pkg_apis_restaurant_v1_ToppingSpec(ref common.ReferenceCallback) com
 				Properties: map[string]spec.Schema{
 					"cost": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cost is the price of one portion of the topping, not below zero.",
+							Description: "cost is the price of one portion of the topping, from 0 to 1000000000. Amounts such as 1.50 or 800m are allowed, down to a billionth.",
 							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
 						},
 					},
@@ -4404,7 +4404,7 @@ func schema_pkg_apis_restaurant_v1alpha1_ToppingSpec(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"cost": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cost is the price of one portion of the topping, not below zero.",
+							Description: "cost is the price of one portion of the topping, from 0 to 1000000000. Amounts such as 1.50 or 800m are allowed, down to a billionth.",
 							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
 						},
 					},
@@ -4761,7 +4761,7 @@ func schema_pkg_apis_restaurant_v1beta1_ToppingSpec(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"cost": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cost is the price of one portion of the topping, not below zero.",
+							Description: "cost is the price of one portion of the topping, from 0 to 1000000000. Amounts such as 1.50 or 800m are allowed, down to a billionth.",
 							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
 						},
 					},

@@ -86,3 +86,21 @@ func Convert_Slice_restaurant_PizzaTopping_To_Slice_string(in *[]restaurant.Pizz
 	*out = names
 	return nil
 }
+
+// Convert_v1alpha1_PizzaStatus_To_restaurant_PizzaStatus bounds the cost; see restaurant.BoundCost.
+func Convert_v1alpha1_PizzaStatus_To_restaurant_PizzaStatus(in *PizzaStatus, out *restaurant.PizzaStatus, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_PizzaStatus_To_restaurant_PizzaStatus(in, out, s); err != nil {
+		return err
+	}
+	out.Cost = restaurant.BoundCost(out.Cost)
+	return nil
+}
+
+// Convert_v1alpha1_ToppingSpec_To_restaurant_ToppingSpec bounds the cost; see restaurant.BoundCost.
+func Convert_v1alpha1_ToppingSpec_To_restaurant_ToppingSpec(in *ToppingSpec, out *restaurant.ToppingSpec, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_ToppingSpec_To_restaurant_ToppingSpec(in, out, s); err != nil {
+		return err
+	}
+	out.Cost = restaurant.BoundCost(out.Cost)
+	return nil
+}

@@ -175,7 +175,8 @@ type Topping struct {
 
 // ToppingSpec is what a topping should be.
 type ToppingSpec struct {
-	// cost is the price of one portion of the topping, not below zero.
+	// cost is the price of one portion of the topping, from 0 to 1000000000.
+	// Amounts such as 1.50 or 800m are allowed, down to a billionth.
 	// +required
 	// +k8s:required
 	Cost *resource.Quantity `json:"cost,omitempty" protobuf:"bytes,1,opt,name=cost"`

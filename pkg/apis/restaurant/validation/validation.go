@@ -22,6 +22,8 @@ limitations under the License.
 package validation
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -34,7 +36,7 @@ import (
 // of a pizza is immutable, so there is nothing to compare with an old one.
 func ValidatePizza(pizza *restaurant.Pizza) field.ErrorList {
 	status := field.NewPath("status")
-	errs := validateCost(pizza.Status.Cost, status.Child("cost"))
+	errs := validateCost(pizza.Status.Cost, restaurant.MaxPizzaCost, status.Child("cost"))
 	return append(errs, validateConditions(pizza.Status.Conditions, status.Child("conditions"))...)
 }
 
@@ -42,7 +44,7 @@ func ValidatePizza(pizza *restaurant.Pizza) field.ErrorList {
 // field of a topping is immutable, so there is nothing to compare with an old
 // one.
 func ValidateTopping(topping *restaurant.Topping) field.ErrorList {
-	return validateCost(topping.Spec.Cost, field.NewPath("spec", "cost"))
+	return validateCost(topping.Spec.Cost, restaurant.MaxCost, field.NewPath("spec", "cost"))
 }
 
 func validateConditions(conditions []metav1.Condition, path *field.Path) field.ErrorList {
@@ -56,11 +58,16 @@ func validateConditions(conditions []metav1.Condition, path *field.Path) field.E
 	return errs
 }
 
-// validateCost leaves it to the tags whether a cost may be missing. The minimum
-// itself cannot be a tag: those compare integers, not quantities.
-func validateCost(cost *resource.Quantity, path *field.Path) field.ErrorList {
-	if cost == nil || cost.Sign() >= 0 {
+// validateCost leaves it to the tags whether a cost may be missing. The limits
+// cannot be tags: those compare integers, not quantities.
+func validateCost(cost *resource.Quantity, maximum int64, path *field.Path) field.ErrorList {
+	switch {
+	case cost == nil:
 		return nil
+	case cost.Sign() < 0:
+		return field.ErrorList{field.Invalid(path, cost.String(), "must be greater than or equal to 0")}
+	case cost.CmpInt64(maximum) > 0:
+		return field.ErrorList{field.Invalid(path, cost.String(), fmt.Sprintf("must be less than or equal to %d", maximum))}
 	}
-	return field.ErrorList{field.Invalid(path, cost.String(), "must be greater than or equal to 0")}
+	return nil
 }

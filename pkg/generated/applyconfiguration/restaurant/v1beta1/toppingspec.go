@@ -27,7 +27,8 @@ import (
 //
 // ToppingSpec is what a topping should be.
 type ToppingSpecApplyConfiguration struct {
-	// cost is the price of one portion of the topping, not below zero.
+	// cost is the price of one portion of the topping, from 0 to 1000000000.
+	// Amounts such as 1.50 or 800m are allowed, down to a billionth.
 	Cost *resource.Quantity `json:"cost,omitempty"`
 }
 
