@@ -58,7 +58,7 @@ run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server u
 		-kube-apiserver-port=$(KUBE_APISERVER_PORT) \
 		-kube-controller-manager-port=$(KUBE_CONTROLLER_MANAGER_PORT) \
 		-apiserver-port=$(APISERVER_PORT) \
-		-build-rest='MAKEFLAGS= $(SELF) --no-print-directory $(BIN)/kubectl $(BIN)/kube-controller-manager'
+		-build-rest='MAKEFLAGS= $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
 
 .PHONY: clean
 clean: ## Deletes the data of "make run"
@@ -72,11 +72,15 @@ clean: ## Deletes the data of "make run"
 # does not know which binaries they used.
 
 .PHONY: test
-test: test-hack test-unit test-e2e ## Runs all tests
+test: test-hack test-unit test-fuzz test-e2e ## Runs all tests
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
 	CGO_ENABLED=1 go run ./hack/testrun -race -timeout=20m ./cmd/... ./pkg/... ./hack/...
+
+.PHONY: test-fuzz
+test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
+	FUZZ_ITERATIONS=10000 go run ./hack/testrun -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
 
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane

@@ -78,7 +78,7 @@ func roundTrip(t *testing.T, scheme *runtime.Scheme, gvk schema.GroupVersionKind
 	seed := seed(t)
 	filler := fuzzer.New(rand.NewSource(seed), serializer.NewCodecFactory(scheme))
 	filled := fields{}
-	for range iterations() {
+	for range iterations(t) {
 		original, err := scheme.New(gvk)
 		require.NoError(t, err)
 		filler.Fill(original)
@@ -105,16 +105,18 @@ func roundTrip(t *testing.T, scheme *runtime.Scheme, gvk schema.GroupVersionKind
 	assert.Empty(t, filled.empty(), "seed %d: these fields were never filled, so the test says nothing about them", seed)
 }
 
-// iterations is how many objects of a kind go through each round trip.
-func iterations() int {
-	switch {
-	case os.Getenv("CI") == "true":
-		return 10_000
-	case testing.Short():
+// iterations is how many objects of a kind go through each round trip. "make
+// test-fuzz" asks for thousands, which would take too long with the race
+// detector.
+func iterations(t *testing.T) int {
+	value, found := os.LookupEnv("FUZZ_ITERATIONS")
+	if !found {
 		return 100
-	default:
-		return 500
 	}
+	iterations, err := strconv.Atoi(value)
+	require.NoError(t, err, "FUZZ_ITERATIONS must be a number")
+	require.Positive(t, iterations, "FUZZ_ITERATIONS must let the test test something")
+	return iterations
 }
 
 // seed differs from run to run; FUZZ_SEED repeats a failed one.
