@@ -108,7 +108,7 @@ func TestHostileCosts(t *testing.T) {
 			topping := decode(t, fmt.Sprintf(`{"apiVersion":%q,"kind":"Topping","spec":{"cost":%q}}`, apiVersion, cost)).(*restaurant.Topping)
 			pizza := decode(t, fmt.Sprintf(`{"apiVersion":%q,"kind":"Pizza","status":{"cost":%q}}`, apiVersion, cost)).(*restaurant.Pizza)
 			for _, got := range []*resource.Quantity{topping.Spec.Cost, pizza.Status.Cost} {
-				assert.Equal(t, want, got.String(), "%s in %s", cost[:min(len(cost), 30)], version)
+				require.Equal(t, want, got.String(), "%s in %s", cost[:min(len(cost), 30)], version)
 				got.CmpInt64(1)
 			}
 		}
@@ -138,12 +138,14 @@ func TestDeprecation(t *testing.T) {
 func TestOpenAPIDefinitions(t *testing.T) {
 	definitions := openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
 	scheme := newScheme()
+	kinds := map[string]bool{}
 
 	for _, gvk := range externalKinds(t, scheme) {
 		name, err := scheme.ToOpenAPIDefinitionName(gvk)
 		require.NoError(t, err)
 		assert.Equal(t, "info.programming-kubernetes.restaurant."+gvk.Version+"."+gvk.Kind, name)
 		assert.Contains(t, definitions, name)
+		kinds[name] = true
 	}
 	assert.Contains(t, definitions, "io.k8s.api.autoscaling.v1.Scale")
 
@@ -155,6 +157,8 @@ func TestOpenAPIDefinitions(t *testing.T) {
 			continue
 		}
 		assert.NotEmpty(t, definition.Schema.Description, name)
+		_, isKind := definition.Schema.Properties["apiVersion"]
+		assert.Equal(t, isKind, kinds[name], "%s has a kind, so it must be registered in its version's scheme", name)
 		for field, property := range definition.Schema.Properties {
 			assert.NotEmpty(t, property.Description, "%s.%s", name, field)
 		}

@@ -193,6 +193,9 @@ func TestValidatePizza(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pizza := validPizza()
 			test.change(pizza)
+			for _, err := range validation.ValidatePizza(pizza) {
+				assert.False(t, err.CoveredByDeclarative, "no tag covers %q, and the server would log that one should", err.Field)
+			}
 			for _, version := range versions {
 				want := test.want
 				if version == "v1alpha1" && test.wantAlpha != nil {
