@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 )
 
 // New returns a filler that draws from source. What it puts into internal
@@ -98,7 +98,7 @@ func cost(c randfill.Continue) *resource.Quantity {
 
 func conditions(c randfill.Continue) []metav1.Condition {
 	statuses := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}
-	types := []string{v1.PizzaPriced, v1.PizzaReady}
+	types := []string{restaurantv1.PizzaPriced, restaurantv1.PizzaReady}
 
 	var result []metav1.Condition
 	for _, conditionType := range types[:c.Intn(len(types)+1)] {

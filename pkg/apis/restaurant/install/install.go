@@ -22,9 +22,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	restaurantv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
+	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
 )
 
 // Install registers the group's internal types and all its versions with their
@@ -32,9 +32,9 @@ import (
 // prefer the versions.
 func Install(scheme *runtime.Scheme) {
 	utilruntime.Must(restaurant.AddToScheme(scheme))
-	utilruntime.Must(v1.AddToScheme(scheme))
-	utilruntime.Must(v1beta1.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(restaurantv1.AddToScheme(scheme))
+	utilruntime.Must(restaurantv1beta1.AddToScheme(scheme))
+	utilruntime.Must(restaurantv1alpha1.AddToScheme(scheme))
 	utilruntime.Must(scheme.SetVersionPriority(
-		v1.SchemeGroupVersion, v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion))
+		restaurantv1.SchemeGroupVersion, restaurantv1beta1.SchemeGroupVersion, restaurantv1alpha1.SchemeGroupVersion))
 }

@@ -32,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -365,7 +365,7 @@ func validateTopping(version string, topping, old *restaurant.Topping) field.Err
 // validateDeclaratively does what the generic registry does after the
 // hand-written validation.
 func validateDeclaratively(version, subresource string, obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
-	ctx := request.WithRequestInfo(request.NewContext(), &request.RequestInfo{
+	ctx := genericapirequest.WithRequestInfo(genericapirequest.NewContext(), &genericapirequest.RequestInfo{
 		APIGroup: restaurant.GroupName, APIVersion: version, Subresource: subresource,
 	})
 	op := operation.Update
