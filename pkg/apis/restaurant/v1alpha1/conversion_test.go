@@ -107,13 +107,13 @@ func TestToppingsSurvive(t *testing.T) {
 
 func toToppings(t *testing.T, names []string) []restaurant.PizzaTopping {
 	var result []restaurant.PizzaTopping
-	require.NoError(t, restaurantrestaurantv1alpha1.Convert_Slice_string_To_Slice_restaurant_PizzaTopping(&names, &result, nil))
+	require.NoError(t, restaurantv1alpha1.Convert_Slice_string_To_Slice_restaurant_PizzaTopping(&names, &result, nil))
 	return result
 }
 
 func toNames(t *testing.T, toppings []restaurant.PizzaTopping) []string {
 	var result []string
-	require.NoError(t, restaurantrestaurantv1alpha1.Convert_Slice_restaurant_PizzaTopping_To_Slice_string(&toppings, &result, nil))
+	require.NoError(t, restaurantv1alpha1.Convert_Slice_restaurant_PizzaTopping_To_Slice_string(&toppings, &result, nil))
 	return result
 }
 
