@@ -1,0 +1,386 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+)
+
+// rule allows verbs on resources of the restaurant, both lists with commas.
+func rule(verbs, resources string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups:     []string{restaurant.GroupName},
+		Verbs:         strings.Split(verbs, ","),
+		Resources:     strings.Split(resources, ","),
+		ResourceNames: names,
+	}
+}
+
+// grant gives a user rights, in a namespace or, if that is empty, everywhere, and
+// returns when they hold.
+func grant(t *testing.T, user, namespace string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	meta := metav1.ObjectMeta{GenerateName: "e2e-"}
+	if namespace == "" {
+		role, err := kubeClient().RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		bind(t, user, "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name})
+	} else {
+		role, err := kubeClient().RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		bind(t, user, namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
+	}
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			for _, resource := range rule.Resources {
+				waitAllowed(t, user, namespace, verb, resource, rule.ResourceNames...)
+			}
+		}
+	}
+}
+
+// bind gives a user a role.
+func bind(t *testing.T, user, namespace string, role rbacv1.RoleRef) {
+	t.Helper()
+	meta := metav1.ObjectMeta{GenerateName: "e2e-"}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	var err error
+	if namespace == "" {
+		_, err = kubeClient().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role}, metav1.CreateOptions{})
+	} else {
+		_, err = kubeClient().RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role}, metav1.CreateOptions{})
+	}
+	require.NoError(t, err)
+}
+
+// waitAllowed waits until kube-apiserver knows that the user may do something. It
+// is to be called before the user does it: a refusal is remembered for seconds.
+func waitAllowed(t *testing.T, user, namespace, verb, resource string, names ...string) {
+	t.Helper()
+	resource, subresource, _ := strings.Cut(resource, "/")
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, name := range names {
+		eventually(t, func() error {
+			review, err := kubeClient().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: verb, Group: restaurant.GroupName, Resource: resource, Subresource: subresource, Name: name,
+				}},
+			}, metav1.CreateOptions{})
+			if err == nil && !review.Status.Allowed {
+				err = fmt.Errorf("%s may not %s %s", user, verb, resource)
+			}
+			return err
+		})
+	}
+}
+
+// action is a verb on a resource or subresource, which a rule can allow.
+type action struct {
+	verb, resource string
+}
+
+func (a action) String() string { return a.verb + " " + a.resource }
+
+// pizzaActions are all verbs that pizzas and their subresources have.
+func pizzaActions() []action {
+	return []action{
+		{"get", "pizzas"},
+		{"list", "pizzas"},
+		{"watch", "pizzas"},
+		{"create", "pizzas"},
+		{"update", "pizzas"},
+		{"patch", "pizzas"},
+		{"delete", "pizzas"},
+		{"deletecollection", "pizzas"},
+		{"get", "pizzas/status"},
+		{"update", "pizzas/status"},
+		{"patch", "pizzas/status"},
+		{"get", "pizzas/scale"},
+		{"update", "pizzas/scale"},
+		{"patch", "pizzas/scale"},
+	}
+}
+
+func toppingActions() []action {
+	return []action{
+		{"get", "toppings"},
+		{"list", "toppings"},
+		{"watch", "toppings"},
+		{"create", "toppings"},
+		{"update", "toppings"},
+		{"patch", "toppings"},
+		{"delete", "toppings"},
+		{"deletecollection", "toppings"},
+	}
+}
+
+// request does the action for an object without a lasting effect. What is sent is
+// valid, so that nothing but a missing right keeps it from success.
+func (a action) request(t *testing.T, host, namespace, name string) *http.Request {
+	t.Helper()
+	const apiVersion = "restaurant.programming-kubernetes.info/v1"
+	resource, subresource, _ := strings.Cut(a.resource, "/")
+	where := path.Join("/apis", apiVersion, resource)
+	object, spec := "Topping", `{"cost":"1"}`
+	if resource == "pizzas" {
+		where = path.Join("/apis", apiVersion, "namespaces", namespace, resource)
+		object, spec = "Pizza", `{"toppings":[{"name":"tomato"}]}`
+	}
+	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},"spec":%s}`, apiVersion, object, name, spec)
+	if subresource == "scale" {
+		body = fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":2}}`, name)
+	}
+
+	method, query, contentType := http.MethodGet, "", "application/json"
+	one := path.Join(where, name, subresource)
+	switch a.verb {
+	case "get":
+		where, body = one, ""
+	case "list":
+		query, body = "limit=1", ""
+	case "watch":
+		query, body = "watch=true&timeoutSeconds=1", ""
+	case "create":
+		method, query = http.MethodPost, "dryRun=All"
+		body = strings.Replace(body, `"name":`, `"generateName":`, 1)
+	case "update":
+		method, where, query = http.MethodPut, one, "dryRun=All"
+		current, err := dynamicClient().Resource(schema.GroupVersionResource{Group: restaurant.GroupName, Version: "v1", Resource: resource}).
+			Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		body = strings.Replace(body, `"name":`, fmt.Sprintf(`"resourceVersion":%q,"name":`, current.GetResourceVersion()), 1)
+	case "patch":
+		method, where, query, body, contentType = http.MethodPatch, one, "dryRun=All", "{}", "application/merge-patch+json"
+	case "delete":
+		method, where, query, body = http.MethodDelete, one, "dryRun=All", ""
+	case "deletecollection":
+		method, query, body = http.MethodDelete, "dryRun=All&labelSelector=no%3Dsuch", ""
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, host+where+"?"+query, strings.NewReader(body))
+	require.NoError(t, err)
+	if body != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	return request
+}
+
+// allowed returns which of the actions a user may do at a server. Whatever is not
+// allowed must be answered with 403.
+func allowed(t *testing.T, config *rest.Config, namespace, name string, actions []action) []action {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	var may []action
+	for _, action := range actions {
+		response, err := client.Do(action.request(t, config.Host, namespace, name))
+		require.NoError(t, err)
+		// A watch would go on for a second.
+		answer := make([]byte, 1)
+		if action.verb != "watch" || response.StatusCode != http.StatusOK {
+			answer, err = io.ReadAll(response.Body)
+			require.NoError(t, err)
+		}
+		require.NoError(t, response.Body.Close())
+		switch response.StatusCode {
+		case http.StatusOK, http.StatusCreated:
+			may = append(may, action)
+		case http.StatusForbidden:
+		default:
+			t.Errorf("%s: got %s: %s", action, response.Status, answer)
+		}
+	}
+	return may
+}
+
+// bothWays runs a test of a user's requests through kube-apiserver, and of those
+// that go past it to the server itself: the first would hide what the second
+// allows.
+func bothWays(t *testing.T, user string, test func(*testing.T, *rest.Config)) {
+	t.Helper()
+	for name, host := range map[string]string{"through kube-apiserver": cp.KubeAPIServer.URL(), "directly": cp.APIServer.URL()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, err := cp.RESTConfigFor(user)
+			require.NoError(t, err)
+			config.Host = host
+			test(t, config)
+		})
+	}
+}
+
+func requireAllowed(t *testing.T, want, got []action) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(action{})); diff != "" {
+		t.Errorf("unexpected permissions (-want +got):\n%s", diff)
+	}
+}
+
+// Every verb, on the resource and on each subresource, is a right of its own.
+func TestEveryActionIsGrantedSeparately(t *testing.T) {
+	t.Parallel()
+	k := newKubectl(t)
+	topping := newSubject(t, "Topping", "v1").create(t, "basil").GetName()
+	for _, test := range []struct {
+		namespace, name string
+		actions         []action
+	}{
+		{k.namespace, "margherita", pizzaActions()},
+		{"", topping, toppingActions()},
+	} {
+		for _, granted := range append(test.actions, action{"", "nothing"}) {
+			t.Run(granted.String(), func(t *testing.T) {
+				t.Parallel()
+				user := strings.ReplaceAll(k.namespace+" who may "+granted.String(), " ", "-")
+				var want []action
+				if granted.verb != "" {
+					grant(t, user, test.namespace, rule(granted.verb, granted.resource))
+					want = []action{granted}
+				}
+				bothWays(t, user, func(t *testing.T, config *rest.Config) {
+					requireAllowed(t, want, allowed(t, config, test.namespace, test.name, test.actions))
+				})
+			})
+		}
+	}
+}
+
+func TestRoleOfANamespace(t *testing.T) {
+	t.Parallel()
+	k, other := newKubectl(t), newKubectl(t)
+	topping := newSubject(t, "Topping", "v1").create(t, "basil").GetName()
+	user := "cook-" + k.namespace
+	grant(t, user, k.namespace, rule("*", "pizzas,toppings"))
+	bothWays(t, user, func(t *testing.T, config *rest.Config) {
+		requireAllowed(t, pizzaActions()[:8], allowed(t, config, k.namespace, "margherita", pizzaActions()))
+		requireAllowed(t, nil, allowed(t, config, other.namespace, "margherita", pizzaActions()))
+		requireAllowed(t, nil, allowed(t, config, "", topping, toppingActions()))
+	})
+}
+
+func TestRoleForResourceNames(t *testing.T) {
+	t.Parallel()
+	k := newKubectl(t)
+	k.okWith(t, strings.Replace(margherita(1), "margherita", "bianca", 1), "create", "--filename=-")
+	user := "regular-" + k.namespace
+	grant(t, user, k.namespace, rule("get,list,delete", "pizzas,pizzas/scale", "margherita"))
+	bothWays(t, user, func(t *testing.T, config *rest.Config) {
+		want := []action{{"get", "pizzas"}, {"delete", "pizzas"}, {"get", "pizzas/scale"}}
+		requireAllowed(t, want, allowed(t, config, k.namespace, "margherita", pizzaActions()))
+		requireAllowed(t, nil, allowed(t, config, k.namespace, "bianca", pizzaActions()))
+
+		client, err := rest.HTTPClientFor(config)
+		require.NoError(t, err)
+		for selector, want := range map[string]int{"metadata.name=margherita": http.StatusOK, "metadata.name=bianca": http.StatusForbidden} {
+			response, err := client.Get(config.Host + "/apis/restaurant.programming-kubernetes.info/v1/namespaces/" + k.namespace + "/pizzas?fieldSelector=" + selector)
+			require.NoError(t, err)
+			response.Body.Close()
+			require.Equal(t, want, response.StatusCode, "A list of the pizzas with %s.", selector)
+		}
+	})
+}
+
+// Who may patch, but not create, must not create by way of an apply.
+func TestAnApplyThatCreatesNeedsCreate(t *testing.T) {
+	t.Parallel()
+	k := kubectl{namespace: namespace(t)}
+	patcher, creator := "patcher-"+k.namespace, "creator-"+k.namespace
+	grant(t, patcher, k.namespace, rule("patch", "pizzas"))
+	grant(t, creator, k.namespace, rule("patch,create", "pizzas"))
+	apply := func(t *testing.T, config *rest.Config) *http.Response {
+		t.Helper()
+		client, err := rest.HTTPClientFor(config)
+		require.NoError(t, err)
+		request := action{"patch", "pizzas"}.request(t, config.Host, k.namespace, "margherita")
+		request.Header.Set("Content-Type", "application/apply-patch+yaml")
+		request.URL.RawQuery = "dryRun=All&fieldManager=test"
+		request.Body = io.NopCloser(strings.NewReader(margherita(1)))
+		request.ContentLength = -1
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		response.Body.Close()
+		return response
+	}
+	bothWays(t, patcher, func(t *testing.T, config *rest.Config) {
+		require.Equal(t, http.StatusForbidden, apply(t, config).StatusCode)
+	})
+	bothWays(t, creator, func(t *testing.T, config *rest.Config) {
+		require.Equal(t, http.StatusCreated, apply(t, config).StatusCode)
+	})
+}
+
+// The roles that every cluster has include the restaurant.
+func TestAggregatedRoles(t *testing.T) {
+	t.Parallel()
+	k := newKubectl(t)
+	topping := newSubject(t, "Topping", "v1").create(t, "basil").GetName()
+	reads := func(a action) bool { return slices.Contains([]string{"get", "list", "watch"}, a.verb) }
+	for role, may := range map[string]func(action) bool{
+		"view": reads,
+		// The status is the server's to say.
+		"edit":  func(a action) bool { return reads(a) || a.resource != "pizzas/status" },
+		"admin": func(a action) bool { return reads(a) || a.resource != "pizzas/status" },
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			only := func(actions []action) []action {
+				return slices.DeleteFunc(actions, func(a action) bool { return !may(a) })
+			}
+			t.Run("in a namespace", func(t *testing.T) {
+				t.Parallel()
+				user := role + "-of-" + k.namespace
+				bind(t, user, k.namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
+				for _, action := range only(pizzaActions()) {
+					waitAllowed(t, user, k.namespace, action.verb, action.resource)
+				}
+				bothWays(t, user, func(t *testing.T, config *rest.Config) {
+					requireAllowed(t, only(pizzaActions()), allowed(t, config, k.namespace, "margherita", pizzaActions()))
+					requireAllowed(t, nil, allowed(t, config, "", topping, toppingActions()))
+				})
+			})
+			t.Run("in the cluster", func(t *testing.T) {
+				t.Parallel()
+				user := role + "-of-all-" + k.namespace
+				bind(t, user, "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
+				for _, action := range only(append(pizzaActions(), toppingActions()...)) {
+					waitAllowed(t, user, "", action.verb, action.resource)
+				}
+				bothWays(t, user, func(t *testing.T, config *rest.Config) {
+					requireAllowed(t, only(pizzaActions()), allowed(t, config, k.namespace, "margherita", pizzaActions()))
+					requireAllowed(t, only(toppingActions()), allowed(t, config, "", topping, toppingActions()))
+				})
+			})
+		})
+	}
+}
