@@ -53,6 +53,9 @@ const (
 	emulatedReleases = 3
 	// defaultStartupTimeout outlasts the start of a whole control plane.
 	defaultStartupTimeout = 5 * time.Minute
+	// watchGracePeriod bounds how long a stopping server takes to end its watches,
+	// a few at a time so that their clients do not all come back at once.
+	watchGracePeriod = 10 * time.Second
 )
 
 // Options are what an operator can choose, by flags.
@@ -92,6 +95,10 @@ func NewOptions(groups ...registry.Group) *Options {
 	utilruntime.Must(components.Register(compatibility.DefaultKubeComponent,
 		compatibility.NewEffectiveVersion(library, false, oldest, oldest), utilfeature.DefaultMutableFeatureGate))
 
+	serverRun := genericoptions.NewServerRunOptionsForComponent(compatibility.DefaultKubeComponent, components)
+	// By default the library does not end watches, but waits a minute for their clients to.
+	serverRun.ShutdownWatchTerminationGracePeriod = watchGracePeriod
+
 	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
 	// Lists of any size are read from etcd as protobuf several times faster.
 	recommended.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
@@ -99,7 +106,7 @@ func NewOptions(groups ...registry.Group) *Options {
 	recommended.SecureServing.ServerCert.CertDirectory = ""
 	return &Options{
 		groups:         groups,
-		ServerRun:      genericoptions.NewServerRunOptionsForComponent(compatibility.DefaultKubeComponent, components),
+		ServerRun:      serverRun,
 		Etcd:           recommended.Etcd,
 		EmbeddedEtcd:   embeddedetcd.Config{Dir: defaultDataDir, QuotaBytes: defaultQuota},
 		SecureServing:  recommended.SecureServing,
