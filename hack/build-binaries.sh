@@ -19,68 +19,96 @@
 #
 #   hack/build-binaries.sh apiserver kube-apiserver etcd
 
-set -o errexit -o nounset -o pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readonly root=$PWD bin=$PWD/_output/bin
+readonly root=${PWD} bin=${PWD}/_output/bin
 
-# The same for all, so that the modules share what they compile from equal
-# sources.
-readonly flags=(-v -trimpath)
+# The same for all, so that what the modules have in common is compiled once. The
+# version is set below; that Go asks git for it, too, would fail for an owner whom
+# git does not trust.
+readonly flags=(-v -trimpath -buildvcs=false)
 export CGO_ENABLED=0
 
 # In the same file system as the binaries, where the go command puts a binary in
 # place by renaming it: an interrupted build leaves no part of one.
-export GOTMPDIR=$PWD/_output/tmp
-mkdir -p "$bin" "$GOTMPDIR"
+export GOTMPDIR=${PWD}/_output/tmp
+mkdir -p "${bin}" "${GOTMPDIR}"
+
+# Seconds between two reports.
+readonly interval=5
+
+readonly version_package=k8s.io/component-base/version
 
 # build NAME MODULE PACKAGE LDFLAGS
 build() {
-  (cd "$2" && go build "${flags[@]}" -ldflags "$4" -o "$bin/$1" "$3" 2>&1) | progress "$1"
-  # Also a binary that was up to date is now newer than what it is made from.
-  touch "$bin/$1"
+	SECONDS=0
+	(cd "$2" && go build "${flags[@]}" -ldflags "$4" -o "${bin}/$1" "$3" 2>&1) | progress "$1" ||
+		fail "$1 could not be built, see above."
+	if ((SECONDS >= interval)); then
+		echo "$1: built (${SECONDS} s)"
+	fi
+	# Also a binary that was up to date is now newer than what it is made from.
+	touch "${bin}/$1"
 }
 
 # progress NAME condenses the output of "go build -v", which is a line for each
 # package and each downloaded module; what else it says is passed on.
 progress() {
-  local line status packages=0 modules=0 told=0
-  SECONDS=0
-  while true; do
-    status=0
-    IFS= read -r -t 1 line || status=$?
-    if ((status == 0)); then
-      case $line in
-        "go: downloading "*) modules=$((modules + 1)) ;;
-        *[\ :#]*) printf '%s\n' "$line" ;;
-        *) packages=$((packages + 1)) ;;
-      esac
-    elif ((status <= 128)); then # the end, not the timeout
-      break
-    fi
-    if ((SECONDS >= told + 5)); then
-      told=$SECONDS
-      printf '%s: %d modules downloaded, %d packages compiled (%d s)\n' "$1" "$modules" "$packages" "$SECONDS"
-    fi
-  done
-  if ((told > 0)); then
-    printf '%s: done (%d s)\n' "$1" "$SECONDS"
-  fi
+	local line status downloaded="" modules=0 packages=0 told=0
+	while true; do
+		status=0
+		IFS= read -r -t 1 line || status=$?
+		if ((status == 0)); then
+			case ${line} in
+			"go: downloading "*)
+				modules=$((modules + 1))
+				downloaded="${modules} modules downloaded, "
+				;;
+			*[\ :#]*) printf '%s\n' "${line}" ;;
+			*) packages=$((packages + 1)) ;;
+			esac
+		elif ((status <= 128)); then # the end; a timeout is above
+			break
+		fi
+		if ((SECONDS >= told + interval)); then
+			told=${SECONDS}
+			echo "$1: ${downloaded}${packages} packages compiled (${SECONDS} s)"
+		fi
+	done
 }
 
-# Without these variables Kubernetes binaries report the version v0.0.0.
+# kubernetes_ldflags sets the version, without which Kubernetes' binaries would
+# report v0.0.0.
 kubernetes_ldflags() {
-  local version major minor package=k8s.io/component-base/version
-  version=$(cd hack/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
-  IFS=. read -r major minor _ <<<"${version#v}"
-  echo "-s -w -X $package.gitVersion=$version -X $package.gitMajor=$major -X $package.gitMinor=$minor"
+	local version major minor
+	version=$(cd hack/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+	IFS=. read -r major minor _ <<<"${version#v}"
+	echo "-s -w -X ${version_package}.gitVersion=${version} -X ${version_package}.gitMajor=${major} -X ${version_package}.gitMinor=${minor}"
+}
+
+# own_ldflags sets the version to git's name for what is built, if it has one.
+own_ldflags() {
+	local version
+	version=$(git describe --tags --match 'v*' --dirty 2>/dev/null) ||
+		version=v0.0.0-$(git describe --always --exclude '*' --dirty 2>/dev/null || echo unknown)
+	echo "-s -w -X ${version_package}.gitVersion=${version}"
 }
 
 for name in "$@"; do
-  case $name in
-    etcd) build "$name" hack/kubernetes go.etcd.io/etcd/server/v3 "-s -w" ;;
-    kube*) build "$name" hack/kubernetes "k8s.io/kubernetes/cmd/$name" "$(kubernetes_ldflags)" ;;
-    local) build "$name" "$root" ./test/controlplane/local "-s -w" ;;
-    *) build "$name" "$root" "./cmd/$name" "-s -w" ;;
-  esac
+	case ${name} in
+	etcd)
+		build "${name}" hack/kubernetes go.etcd.io/etcd/server/v3 "-s -w"
+		;;
+	kube*)
+		ldflags=$(kubernetes_ldflags)
+		build "${name}" hack/kubernetes "k8s.io/kubernetes/cmd/${name}" "${ldflags}"
+		;;
+	local)
+		build "${name}" "${root}" ./test/controlplane/local "-s -w"
+		;;
+	*)
+		ldflags=$(own_ldflags)
+		build "${name}" "${root}" "./cmd/${name}" "${ldflags}"
+		;;
+	esac
 done
