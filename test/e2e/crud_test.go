@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	restaurantv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
@@ -519,7 +518,9 @@ func TestDeprecationWarnings(t *testing.T) {
 		if s.Version == "v1alpha1" {
 			warning = []string{fmt.Sprintf("%s %s is deprecated in v1.37+; use %s %s", s.GroupVersion(), s.Kind, s.in("v1").GroupVersion(), s.Kind)}
 		}
-		client, recorder := s.recording()
+		config, recorder := cp.RESTConfig(), &warnings{}
+		config.WarningHandler = recorder
+		client := s.clientFor(config)
 		created, err := client.Create(t.Context(), s.new("a"), metav1.CreateOptions{})
 		require.NoError(t, err)
 		require.Equal(t, warning, recorder.take(), "create")
@@ -545,18 +546,6 @@ func TestDeprecationWarnings(t *testing.T) {
 		require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, s.all()))
 		require.Equal(t, warning, recorder.take(), "deletecollection")
 	})
-}
-
-// recording returns a client and what records the warnings it gets.
-func (s subject) recording() (dynamic.ResourceInterface, *warnings) {
-	recorder := &warnings{}
-	config := cp.RESTConfig()
-	config.WarningHandler = recorder
-	client := dynamic.NewForConfigOrDie(config).Resource(s.groupVersionResource())
-	if s.namespace == "" {
-		return client, recorder
-	}
-	return client.Namespace(s.namespace), recorder
 }
 
 // warnings is a rest.WarningHandler.

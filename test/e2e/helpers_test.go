@@ -160,8 +160,10 @@ func (s subject) details(name string) *metav1.StatusDetails {
 }
 
 // client works on the kind in this version, in the test's namespace if it has one.
-func (s subject) client() dynamic.ResourceInterface {
-	client := dynamicClient().Resource(s.groupVersionResource())
+func (s subject) client() dynamic.ResourceInterface { return s.clientFor(config()) }
+
+func (s subject) clientFor(config *rest.Config) dynamic.ResourceInterface {
+	client := dynamic.NewForConfigOrDie(config).Resource(s.groupVersionResource())
 	if s.namespace == "" {
 		return client
 	}

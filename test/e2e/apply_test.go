@@ -1,0 +1,400 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	restaurantv1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1"
+	restaurantv1alpha1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1alpha1"
+	restaurantv1beta1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1beta1"
+)
+
+// by are the options of somebody who applies.
+func by(manager string) metav1.ApplyOptions { return metav1.ApplyOptions{FieldManager: manager} }
+
+// apply applies as little as the top-level field given here.
+func (s subject) apply(t *testing.T, options metav1.ApplyOptions, field string, value map[string]any, subresources ...string) (*unstructured.Unstructured, error) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{field: value}}
+	object.SetGroupVersionKind(s.GroupVersionKind)
+	object.SetName(s.name("a"))
+	return s.client().Apply(t.Context(), s.name("a"), object, options, subresources...)
+}
+
+// mustApply applies a spec.
+func (s subject) mustApply(t *testing.T, manager string, spec map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	applied, err := s.apply(t, by(manager), "spec", spec)
+	require.NoError(t, err)
+	return applied
+}
+
+// owners returns, for each manager, operation, version and subresource, the fields
+// it owns.
+func owners(t *testing.T, object metav1.Object) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for _, entry := range object.GetManagedFields() {
+		var set fieldpath.Set
+		require.NoError(t, set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())))
+		var fields []string
+		for path := range set.All() {
+			fields = append(fields, path.String())
+		}
+		slices.Sort(fields)
+		_, version, _ := strings.Cut(entry.APIVersion, "/")
+		who := strings.TrimRight(strings.Join([]string{entry.Manager, string(entry.Operation), version, entry.Subresource}, " "), " ")
+		require.NotContains(t, all, who)
+		all[who] = fields
+	}
+	return all
+}
+
+func TestApplyCreates(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		options := metav1.ApplyOptions{FieldManager: "alice"}
+		created, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), options)
+		require.NoError(t, err)
+		require.Equal(t, s.new("a").Object["spec"], created.Object["spec"])
+		fields := []string{".metadata.labels." + idLabel}
+		switch {
+		case s.Kind == "Topping":
+			fields = append(fields, ".spec.cost")
+		case s.Version == "v1alpha1":
+			fields = append(fields, ".spec.replicas", ".spec.toppings")
+		default:
+			fields = append(fields, ".spec.replicas",
+				`.spec.toppings[name="mozzarella"]`, `.spec.toppings[name="mozzarella"].name`, `.spec.toppings[name="mozzarella"].quantity`,
+				`.spec.toppings[name="tomato"]`, `.spec.toppings[name="tomato"].name`, `.spec.toppings[name="tomato"].quantity`)
+		}
+		require.Equal(t, map[string][]string{"alice Apply " + s.Version: fields}, owners(t, created))
+
+		again, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), options)
+		require.NoError(t, err)
+		require.Equal(t, created, again, "Applying the same again has changed something.")
+
+		_, err = s.client().Apply(t.Context(), s.name("a"), s.new("a"), metav1.ApplyOptions{})
+		status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		require.Equal(t, []metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldValueRequired, Field: "fieldManager", Message: "Required value: is required for apply patch",
+		}}, status.Details.Causes)
+	})
+}
+
+// Whoever applies something else than somebody else has applied is told what it
+// is and who has, whatever versions they use.
+func TestApplyConflict(t *testing.T) {
+	for _, kind := range []string{"Pizza", "Topping"} {
+		for _, mine := range versions {
+			for _, yours := range versions {
+				t.Run(kind+"/"+mine+"/"+yours, func(t *testing.T) {
+					t.Parallel()
+					s := newSubject(t, kind, mine)
+					field, first, second := s.specField()
+					path := ".spec." + field
+					_, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), by("alice"))
+					require.NoError(t, err)
+
+					other := s.in(yours)
+					shared := other.mustApply(t, "bob", map[string]any{field: first})
+					require.Equal(t, []string{path}, owners(t, shared)["bob Apply "+yours], "Who applies the same does not own it too.")
+
+					for changed, who := range map[string]subject{"alice": other, "bob": s} {
+						manager := "bob"
+						if changed == "bob" {
+							manager = "alice"
+						}
+						spec := map[string]any{field: second}
+						if manager == "alice" {
+							spec = who.new("a").Object["spec"].(map[string]any)
+							spec[field] = second
+						}
+						_, err = who.apply(t, by(manager), "spec", spec)
+						status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+						require.Equal(t, `Apply failed with 1 conflict: conflict with "`+changed+`": `+path, status.Message)
+						require.Equal(t, []metav1.StatusCause{{
+							Type: metav1.CauseTypeFieldManagerConflict, Field: path, Message: `conflict with "` + changed + `"`,
+						}}, status.Details.Causes)
+					}
+
+					forced, err := other.apply(t, metav1.ApplyOptions{FieldManager: "bob", Force: true}, "spec", map[string]any{field: second})
+					require.NoError(t, err)
+					got, _, err := unstructured.NestedFieldNoCopy(forced.Object, "spec", field)
+					require.NoError(t, err)
+					require.Equal(t, second, got)
+					require.Equal(t, []string{path}, owners(t, forced)["bob Apply "+yours])
+					require.NotContains(t, owners(t, forced)["alice Apply "+mine], path)
+				})
+			}
+		}
+	}
+}
+
+// An update takes what it changes from those who have applied it, without asking,
+// and is then asked for.
+func TestApplyConflictWithUpdate(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		field, first, second := s.specField()
+		_, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), by("alice"))
+		require.NoError(t, err)
+		writer := s.in("v1beta1")
+		object, err := writer.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+		require.NoError(t, err)
+		s.change(t, object)
+		updated, err := writer.client().Update(t.Context(), object, metav1.UpdateOptions{FieldManager: "carol"})
+		require.NoError(t, err)
+		require.Equal(t, []string{".spec." + field}, owners(t, updated)["carol Update v1beta1"])
+		require.NotContains(t, owners(t, updated)["alice Apply "+s.Version], ".spec."+field)
+
+		_, err = s.apply(t, by("bob"), "spec", map[string]any{field: first})
+		status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+		require.Equal(t, []metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec." + field, Message: `conflict with "carol" using ` + writer.GroupVersion().String(),
+		}}, status.Details.Causes)
+		_, err = s.apply(t, by("bob"), "spec", map[string]any{field: second})
+		require.NoError(t, err)
+	})
+}
+
+// What its last owner no longer applies is removed, or has its default again.
+func TestApplyRemoves(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := newSubject(t, "Pizza", version)
+			both := toppingsIn(version, "mozzarella", "tomato")
+			one := toppingsIn(version, "mozzarella")
+			s.mustApply(t, "alice", map[string]any{"toppings": both, "replicas": int64(3)})
+			s.mustApply(t, "bob", map[string]any{"replicas": int64(3)})
+
+			kept := s.mustApply(t, "alice", map[string]any{"toppings": one})
+			require.Equal(t, map[string]any{"toppings": one, "replicas": int64(3)}, kept.Object["spec"])
+			removed := s.mustApply(t, "bob", map[string]any{})
+			require.Equal(t, map[string]any{"toppings": one, "replicas": int64(1)}, removed.Object["spec"])
+			require.Equal(t, []string{".spec"}, owners(t, removed)["bob Apply "+version])
+		})
+	}
+}
+
+// Two who apply different toppings each keep their own.
+func TestApplyMergesToppings(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1beta1", "v1"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := newSubject(t, "Pizza", version)
+			s.mustApply(t, "alice", map[string]any{"toppings": []any{portion("mozzarella", 2)}})
+			merged := s.mustApply(t, "bob", map[string]any{"toppings": []any{portion("tomato", 1), map[string]any{"name": "basil"}}})
+			require.Equal(t, []any{portion("mozzarella", 2), portion("tomato", 1), portion("basil", 1)},
+				merged.Object["spec"].(map[string]any)["toppings"])
+			require.Equal(t, map[string][]string{
+				"alice Apply " + version: {`.spec.toppings[name="mozzarella"]`, `.spec.toppings[name="mozzarella"].name`, `.spec.toppings[name="mozzarella"].quantity`},
+				"bob Apply " + version: {
+					`.spec.toppings[name="basil"]`, `.spec.toppings[name="basil"].name`,
+					`.spec.toppings[name="tomato"]`, `.spec.toppings[name="tomato"].name`, `.spec.toppings[name="tomato"].quantity`,
+				},
+			}, owners(t, merged))
+
+			// Nobody has an opinion about how much basil, so anybody may.
+			more := s.mustApply(t, "carol", map[string]any{"toppings": []any{portion("basil", 3)}})
+			require.Contains(t, more.Object["spec"].(map[string]any)["toppings"], portion("basil", 3))
+			_, err := s.apply(t, by("carol"), "spec", map[string]any{"toppings": []any{portion("mozzarella", 3)}})
+			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			require.Equal(t, []metav1.StatusCause{{
+				Type: metav1.CauseTypeFieldManagerConflict, Field: `.spec.toppings[name="mozzarella"].quantity`, Message: `conflict with "alice"`,
+			}}, status.Details.Causes)
+
+			less := s.mustApply(t, "bob", map[string]any{"toppings": []any{portion("tomato", 1)}})
+			require.Equal(t, []any{portion("mozzarella", 2), portion("tomato", 1), portion("basil", 3)},
+				less.Object["spec"].(map[string]any)["toppings"], "Carol still wants basil.")
+			less = s.mustApply(t, "bob", map[string]any{})
+			require.Equal(t, []any{portion("mozzarella", 2), portion("basil", 3)}, less.Object["spec"].(map[string]any)["toppings"])
+		})
+	}
+}
+
+// Who moves on to another version still owns what they owned, and nothing twice.
+func TestApplyInAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for _, before := range versions {
+		for _, after := range versions {
+			t.Run(before+"/"+after, func(t *testing.T) {
+				t.Parallel()
+				spec := func(version string) map[string]any {
+					return map[string]any{"toppings": toppingsIn(version, "mozzarella", "tomato"), "replicas": int64(3)}
+				}
+				s := newSubject(t, "Pizza", before)
+				s.mustApply(t, "alice", spec(before))
+				s = s.in(after)
+				same := s.mustApply(t, "alice", spec(after))
+				require.Equal(t, spec(after), same.Object["spec"])
+				require.Len(t, same.GetManagedFields(), 1)
+				require.Contains(t, owners(t, same)["alice Apply "+after], ".spec.replicas")
+
+				less := s.mustApply(t, "alice", map[string]any{"toppings": toppingsIn(after, "tomato")})
+				require.Equal(t, map[string]any{"toppings": toppingsIn(after, "tomato"), "replicas": int64(1)}, less.Object["spec"])
+			})
+		}
+	}
+}
+
+// In v1alpha1 the toppings are one value; in v1 each has owners of its own.
+func TestApplyToppingsAcrossVersions(t *testing.T) {
+	t.Parallel()
+	v1 := newSubject(t, "Pizza", "v1")
+	v1alpha1 := v1.in("v1alpha1")
+	v1.mustApply(t, "alice", map[string]any{"toppings": []any{portion("mozzarella", 2)}})
+
+	names := []any{"mozzarella", "mozzarella", "tomato"}
+	same := v1alpha1.mustApply(t, "bob", map[string]any{"toppings": names})
+	require.Equal(t, names, same.Object["spec"].(map[string]any)["toppings"])
+
+	_, err := v1alpha1.apply(t, by("bob"), "spec", map[string]any{"toppings": []any{"mozzarella", "tomato"}})
+	status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+	require.Equal(t, []metav1.StatusCause{{
+		Type: metav1.CauseTypeFieldManagerConflict, Field: `.spec.toppings[name="mozzarella"].quantity`, Message: `conflict with "alice"`,
+	}}, status.Details.Causes)
+
+	_, err = v1.apply(t, by("alice"), "spec", map[string]any{"toppings": []any{portion("mozzarella", 2), portion("basil", 1)}})
+	status = requireStatus(t, err, 409, metav1.StatusReasonConflict)
+	require.Equal(t, []metav1.StatusCause{{
+		Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.toppings", Message: `conflict with "bob"`,
+	}}, status.Details.Causes)
+}
+
+// Who applies through the main resource does not own the status, and through the
+// status nothing else.
+func TestApplyStatus(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := newSubject(t, "Pizza", version)
+			object := s.new("a")
+			object.Object["status"] = newStatus(1)
+			created, err := s.client().Apply(t.Context(), s.name("a"), object, by("alice"))
+			require.NoError(t, err)
+			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"])
+			mine := owners(t, created)["alice Apply "+version]
+			for _, field := range mine {
+				require.NotRegexp(t, `^\.status`, field)
+			}
+
+			object.SetLabels(map[string]string{"b": "c"})
+			s.change(t, object)
+			applied, err := s.client().ApplyStatus(t.Context(), s.name("a"), object, by("baker"))
+			require.NoError(t, err)
+			require.Equal(t, newStatus(1), applied.Object["status"])
+			require.Equal(t, created.Object["spec"], applied.Object["spec"])
+			require.Equal(t, created.GetLabels(), applied.GetLabels())
+			priced := `.status.conditions[type="Priced"]`
+			require.Equal(t, map[string][]string{
+				"alice Apply " + version: mine,
+				"baker Apply " + version + " status": {
+					priced, priced + ".lastTransitionTime", priced + ".message", priced + ".observedGeneration",
+					priced + ".reason", priced + ".status", priced + ".type",
+					".status.cost", ".status.observedGeneration", ".status.replicas", ".status.selector",
+				},
+			}, owners(t, applied))
+
+			_, err = s.apply(t, by("other"), "status", map[string]any{"replicas": int64(2)}, "status")
+			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			require.Equal(t, []metav1.StatusCause{{
+				Type: metav1.CauseTypeFieldManagerConflict, Field: ".status.replicas", Message: `conflict with "baker" with subresource "status"`,
+			}}, status.Details.Causes)
+
+			less, err := s.apply(t, by("baker"), "status", map[string]any{"replicas": int64(1)}, "status")
+			require.NoError(t, err)
+			require.Equal(t, map[string]any{"replicas": int64(1)}, less.Object["status"])
+		})
+	}
+
+	s := newSubject(t, "Pizza", "v1")
+	_, err := s.apply(t, by("baker"), "status", map[string]any{"replicas": int64(1)}, "status")
+	requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+}
+
+// What a manager owns can be read back, changed and applied.
+func TestApplyConfigurations(t *testing.T) {
+	t.Parallel()
+	ns, client := namespace(t), restaurantClient()
+	t.Run("v1", func(t *testing.T) {
+		pizzas := client.RestaurantV1().Pizzas(ns)
+		applied, err := pizzas.Apply(t.Context(), restaurantv1ac.Pizza("v1", ns).WithSpec(restaurantv1ac.PizzaSpec().
+			WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato"))), by("alice"))
+		require.NoError(t, err)
+		_, err = pizzas.Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{FieldManager: "bob"})
+		require.NoError(t, err)
+		mine, err := restaurantv1ac.ExtractPizza(applied, "alice")
+		require.NoError(t, err)
+		require.Equal(t, restaurantv1ac.PizzaSpec().WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato")), mine.Spec)
+		mine.Spec.Toppings[0].WithQuantity(2)
+		applied, err = pizzas.Apply(t.Context(), mine, by("alice"))
+		require.NoError(t, err)
+		require.EqualValues(t, 2, *applied.Spec.Toppings[0].Quantity)
+		require.EqualValues(t, 4, *applied.Spec.Replicas)
+
+		status, err := pizzas.ApplyStatus(t.Context(), restaurantv1ac.Pizza("v1", ns).WithStatus(restaurantv1ac.PizzaStatus().
+			WithReplicas(3).WithCost(resource.MustParse("1.5"))), by("baker"))
+		require.NoError(t, err)
+		require.EqualValues(t, 3, status.Status.Replicas)
+		require.Equal(t, "1500m", status.Status.Cost.String())
+	})
+	t.Run("v1beta1", func(t *testing.T) {
+		pizzas := client.RestaurantV1beta1().Pizzas(ns)
+		applied, err := pizzas.Apply(t.Context(), restaurantv1beta1ac.Pizza("v1beta1", ns).WithSpec(restaurantv1beta1ac.PizzaSpec().
+			WithToppings(restaurantv1beta1ac.PizzaTopping().WithName("tomato"))), by("alice"))
+		require.NoError(t, err)
+		mine, err := restaurantv1beta1ac.ExtractPizza(applied, "alice")
+		require.NoError(t, err)
+		require.Equal(t, restaurantv1beta1ac.PizzaSpec().WithToppings(restaurantv1beta1ac.PizzaTopping().WithName("tomato")), mine.Spec)
+	})
+	t.Run("v1alpha1", func(t *testing.T) {
+		pizzas := client.RestaurantV1alpha1().Pizzas(ns)
+		applied, err := pizzas.Apply(t.Context(), restaurantv1alpha1ac.Pizza("v1alpha1", ns).WithSpec(restaurantv1alpha1ac.PizzaSpec().
+			WithToppings("tomato", "tomato")), by("alice"))
+		require.NoError(t, err)
+		mine, err := restaurantv1alpha1ac.ExtractPizza(applied, "alice")
+		require.NoError(t, err)
+		require.Equal(t, restaurantv1alpha1ac.PizzaSpec().WithToppings("tomato", "tomato"), mine.Spec)
+	})
+	t.Run("Topping", func(t *testing.T) {
+		toppings := client.RestaurantV1().Toppings()
+		t.Cleanup(func() {
+			require.NoError(t, toppings.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}))
+		})
+		applied, err := toppings.Apply(t.Context(), restaurantv1ac.Topping(ns).WithSpec(restaurantv1ac.ToppingSpec().
+			WithCost(resource.MustParse("0.30"))), by("alice"))
+		require.NoError(t, err)
+		mine, err := restaurantv1ac.ExtractTopping(applied, "alice")
+		require.NoError(t, err)
+		require.Equal(t, "300m", mine.Spec.Cost.String())
+	})
+}

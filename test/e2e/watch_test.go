@@ -1,0 +1,439 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// watcher is a watch that a test reads event by event.
+type watcher struct {
+	watch.Interface
+	t *testing.T
+}
+
+// startWatch watches until the test ends.
+func startWatch(t *testing.T, start func() (watch.Interface, error)) watcher {
+	t.Helper()
+	w, err := start()
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	return watcher{w, t}
+}
+
+// watch watches the test's objects, and with the options those of them that
+// match.
+func (s subject) watch(t *testing.T, options metav1.ListOptions) watcher {
+	t.Helper()
+	if options.LabelSelector == "" {
+		options.LabelSelector = s.all().LabelSelector
+	}
+	return startWatch(t, func() (watch.Interface, error) { return s.client().Watch(t.Context(), options) })
+}
+
+// next waits for an event, ok is false if the watch has ended.
+func (w watcher) next() (event watch.Event, ok bool) {
+	w.t.Helper()
+	select {
+	case event, ok = <-w.ResultChan():
+		return event, ok
+	case <-time.After(patience):
+		require.Fail(w.t, "No event has come.")
+		return watch.Event{}, false
+	}
+}
+
+// expect waits for an event of that type and returns its object.
+func (w watcher) expect(want watch.EventType) *unstructured.Unstructured {
+	w.t.Helper()
+	event, ok := w.next()
+	require.True(w.t, ok, "The watch has ended.")
+	require.Equal(w.t, want, event.Type, "%v", event.Object)
+	object, isObject := event.Object.(*unstructured.Unstructured)
+	require.True(w.t, isObject, "%T", event.Object)
+	return object
+}
+
+// A watch in one version sees what is written in all others.
+func TestWatchAcrossVersions(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		w := s.watch(t, metav1.ListOptions{})
+		for _, written := range versions {
+			writer := s.in(written)
+			object := writer.create(t, written)
+			want, err := s.client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, want, w.expect(watch.Added))
+
+			s.change(t, object)
+			_, err = writer.client().Update(t.Context(), object, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			want, err = s.client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, want, w.expect(watch.Modified))
+
+			require.NoError(t, writer.client().Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))
+			deleted := w.expect(watch.Deleted)
+			require.Greater(t, number(t, deleted.GetResourceVersion()), number(t, want.GetResourceVersion()))
+			want.SetResourceVersion(deleted.GetResourceVersion())
+			require.Equal(t, want, deleted)
+		}
+	})
+}
+
+func number(t *testing.T, resourceVersion string) int {
+	t.Helper()
+	n, err := strconv.Atoi(resourceVersion)
+	require.NoError(t, err)
+	return n
+}
+
+// watchList are the options of a client that lists by watching.
+func watchList() metav1.ListOptions {
+	return metav1.ListOptions{
+		SendInitialEvents:    new(true),
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		AllowWatchBookmarks:  true,
+	}
+}
+
+func TestWatchList(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		a, b := s.create(t, "a"), s.create(t, "b")
+		w := s.watch(t, watchList())
+		initial := []*unstructured.Unstructured{w.expect(watch.Added), w.expect(watch.Added)}
+		slices.SortFunc(initial, func(x, y *unstructured.Unstructured) int {
+			return number(t, x.GetResourceVersion()) - number(t, y.GetResourceVersion())
+		})
+		require.Equal(t, []*unstructured.Unstructured{a, b}, initial)
+
+		end := w.expect(watch.Bookmark)
+		require.Equal(t, s.GroupVersionKind, end.GroupVersionKind())
+		require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
+		require.GreaterOrEqual(t, number(t, end.GetResourceVersion()), number(t, b.GetResourceVersion()))
+		require.Equal(t, s.create(t, "c"), w.expect(watch.Added))
+	})
+}
+
+// Where there is nothing to send, the end comes all the same.
+func TestWatchListOfNothing(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		end := s.watch(t, watchList()).expect(watch.Bookmark)
+		require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
+	})
+}
+
+// The controllers that are for all kinds watch the metadata only, as protobuf.
+func TestWatchListOfMetadata(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		created := s.create(t, "a")
+		options := watchList()
+		options.LabelSelector = s.all().LabelSelector
+		client := metadata.NewForConfigOrDie(config()).Resource(s.groupVersionResource())
+		w := startWatch(t, func() (watch.Interface, error) { return client.Namespace(s.namespace).Watch(t.Context(), options) })
+		for _, want := range []watch.EventType{watch.Added, watch.Bookmark} {
+			event, ok := w.next()
+			require.True(t, ok)
+			require.Equal(t, want, event.Type)
+			object, ok := event.Object.(*metav1.PartialObjectMetadata)
+			require.True(t, ok, "%T", event.Object)
+			if event.Type == watch.Bookmark {
+				require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, object.Annotations)
+			} else {
+				require.Equal(t, created.GetUID(), object.UID)
+			}
+		}
+	})
+}
+
+// This is what "kubectl get --watch" asks for.
+func TestWatchListAsTable(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		created := s.create(t, "a")
+		stream, err := kubeClient().Discovery().RESTClient().Get().AbsPath(s.path()).
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
+			Param("watch", "true").Param("labelSelector", s.all().LabelSelector).
+			Param("sendInitialEvents", "true").Param("resourceVersionMatch", "NotOlderThan").Param("allowWatchBookmarks", "true").
+			Timeout(patience).Stream(t.Context())
+		require.NoError(t, err)
+		defer stream.Close()
+		decoder := json.NewDecoder(stream)
+		for _, want := range []watch.EventType{watch.Added, watch.Bookmark} {
+			var event metav1.WatchEvent
+			require.NoError(t, decoder.Decode(&event))
+			require.EqualValues(t, want, event.Type)
+			var table metav1.Table
+			require.NoError(t, json.Unmarshal(event.Object.Raw, &table))
+			require.Equal(t, "Table", table.Kind)
+			require.Len(t, table.Rows, 1)
+			var object metav1.PartialObjectMetadata
+			require.NoError(t, json.Unmarshal(table.Rows[0].Object.Raw, &object))
+			if want == watch.Bookmark {
+				require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, object.Annotations)
+			} else {
+				require.Equal(t, created.GetUID(), object.UID)
+				require.Equal(t, created.GetName(), table.Rows[0].Cells[0])
+			}
+		}
+	})
+}
+
+// A watch that allows bookmarks gets one before it ends, from which the next can
+// go on.
+func TestBookmarks(t *testing.T) {
+	t.Parallel()
+	var subjects []subject
+	var watchers []watcher
+	for _, kind := range []string{"Pizza", "Topping"} {
+		for _, version := range versions {
+			s := newSubject(t, kind, version)
+			list, err := s.client().List(t.Context(), s.all())
+			require.NoError(t, err)
+			// The bookmark comes two seconds before the end.
+			watchers = append(watchers, s.watch(t, metav1.ListOptions{
+				ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true, TimeoutSeconds: new(int64(4)),
+			}))
+			subjects = append(subjects, s)
+		}
+	}
+	for i, s := range subjects {
+		created := s.create(t, "a")
+		require.Equal(t, created, watchers[i].expect(watch.Added))
+	}
+	for i, s := range subjects {
+		bookmark := watchers[i].expect(watch.Bookmark)
+		require.Equal(t, s.GroupVersionKind, bookmark.GroupVersionKind())
+		require.Empty(t, bookmark.GetAnnotations())
+		event, ok := watchers[i].next()
+		require.False(t, ok, "%v", event)
+
+		next := s.watch(t, metav1.ListOptions{ResourceVersion: bookmark.GetResourceVersion()})
+		require.Equal(t, s.create(t, "b"), next.expect(watch.Added))
+	}
+}
+
+// An object that comes to match is new to the watch; one that ceases to is gone.
+func TestWatchBySelector(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		update := func(object *unstructured.Unstructured, subresources ...string) *unstructured.Unstructured {
+			t.Helper()
+			updated, err := s.client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
+			require.NoError(t, err)
+			return updated
+		}
+		menu := map[string]string{idLabel: s.id, "menu": "true"}
+		byLabel := s.watch(t, metav1.ListOptions{LabelSelector: s.all().LabelSelector + ",menu"})
+		byName := s.watch(t, metav1.ListOptions{FieldSelector: "metadata.name=" + s.name("b")})
+
+		a := s.create(t, "a")
+		a.SetLabels(menu)
+		a = update(a)
+		require.Equal(t, a, byLabel.expect(watch.Added))
+		a.SetAnnotations(map[string]string{"a": "b"})
+		a = update(a)
+		require.Equal(t, a, byLabel.expect(watch.Modified))
+		a.SetLabels(s.new("a").GetLabels())
+		left := update(a)
+		gone := byLabel.expect(watch.Deleted)
+		require.Equal(t, menu, gone.GetLabels(), "The object is not as it was when it matched last.")
+		require.Equal(t, left.GetResourceVersion(), gone.GetResourceVersion())
+
+		b := s.create(t, "b")
+		require.Equal(t, b, byName.expect(watch.Added))
+		if s.Kind == "Topping" {
+			return
+		}
+
+		baked := s.watch(t, metav1.ListOptions{FieldSelector: "spec.replicas=2"})
+		priced := s.watch(t, metav1.ListOptions{FieldSelector: "status.cost=2300m"})
+		s.change(t, b)
+		b = update(b)
+		require.Equal(t, b, baked.expect(watch.Added))
+		b.Object["status"] = newStatus(2)
+		b = update(b, "status")
+		require.Equal(t, b, baked.expect(watch.Modified))
+		require.Equal(t, b, priced.expect(watch.Added))
+		require.NoError(t, s.client().Delete(t.Context(), b.GetName(), metav1.DeleteOptions{}))
+		baked.expect(watch.Deleted)
+		priced.expect(watch.Deleted)
+	})
+}
+
+func TestWatchGoesOn(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		seen := s.create(t, "a")
+		changed := seen.DeepCopy()
+		s.change(t, changed)
+		changed, err := s.client().Update(t.Context(), changed, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, s.client().Delete(t.Context(), seen.GetName(), metav1.DeleteOptions{}))
+
+		for _, version := range versions {
+			w := s.in(version).watch(t, metav1.ListOptions{ResourceVersion: seen.GetResourceVersion()})
+			modified := w.expect(watch.Modified)
+			require.Equal(t, s.in(version).GroupVersionKind, modified.GroupVersionKind())
+			require.Equal(t, changed.GetResourceVersion(), modified.GetResourceVersion())
+			require.Equal(t, seen.GetUID(), w.expect(watch.Deleted).GetUID())
+		}
+	})
+}
+
+// A client that asks for history that is no longer there is told to start anew. A
+// restart makes a server forget, and compaction its etcd.
+func TestForgottenHistory(t *testing.T) {
+	t.Parallel()
+	server, err := cp.NewAPIServer("forgetful", controlplane.ServerConfig{})
+	require.NoError(t, err)
+	require.NoError(t, server.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	direct := config()
+	direct.Host = server.URL()
+	pizza := newSubject(t, "Pizza", "v1")
+	client := pizza.clientFor(direct)
+	var created []*unstructured.Unstructured
+	for _, name := range []string{"a", "b", "c"} {
+		object, err := client.Create(t.Context(), pizza.new(name), metav1.CreateOptions{})
+		require.NoError(t, err)
+		created = append(created, object)
+	}
+	page, err := client.List(t.Context(), metav1.ListOptions{Limit: 1})
+	require.NoError(t, err)
+
+	require.NoError(t, server.Restart(t.Context()))
+	etcd := etcdOf(t, server)
+	answer, err := etcd.Get(t.Context(), "/")
+	require.NoError(t, err)
+	_, err = etcd.Compact(t.Context(), answer.Header.Revision)
+	require.NoError(t, err)
+
+	old := created[0].GetResourceVersion()
+	w := startWatch(t, func() (watch.Interface, error) {
+		return client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: old})
+	})
+	event, ok := w.next()
+	require.True(t, ok)
+	require.Equal(t, watch.Error, event.Type)
+	requireStatus(t, apierrors.FromObject(event.Object), 410, metav1.StatusReasonExpired)
+
+	_, err = client.List(t.Context(), metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+	requireStatus(t, err, 410, metav1.StatusReasonExpired)
+
+	// The answer about a page has what is needed to go on with newer ones.
+	_, err = client.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: page.GetContinue()})
+	status := requireStatus(t, err, 410, metav1.StatusReasonExpired)
+	rest, err := client.List(t.Context(), metav1.ListOptions{Continue: status.Continue})
+	require.NoError(t, err)
+	require.Equal(t, []unstructured.Unstructured{*created[1], *created[2]}, rest.Items)
+}
+
+func TestInformers(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	factory := externalversions.NewSharedInformerFactoryWithOptions(restaurantClient(), 0,
+		externalversions.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = idLabel + "=" + ns }))
+	defer factory.Shutdown()
+	type informed struct {
+		subject
+		informer cache.SharedIndexInformer
+		lister   cache.GenericLister
+		events   chan string
+	}
+	var all []informed
+	for _, kind := range []string{"Pizza", "Topping"} {
+		for _, version := range versions {
+			s := newSubject(t, kind, version)
+			s.id = ns
+			if s.namespace != "" {
+				s.namespace = ns
+			}
+			generic, err := factory.ForResource(s.groupVersionResource())
+			require.NoError(t, err)
+			events := make(chan string, 100)
+			tell := func(verb string, object any) {
+				accessor, err := meta.Accessor(object)
+				if err != nil {
+					events <- err.Error()
+					return
+				}
+				events <- verb + " " + accessor.GetName()
+			}
+			_, err = generic.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(object any) { tell("add", object) },
+				UpdateFunc: func(_, object any) { tell("update", object) },
+				DeleteFunc: func(object any) { tell("delete", object) },
+			})
+			require.NoError(t, err)
+			all = append(all, informed{s, generic.Informer(), generic.Lister(), events})
+		}
+	}
+	// Half of what the informers see is there before them.
+	pizza, topping := all[2].subject, all[5].subject
+	for _, s := range []subject{pizza, topping} {
+		s.create(t, "a")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	factory.Start(ctx.Done())
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		require.True(t, synced, "%s has not synced.", kind)
+	}
+	for _, s := range []subject{pizza, topping} {
+		b := s.create(t, "b")
+		s.change(t, b)
+		_, err := s.client().Update(t.Context(), b, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+	}
+	for _, i := range all {
+		for _, want := range []string{"add " + i.name("a"), "add " + i.name("b"), "update " + i.name("b"), "delete " + i.name("a")} {
+			select {
+			case got := <-i.events:
+				require.Equal(t, want, got, "%s", i.GroupVersionKind)
+			case <-ctx.Done():
+				require.Fail(t, "An event has not come.", "%s of %s", want, i.GroupVersionKind)
+			}
+		}
+		listed, err := i.lister.ByNamespace(i.namespace).List(labels.Everything())
+		require.NoError(t, err)
+		require.Len(t, listed, 1)
+		field, _, want := i.specField()
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(listed[0])
+		require.NoError(t, err)
+		got, _, err := unstructured.NestedFieldNoCopy(content, "spec", field)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
