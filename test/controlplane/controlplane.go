@@ -355,7 +355,12 @@ func (cp *ControlPlane) newComponent(name, binary string, rank int, config Compo
 	}
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	if component.port == 0 {
+	if component.port != 0 {
+		// Better known now than after half of the components have started.
+		if err := checkPort(name, component.port); err != nil {
+			return nil, err
+		}
+	} else {
 		port, reservation, err := freePort(name)
 		if err != nil {
 			return nil, err

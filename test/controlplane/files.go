@@ -64,10 +64,9 @@ func tail(path string, lines int) string {
 		return err.Error()
 	}
 	defer file.Close()
-	if size, err := file.Seek(0, io.SeekEnd); err == nil && size > limit {
-		_, err = file.Seek(-limit, io.SeekEnd)
-	} else {
-		_, err = file.Seek(0, io.SeekStart)
+	size, err := file.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = file.Seek(max(0, size-limit), io.SeekStart)
 	}
 	if err != nil {
 		return err.Error()

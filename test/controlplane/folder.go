@@ -100,7 +100,7 @@ func RemoveFolder(path string) error {
 	}
 	// The lock file goes last, so that a folder that is deleted in part is
 	// still known as ours.
-	defer f.release()
+	defer func() { _ = f.release() }()
 	if _, err := f.endLeftovers(); err != nil {
 		return err
 	}
