@@ -55,7 +55,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.Generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); cause != ctx.Err() {
+	if cause := context.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // A cause may wrap the context's error and say more.
 		return cause
 	}
 	return nil

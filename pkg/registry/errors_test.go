@@ -65,7 +65,7 @@ func TestStorageErrors(t *testing.T) {
 		"none": nil, "unknown": plain, "one the store interprets": storage.NewKeyNotFoundError("key", 0),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (statusErrorStorage{}).status(err, "get"); got != err {
+			if got := (statusErrorStorage{}).status(err, "get"); got != err { //nolint:errorlint // Unchanged means the same error.
 				t.Errorf("got %v, want it unchanged", got)
 			}
 		})

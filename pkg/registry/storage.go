@@ -18,7 +18,7 @@ package registry
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,9 +45,9 @@ func (k Kind[O]) fieldLabels() []string {
 func (k Kind[O]) storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	switch {
 	case (k.KeepStatus == nil) != (k.KeepSpec == nil):
-		return nil, fmt.Errorf("KeepStatus and KeepSpec must be set together")
+		return nil, errors.New("set either both of KeepStatus and KeepSpec, or neither")
 	case k.Spec == nil:
-		return nil, fmt.Errorf("Spec must be set")
+		return nil, errors.New("set Spec, which says when the generation changes")
 	}
 	main := newStrategy(&k, group.scheme, group.versions)
 	store := &genericregistry.Store{

@@ -60,12 +60,13 @@ func (c tableConvertor[O]) ConvertToTable(_ context.Context, obj, options runtim
 	}
 
 	result := &metav1.Table{Rows: rows}
-	if list, ok := obj.(metav1.ListInterface); ok {
-		result.ResourceVersion = list.GetResourceVersion()
-		result.Continue = list.GetContinue()
-		result.RemainingItemCount = list.GetRemainingItemCount()
-	} else if object, ok := obj.(metav1.Object); ok {
-		result.ResourceVersion = object.GetResourceVersion()
+	switch obj := obj.(type) {
+	case metav1.ListInterface:
+		result.ResourceVersion = obj.GetResourceVersion()
+		result.Continue = obj.GetContinue()
+		result.RemainingItemCount = obj.GetRemainingItemCount()
+	case metav1.Object:
+		result.ResourceVersion = obj.GetResourceVersion()
 	}
 	if opt, ok := options.(*metav1.TableOptions); !ok || !opt.NoHeaders {
 		for _, column := range c {

@@ -21,7 +21,7 @@ package restaurant
 import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
-	v1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/openapi"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -31,7 +31,7 @@ func Group() registry.Group {
 	return registry.Group{
 		Name:           restaurant.GroupName,
 		Install:        install.Install,
-		StorageVersion: v1.SchemeGroupVersion.Version,
+		StorageVersion: restaurantv1.SchemeGroupVersion.Version,
 		OpenAPI:        openapi.GetOpenAPIDefinitions,
 		Kinds: []registry.Declaration{
 			pizza(),

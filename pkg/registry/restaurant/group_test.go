@@ -37,7 +37,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	v1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -70,7 +70,7 @@ func newStorageByVersion(t *testing.T) map[string]map[string]rest.Storage {
 	if err := group.InstallTypes(scheme); err != nil {
 		t.Fatal(err)
 	}
-	codec := serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion)
+	codec := serializer.NewCodecFactory(scheme).LegacyCodec(restaurantv1.SchemeGroupVersion)
 	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", codec))
 	options.StorageConfig.Transport.ServerList = []string{etcd.Endpoint()}
 	getter := options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)
@@ -103,7 +103,7 @@ func requestContext(t *testing.T, resource, subresource string) context.Context 
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
 		IsResourceRequest: true,
 		APIGroup:          restaurant.GroupName,
-		APIVersion:        v1.SchemeGroupVersion.Version,
+		APIVersion:        restaurantv1.SchemeGroupVersion.Version,
 		Resource:          resource,
 		Subresource:       subresource,
 	})
@@ -307,8 +307,8 @@ func TestColumns(t *testing.T) {
 	priced.CreationTimestamp = metav1.NewTime(time.Now().Add(-3 * time.Minute))
 	priced.Status.Cost = resource.NewMilliQuantity(4300, resource.DecimalSI)
 	priced.Status.Conditions = []metav1.Condition{
-		{Type: v1.PizzaPriced, Status: metav1.ConditionTrue, Reason: "AllToppingsPriced"},
-		{Type: v1.PizzaReady, Status: metav1.ConditionFalse, Reason: "Baking"},
+		{Type: restaurantv1.PizzaPriced, Status: metav1.ConditionTrue, Reason: "AllToppingsPriced"},
+		{Type: restaurantv1.PizzaReady, Status: metav1.ConditionFalse, Reason: "Baking"},
 	}
 	unpriced := margherita()
 	unpriced.Name = "new"

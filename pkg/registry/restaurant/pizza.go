@@ -42,15 +42,15 @@ func pizza() registry.Kind[*restaurant.Pizza] {
 
 		Columns: []registry.Column[*restaurant.Pizza]{
 			registry.NameColumn[*restaurant.Pizza](),
-			{metav1.TableColumnDefinition{Name: "Toppings", Type: "string", Description: "What is on the pizza, and how often."}, toppingsCell},
-			{metav1.TableColumnDefinition{Name: "Replicas", Type: "string", Description: "How many are baked, of how many that should be."}, replicasCell},
-			{metav1.TableColumnDefinition{Name: "Cost", Type: "string", Description: "The sum of the toppings' costs."},
-				func(p *restaurant.Pizza) any { return quantityCell(p.Status.Cost) }},
+			{TableColumnDefinition: metav1.TableColumnDefinition{Name: "Toppings", Type: "string", Description: "What is on the pizza, and how often."}, Cell: toppingsCell},
+			{TableColumnDefinition: metav1.TableColumnDefinition{Name: "Replicas", Type: "string", Description: "How many are baked, of how many that should be."}, Cell: replicasCell},
+			{TableColumnDefinition: metav1.TableColumnDefinition{Name: "Cost", Type: "string", Description: "The sum of the toppings' costs."},
+				Cell: func(p *restaurant.Pizza) any { return quantityCell(p.Status.Cost) }},
 			registry.AgeColumn[*restaurant.Pizza](),
-			{metav1.TableColumnDefinition{Name: "Condition", Type: "string", Priority: 1, Description: "Whether the pizza is ready, or what keeps it from that."},
-				func(p *restaurant.Pizza) any { return currentCondition(p).Type }},
-			{metav1.TableColumnDefinition{Name: "Reason", Type: "string", Priority: 1, Description: "The reason of the condition."},
-				func(p *restaurant.Pizza) any { return currentCondition(p).Reason }},
+			{TableColumnDefinition: metav1.TableColumnDefinition{Name: "Condition", Type: "string", Priority: 1, Description: "Whether the pizza is ready, or what keeps it from that."},
+				Cell: func(p *restaurant.Pizza) any { return currentCondition(p).Type }},
+			{TableColumnDefinition: metav1.TableColumnDefinition{Name: "Reason", Type: "string", Priority: 1, Description: "The reason of the condition."},
+				Cell: func(p *restaurant.Pizza) any { return currentCondition(p).Reason }},
 		},
 		Fields: map[string]func(*restaurant.Pizza) string{
 			"spec.replicas":   func(p *restaurant.Pizza) string { return strconv.Itoa(int(p.Spec.Replicas)) },

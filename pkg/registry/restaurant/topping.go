@@ -36,8 +36,8 @@ func topping() registry.Kind[*restaurant.Topping] {
 
 		Columns: []registry.Column[*restaurant.Topping]{
 			registry.NameColumn[*restaurant.Topping](),
-			{metav1.TableColumnDefinition{Name: "Cost", Type: "string", Description: "The price of the topping once on a pizza."},
-				func(t *restaurant.Topping) any { return quantityCell(t.Spec.Cost) }},
+			{TableColumnDefinition: metav1.TableColumnDefinition{Name: "Cost", Type: "string", Description: "The price of the topping once on a pizza."},
+				Cell: func(t *restaurant.Topping) any { return quantityCell(t.Spec.Cost) }},
 			registry.AgeColumn[*restaurant.Topping](),
 		},
 
