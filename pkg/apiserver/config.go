@@ -107,6 +107,9 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.Authentication.ApplyTo(&generic.Authentication, generic.SecureServing, generic.OpenAPIConfig); err != nil {
 		return err
 	}
+	if generic.Authentication.Authenticator, err = newIdentified(generic.Authentication.Authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
+		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
+	}
 	if err := o.Authorization.ApplyTo(&generic.Authorization); err != nil {
 		return err
 	}

@@ -19,6 +19,9 @@ limitations under the License.
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -28,4 +31,14 @@ import (
 // its components; who has to, starts one with controlplane.ForTest.
 var cp *controlplane.ControlPlane
 
-func TestMain(m *testing.M) { controlplane.Main(m, &cp, controlplane.Config{}) }
+func TestMain(m *testing.M) {
+	// Components run in folders of their own.
+	auditPolicy, err := filepath.Abs("testdata/audit-policy.yaml")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	var config controlplane.Config
+	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog}
+	controlplane.Main(m, &cp, config)
+}

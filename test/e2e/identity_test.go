@@ -1,0 +1,402 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// auditLog is where the server writes down who has asked for what, in its own
+// folder.
+const auditLog = "audit.log"
+
+// frontProxy is the only name under which a front proxy is believed.
+const frontProxy = "front-proxy-client"
+
+// credentials are what somebody presents to a server.
+type credentials struct {
+	certificate *controlplane.KeyPair
+	token       string
+	header      http.Header
+}
+
+// forged are the headers of a front proxy that speaks for an administrator.
+func forged() http.Header {
+	return http.Header{
+		"X-Remote-User":         {"root"},
+		"X-Remote-Uid":          {"0"},
+		"X-Remote-Group":        {"system:masters"},
+		"X-Remote-Extra-Scopes": {"all"},
+	}
+}
+
+// do sends a request and returns the answer with its body.
+func (c credentials) do(t *testing.T, method, url, body string) (*http.Response, []byte) {
+	t.Helper()
+	config := &tls.Config{RootCAs: cp.PKI.ServingCA.Pool()}
+	if c.certificate != nil {
+		certificate, err := tls.X509KeyPair(c.certificate.Cert, c.certificate.Key)
+		require.NoError(t, err)
+		// Unlike a list of certificates it is sent to any server, not only to
+		// one that names its authority.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	if c.header != nil {
+		request.Header = c.header.Clone()
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/yaml")
+	}
+	request.Header.Set("Accept", "application/json")
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, answer
+}
+
+func issue(t *testing.T, ca *controlplane.CA, certificate controlplane.Certificate) *controlplane.KeyPair {
+	t.Helper()
+	pair, err := ca.Issue(certificate)
+	require.NoError(t, err)
+	return &pair
+}
+
+// serviceAccount makes an account in a namespace and a token for it.
+func serviceAccount(t *testing.T, namespace string, audiences ...string) (account *corev1.ServiceAccount, token string) {
+	t.Helper()
+	accounts := kubeClient().CoreV1().ServiceAccounts(namespace)
+	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{GenerateName: "cook-"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	answer, err := accounts.CreateToken(t.Context(), account.Name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return account, answer.Status.Token
+}
+
+func accountUser(account *corev1.ServiceAccount) string {
+	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
+}
+
+// Whoever sends the headers of a front proxy without being it acts as who they
+// really are, or as nobody. The forged user might do everything.
+func TestForgedIdentity(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	stranger, err := controlplane.NewCA("stranger")
+	require.NoError(t, err)
+	account, token := serviceAccount(t, ns)
+	_, tokenForOthers := serviceAccount(t, ns, "https://example.com")
+	header, payload, _ := strings.Cut(token, ".")
+	_, signature, _ := strings.Cut(payload, ".")
+	tampered := header + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"root","groups":["system:masters"]}`)) + "." + signature
+
+	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	proxyCA, clientCA := cp.PKI.FrontProxyCA, cp.PKI.ClientCA
+	const unauthorized = "401 Unauthorized"
+	forbidden := func(user string) string {
+		return fmt.Sprintf("403 pizzas.restaurant.programming-kubernetes.info is forbidden: User %q cannot create resource \"pizzas\" "+
+			"in API group \"restaurant.programming-kubernetes.info\" in the namespace %q", user, ns)
+	}
+	for name, test := range map[string]struct {
+		credentials credentials
+		// want is the answer of both servers, unless kube-apiserver's differs.
+		want, kubeAPIServer string
+	}{
+		"no certificate": {credentials{}, unauthorized, forbidden("system:anonymous")},
+		"a certificate of a strange authority for the front proxy": {
+			credentials{certificate: issue(t, stranger, controlplane.Certificate{User: frontProxy})}, unauthorized, "",
+		},
+		"a certificate of a strange authority for an administrator": {
+			credentials{certificate: issue(t, stranger, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}})}, unauthorized, "",
+		},
+		"a certificate of the front proxy's authority for another": {
+			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: "mallory", Groups: []string{"system:masters"}})}, unauthorized, "",
+		},
+		"a certificate of the front proxy's authority for no name": {
+			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{Groups: []string{"system:masters"}})}, unauthorized, "",
+		},
+		"a certificate of the front proxy's authority for a server": {
+			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: frontProxy, Hosts: []string{"localhost"}})}, unauthorized, "",
+		},
+		"an expired certificate of the front proxy": {
+			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: frontProxy, NotBefore: past.Add(-time.Hour), NotAfter: past})}, unauthorized, "",
+		},
+		"a certificate of the front proxy that is not valid yet": {
+			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: frontProxy, NotBefore: future, NotAfter: future.Add(time.Hour)})}, unauthorized, "",
+		},
+		"an expired certificate of an administrator": {
+			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}, NotBefore: past.Add(-time.Hour), NotAfter: past})}, unauthorized, "",
+		},
+		"a user's certificate": {
+			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "alice"})}, forbidden("alice"), "",
+		},
+		"a user's certificate with the front proxy's name": {
+			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: frontProxy})}, forbidden(frontProxy), "",
+		},
+		"a service account's token":      {credentials{token: token}, forbidden(accountUser(account)), ""},
+		"a token for another audience":   {credentials{token: tokenForOthers}, unauthorized, ""},
+		"a token with another's payload": {credentials{token: tampered}, unauthorized, ""},
+		"a token that is garbage":        {credentials{token: "garbage"}, unauthorized, ""},
+		"a user's certificate and a token that is garbage": {
+			credentials{certificate: issue(t, clientCA, controlplane.Certificate{User: "alice"}), token: "garbage"}, forbidden("alice"), "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.kubeAPIServer == "" {
+				test.kubeAPIServer = test.want
+			}
+			test.credentials.header = forged()
+			for host, want := range map[string]string{cp.APIServer.URL(): test.want, cp.KubeAPIServer.URL(): test.kubeAPIServer} {
+				requireAnswer(t, want, test.credentials, host, ns)
+			}
+		})
+	}
+
+	proxy := issue(t, proxyCA, controlplane.Certificate{User: frontProxy})
+	for name, header := range map[string]http.Header{
+		"a front proxy that names nobody":                    {},
+		"a front proxy that names only a group":              {"X-Remote-Group": {"system:masters"}},
+		"a front proxy that names a user without characters": {"X-Remote-User": {""}, "X-Remote-Group": {"system:masters"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireAnswer(t, unauthorized, credentials{certificate: proxy, header: header}, cp.APIServer.URL(), ns)
+		})
+	}
+	t.Cleanup(func() {
+		pizzas, err := restaurantClient().RestaurantV1().Pizzas(ns).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Empty(t, pizzas.Items, "Somebody has created a pizza.")
+	})
+}
+
+// requireAnswer has somebody create a pizza and requires the code and message of
+// the answer.
+func requireAnswer(t *testing.T, want string, who credentials, host, namespace string) {
+	t.Helper()
+	response, body := who.do(t, http.MethodPost, host+"/apis/restaurant.programming-kubernetes.info/v1/namespaces/"+namespace+"/pizzas", margherita(1))
+	var status metav1.Status
+	require.NoError(t, json.Unmarshal(body, &status), "%s", body)
+	require.Equal(t, want, fmt.Sprintf("%d %s", response.StatusCode, status.Message), "The answer of %s.", host)
+}
+
+func TestImpersonationIsARight(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	alice := credentials{
+		certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "alice"}),
+		header:      http.Header{"Impersonate-User": {"root"}, "Impersonate-Group": {"system:masters"}},
+	}
+	for _, host := range []string{cp.APIServer.URL(), cp.KubeAPIServer.URL()} {
+		response, body := alice.do(t, http.MethodPost, host+"/apis/restaurant.programming-kubernetes.info/v1/namespaces/"+ns+"/pizzas", margherita(1))
+		require.Equal(t, http.StatusForbidden, response.StatusCode, "%s", body)
+	}
+}
+
+// Who a user is arrives at the server in full, and nothing that they only claim.
+func TestIdentityArrives(t *testing.T) {
+	t.Parallel()
+	k := kubectl{namespace: namespace(t)}
+	k.ok(t, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	k.ok(t, "create", "rolebinding", "guest", "--role=guest", "--group=system:authenticated", "--user=system:anonymous")
+	waitAllowed(t, "system:anonymous", k.namespace, "list", "pizzas")
+
+	const credentialID = "authentication.kubernetes.io/credential-id"
+	byCertificate := func(pair *controlplane.KeyPair) map[string]authenticationv1.ExtraValue {
+		block, _ := pem.Decode(pair.Cert)
+		return map[string]authenticationv1.ExtraValue{credentialID: {fmt.Sprintf("X509SHA256=%x", sha256.Sum256(block.Bytes))}}
+	}
+	alice := issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "alice", Groups: []string{"cooks", "waiters"}})
+	isAlice := authenticationv1.UserInfo{Username: "alice", Groups: []string{"cooks", "waiters", "system:authenticated"}, Extra: byCertificate(alice)}
+	root := issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}})
+	isRoot := authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters", "system:authenticated"}, Extra: byCertificate(root)}
+	account, token := serviceAccount(t, k.namespace)
+	isAccount := authenticationv1.UserInfo{
+		Username: accountUser(account),
+		UID:      string(account.UID),
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + k.namespace, "system:authenticated"},
+		Extra:    map[string]authenticationv1.ExtraValue{credentialID: {"JTI=" + tokenID(t, token)}},
+	}
+	impersonate := http.Header{
+		"Impersonate-User":                          {"Zoë Öz"},
+		"Impersonate-Uid":                           {"4711"},
+		"Impersonate-Group":                         {"tasters", "critics"},
+		"Impersonate-Extra-Scopes":                  {"eat", "drink"},
+		"Impersonate-Extra-Example.com%2fTable":     {"7"},
+		"Impersonate-Extra-Example.com%2f%e2%9c%93": {"✓"},
+	}
+	isZoe := authenticationv1.UserInfo{
+		Username: "Zoë Öz", UID: "4711", Groups: []string{"tasters", "critics", "system:authenticated"},
+		Extra: map[string]authenticationv1.ExtraValue{"scopes": {"eat", "drink"}, "example.com/table": {"7"}, "example.com/✓": {"✓"}},
+	}
+
+	for name, test := range map[string]struct {
+		credentials
+		host         *controlplane.Component
+		want         authenticationv1.UserInfo
+		impersonated *authenticationv1.UserInfo
+	}{
+		"a user":                             {credentials{certificate: alice}, cp.KubeAPIServer, isAlice, nil},
+		"a user with forged headers":         {credentials{certificate: alice, header: forged()}, cp.KubeAPIServer, isAlice, nil},
+		"an administrator":                   {credentials{certificate: root}, cp.KubeAPIServer, isRoot, nil},
+		"a service account":                  {credentials{token: token}, cp.KubeAPIServer, isAccount, nil},
+		"an administrator in another's name": {credentials{certificate: root, header: impersonate}, cp.KubeAPIServer, isZoe, nil},
+		"nobody": {
+			credentials{}, cp.KubeAPIServer,
+			authenticationv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, nil,
+		},
+		"a user, directly":                             {credentials{certificate: alice}, cp.APIServer, isAlice, nil},
+		"a user with forged headers, directly":         {credentials{certificate: alice, header: forged()}, cp.APIServer, isAlice, nil},
+		"a service account, directly":                  {credentials{token: token}, cp.APIServer, isAccount, nil},
+		"a service account, directly, forged":          {credentials{token: token, header: forged()}, cp.APIServer, isAccount, nil},
+		"an administrator in another's name, directly": {credentials{certificate: root, header: impersonate}, cp.APIServer, isRoot, &isZoe},
+		"a front proxy": {
+			credentials{certificate: issue(t, cp.PKI.FrontProxyCA, controlplane.Certificate{User: frontProxy}), header: forged()}, cp.APIServer,
+			authenticationv1.UserInfo{
+				Username: "root", UID: "0", Groups: []string{"system:masters", "system:authenticated"},
+				Extra: map[string]authenticationv1.ExtraValue{"scopes": {"all"}},
+			}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response, body := test.do(t, http.MethodGet, test.host.URL()+"/apis/restaurant.programming-kubernetes.info/v1/namespaces/"+k.namespace+"/pizzas", "")
+			require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
+			event := audited(t, response.Header.Get(auditv1.HeaderAuditID))
+			if diff := cmp.Diff(test.want, event.User, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("unexpected user (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.impersonated, event.ImpersonatedUser, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("unexpected impersonated user (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// audited returns what the server has written down about a request when it had
+// answered.
+func audited(t *testing.T, id string) auditv1.Event {
+	t.Helper()
+	require.NotEmpty(t, id)
+	var event auditv1.Event
+	eventually(t, func() error {
+		log, err := os.ReadFile(filepath.Join(cp.APIServer.Dir(), auditLog))
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(log) {
+			if bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(auditv1.StageResponseComplete)) {
+				return json.Unmarshal(line, &event)
+			}
+		}
+		return fmt.Errorf("the audit log does not say that request %s has been answered", id)
+	})
+	return event
+}
+
+// tokenID returns the name that the issuer has given a token.
+func tokenID(t *testing.T, token string) string {
+	t.Helper()
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	require.NoError(t, err)
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	require.NoError(t, json.Unmarshal(payload, &claims))
+	require.NotEmpty(t, claims.ID)
+	return claims.ID
+}
+
+// Nobody needs credentials to see that the server is well; for all else they do.
+func TestPathsThatAreOpen(t *testing.T) {
+	t.Parallel()
+	nobody := credentials{}
+	user := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "alice"})}
+	monitor := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "prometheus", Groups: []string{"system:monitoring"}})}
+	admin := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}})}
+	const group = "/apis/restaurant.programming-kubernetes.info"
+	for path, want := range map[string][4]int{
+		"/healthz":              {200, 200, 200, 200},
+		"/livez":                {200, 200, 200, 200},
+		"/readyz":               {200, 200, 200, 200},
+		"/readyz?verbose":       {200, 200, 200, 200},
+		"/healthz/ping":         {401, 403, 200, 200},
+		"/livez/ping":           {401, 403, 200, 200},
+		"/readyz/etcd":          {401, 403, 200, 200},
+		"/healthz/":             {401, 403, 404, 404},
+		"/metrics":              {401, 403, 200, 200},
+		"/metrics/slis":         {401, 403, 200, 200},
+		"/version":              {401, 200, 200, 200},
+		"/openapi/v2":           {401, 200, 200, 200},
+		"/openapi/v3":           {401, 200, 200, 200},
+		"/apis":                 {401, 200, 200, 200},
+		group:                   {401, 200, 200, 200},
+		group + "/v1":           {401, 200, 200, 200},
+		group + "/v1/watch":     {401, 404, 404, 404},
+		"/":                     {401, 403, 403, 200},
+		"/debug/pprof/":         {401, 403, 403, 200},
+		"/debug/pprof/heap":     {401, 403, 403, 200},
+		"/no/such":              {401, 403, 403, 404},
+		"/livez/../metrics":     {401, 403, 404, 404},
+		"//metrics":             {401, 403, 403, 404},
+		"/livez%2F..%2Fmetrics": {401, 403, 404, 404},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			var got [4]int
+			for i, who := range []credentials{nobody, user, monitor, admin} {
+				response, _ := who.do(t, http.MethodGet, cp.APIServer.URL()+path, "")
+				got[i] = response.StatusCode
+			}
+			require.Equal(t, want, got, "The answers to nobody, a user, a monitor and an administrator.")
+		})
+	}
+}
