@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -52,6 +53,9 @@ type cluster struct {
 	authentication       *genericoptions.DelegatingAuthenticationOptions
 	authenticationClient *client
 	authorizationClient  *client
+	// clientCAs are the certificate authorities of users and of front proxies,
+	// once the cluster is ready.
+	clientCAs []*x509.Certificate
 }
 
 // client reaches a kube-apiserver.
@@ -98,7 +102,7 @@ func newCluster(authentication *genericoptions.DelegatingAuthenticationOptions, 
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{authentication, authenticationClient, authorizationClient}, nil
+	return &cluster{authentication: authentication, authenticationClient: authenticationClient, authorizationClient: authorizationClient}, nil
 }
 
 // errRefused marks what waiting does not mend.
@@ -196,6 +200,7 @@ func (c *cluster) checkAuthentication(ctx context.Context) error {
 	if subject, ok := overlap(requestHeader, users); ok && len(names) == 0 {
 		return fmt.Errorf("%w: the request-header CA and the client CA overlap in %q and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names", errRefused, subject)
 	}
+	c.clientCAs = slices.Concat(requestHeader, users)
 	return nil
 }
 

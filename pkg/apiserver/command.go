@@ -19,6 +19,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -52,7 +53,10 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return options.ServerRun.ComponentGlobalsRegistry.Set()
+			if err := options.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
+				return fmt.Errorf("--feature-gates or --emulated-version: %w", err)
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return options.run(cmd.Context())
@@ -73,8 +77,9 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 
 // run starts a server with these options and returns when it has stopped.
 func (o *Options) run(ctx context.Context) (err error) {
+	var errs []error
 	if err := logsapi.ValidateAndApply(o.Logs, o.featureGate()); err != nil {
-		return err
+		errs = append(errs, fmt.Errorf("--logging-format, or another flag of the logs: %w", err))
 	}
 	klog.InfoS("Starting", "version", version.Get().GitVersion)
 	// The warnings that this server sends are for its users, not for its own log.
@@ -84,7 +89,7 @@ func (o *Options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if errs := completed.Validate(); len(errs) > 0 {
+	if errs = append(errs, completed.Validate()...); len(errs) > 0 {
 		return utilerrors.NewAggregate(errs)
 	}
 	dependencies, err := completed.start(ctx)
@@ -98,6 +103,7 @@ func (o *Options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	dependencies.cluster.prime(config.Generic.SecureServing)
 	config.Generic.AddReadyzChecks(dependencies.readyzChecks()...)
 	server, err := config.Complete().New()
 	if err != nil {

@@ -101,8 +101,9 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.Etcd.ApplyWithStorageFactoryTo(factory, &generic.Config); err != nil {
 		return err
 	}
+	port := o.SecureServing.BindPort // It is not kept when it can't be listened on.
 	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
-		return listenError(o.SecureServing, err)
+		return serveError(port, err)
 	}
 	if err := o.Authentication.ApplyTo(&generic.Authentication, generic.SecureServing, generic.OpenAPIConfig); err != nil {
 		return err
@@ -133,12 +134,12 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	return o.Admission.ApplyTo(&generic.Config, generic.SharedInformerFactory, kubeClient, dynamicClient, o.featureGate(), generic.EffectiveVersion)
 }
 
-// listenError names the flag when the port is taken.
-func listenError(serving *genericoptions.SecureServingOptionsWithLoopback, err error) error {
+// serveError names the flags that there is something wrong with.
+func serveError(port int, err error) error {
 	if strings.Contains(err.Error(), "failed to create listener") {
-		return fmt.Errorf("port %d can't be listened on; choose another with --secure-port: %w", serving.BindPort, err)
+		return fmt.Errorf("port %d can't be listened on; choose another with --secure-port: %w", port, err)
 	}
-	return err
+	return fmt.Errorf("TLS can't be served; check --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
 }
 
 func (o CompletedOptions) storageFactory(config *Config) (serverstorage.StorageFactory, error) {
@@ -184,10 +185,10 @@ func (c *Config) setOpenAPI() {
 	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
 }
 
-// buildHandlerChain puts the check of patches behind authentication and
+// buildHandlerChain puts the checks of bodies behind authentication and
 // authorization, so that only who may write makes the server read a body.
 func buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	return genericapiserver.DefaultBuildHandlerChain(withPatchDepth(handler, config.Serializer, config.MaxRequestBodyBytes), config)
+	return genericapiserver.DefaultBuildHandlerChain(withBodyChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
 }
 
 // Complete fills in what follows from the rest.

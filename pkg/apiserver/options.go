@@ -236,6 +236,8 @@ func (o CompletedOptions) Validate() []error {
 
 // dependencies run before the server and stop after it.
 type dependencies struct {
+	cluster *cluster
+	// etcd is nil if it does not run inside this server.
 	etcd *embeddedetcd.Etcd
 }
 
@@ -251,13 +253,13 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 		return nil, err
 	}
 	if !o.embeddedEtcd {
-		return &dependencies{}, nil
+		return &dependencies{cluster: cluster}, nil
 	}
 	etcd, err := o.EmbeddedEtcd.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &dependencies{etcd}, nil
+	return &dependencies{cluster, etcd}, nil
 }
 
 // context ends with its parent, or when a dependency has failed, with that cause.

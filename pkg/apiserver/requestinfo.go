@@ -1,0 +1,40 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// requestInfoResolver takes a path that looks like one of a resource but names
+// none, such as /apis/<group>/<version>/watch, for any other path: it is
+// authorized as such and not found, where the library would answer 500.
+type requestInfoResolver struct {
+	genericapirequest.RequestInfoResolver
+}
+
+func (r requestInfoResolver) NewRequestInfo(req *http.Request) (*genericapirequest.RequestInfo, error) {
+	info, err := r.RequestInfoResolver.NewRequestInfo(req)
+	if err != nil {
+		//nolint:nilerr // The error says only that the path is not one of a resource.
+		return &genericapirequest.RequestInfo{Path: req.URL.Path, Verb: strings.ToLower(req.Method)}, nil
+	}
+	return info, nil
+}
