@@ -304,7 +304,7 @@ func TestFieldSelectors(t *testing.T) {
 
 func TestColumns(t *testing.T) {
 	priced := margherita()
-	priced.CreationTimestamp = metav1.NewTime(time.Now().Add(-3 * time.Minute))
+	priced.CreationTimestamp = metav1.NewTime(time.Now().Add(-30 * time.Minute))
 	priced.Status.Cost = resource.NewMilliQuantity(4300, resource.DecimalSI)
 	priced.Status.Conditions = []metav1.Condition{
 		{Type: restaurantv1.PizzaPriced, Status: metav1.ConditionTrue, Reason: "AllToppingsPriced"},
@@ -324,7 +324,7 @@ func TestColumns(t *testing.T) {
 		"pizzas": {"pizzas", &restaurant.PizzaList{Items: []restaurant.Pizza{*priced, *unpriced}},
 			[]string{"Name", "Toppings", "Replicas", "Cost", "Age", "Condition", "Reason"},
 			[][]any{
-				{"margherita", "tomato,mozzarella×2", "3/5", "4300m", "3m", "Ready", "Baking"},
+				{"margherita", "tomato,mozzarella×2", "3/5", "4300m", "30m", "Ready", "Baking"},
 				{"new", "tomato,mozzarella×2", "3/5", "<unknown>", "<unknown>", "", ""},
 			}},
 		"a topping": {"toppings", tomato, []string{"Name", "Cost", "Age"}, [][]any{{"tomato", "800m", "<unknown>"}}},
