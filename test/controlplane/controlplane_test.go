@@ -35,6 +35,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -165,6 +168,46 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, cp.KubeAPIServer.Stop())
 	require.Less(t, time.Since(began), lingerPatience)
+}
+
+func TestServersCanBeAddedAndSwitched(t *testing.T) {
+	config := Config{}
+	config.ControllerManager.Off = true
+	config.APIServer.Etcd = "own-etcd"
+	cp := ForTest(t, config)
+	client, err := dynamic.NewForConfig(cp.RESTConfig())
+	require.NoError(t, err)
+	toppings := client.Resource(schema.GroupVersionResource{Group: "restaurant.programming-kubernetes.info", Version: "v1", Resource: "toppings"})
+	topping := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "restaurant.programming-kubernetes.info/v1",
+		"kind":       "Topping",
+		"metadata":   map[string]any{"name": "basil"},
+		"spec":       map[string]any{"cost": "1"},
+	}}
+	_, err = toppings.Create(t.Context(), topping, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	second, err := cp.NewAPIServer("second", config.APIServer)
+	require.NoError(t, err)
+	require.NoError(t, second.Start(t.Context()))
+	require.NoError(t, cp.Register(t.Context(), second))
+	require.NoError(t, cp.APIServer.Stop())
+	require.NoError(t, cp.WaitAvailable(t.Context()))
+	_, err = toppings.Get(t.Context(), "basil", metav1.GetOptions{})
+	require.NoError(t, err, "the second server does not use the first one's etcd")
+
+	// An embedded etcd is the server's alone.
+	third, err := cp.NewAPIServer("third", ServerConfig{})
+	require.NoError(t, err)
+	require.NoError(t, third.Start(t.Context()))
+	require.NoError(t, cp.Register(t.Context(), third))
+	_, err = toppings.Get(t.Context(), "basil", metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+
+	// A server that dies while it is waited for is reported at once.
+	third.Kill()
+	err = cp.Register(t.Context(), third)
+	require.ErrorContains(t, err, "third ended by itself, with signal: killed")
 }
 
 func TestDataSurvives(t *testing.T) {

@@ -17,6 +17,7 @@ limitations under the License.
 package controlplane
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,16 +74,21 @@ func TestRemoveFolder(t *testing.T) {
 
 func TestLeftoverProcessIsEnded(t *testing.T) {
 	for name, command := range map[string]string{
-		"obedient": "exec sleep 1000",
-		"stubborn": "trap '' TERM; while true; do sleep 1; done",
+		"obedient": "echo ready; exec sleep 1000",
+		"stubborn": "trap '' TERM; echo ready; while true; do sleep 1; done",
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "etcd.lock")
 			lock, _, err := takeLock(path)
 			require.NoError(t, err)
-			leftover, err := startProcess(exec.Command("sh", "-c", command), lock)
+			cmd := exec.Command("sh", "-c", command)
+			stdout, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			leftover, err := startProcess(cmd, lock)
 			require.NoError(t, err)
 			defer leftover.kill()
+			_, err = bufio.NewReader(stdout).ReadString('\n')
+			require.NoError(t, err)
 			require.NoError(t, writePID(lock, leftover.cmd.Process.Pid))
 			require.NoError(t, lock.Close())
 
