@@ -323,14 +323,15 @@ func TestForgottenHistory(t *testing.T) {
 	direct.Host = server.URL()
 	pizza := newSubject(t, "Pizza", "v1")
 	client := pizza.clientFor(direct)
-	var created []*unstructured.Unstructured
-	for _, name := range []string{"a", "b", "c"} {
-		object, err := client.Create(t.Context(), pizza.new(name), metav1.CreateOptions{})
+	create := func(name string) *unstructured.Unstructured {
+		created, err := client.Create(t.Context(), pizza.new(name), metav1.CreateOptions{})
 		require.NoError(t, err)
-		created = append(created, object)
+		return created
 	}
+	a, b := create("a"), create("b")
 	page, err := client.List(t.Context(), metav1.ListOptions{Limit: 1})
 	require.NoError(t, err)
+	c := create("c")
 
 	require.NoError(t, server.Restart(t.Context()))
 	etcd := etcdOf(t, server)
@@ -339,7 +340,7 @@ func TestForgottenHistory(t *testing.T) {
 	_, err = etcd.Compact(t.Context(), answer.Header.Revision)
 	require.NoError(t, err)
 
-	old := created[0].GetResourceVersion()
+	old := a.GetResourceVersion()
 	w := startWatch(t, func() (watch.Interface, error) {
 		return client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: old})
 	})
@@ -356,7 +357,7 @@ func TestForgottenHistory(t *testing.T) {
 	status := requireStatus(t, err, 410, metav1.StatusReasonExpired)
 	rest, err := client.List(t.Context(), metav1.ListOptions{Continue: status.Continue})
 	require.NoError(t, err)
-	require.Equal(t, []unstructured.Unstructured{*created[1], *created[2]}, rest.Items)
+	require.Equal(t, []unstructured.Unstructured{*b, *c}, rest.Items)
 }
 
 func TestInformers(t *testing.T) {
