@@ -17,6 +17,8 @@ limitations under the License.
 package e2e
 
 import (
+	"fmt"
+	"path"
 	"path/filepath"
 	"testing"
 	"time"
@@ -26,6 +28,27 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
+
+// keys is the prefix of the keys under which the test's objects are stored.
+func (s subject) keys() string {
+	elements := []string{"/registry", s.Group, s.resource}
+	if s.namespace != "" {
+		elements = append(elements, s.namespace)
+	}
+	return path.Join(elements...) + "/" + s.id + "-"
+}
+
+// stored returns what etcd has of the test's objects, by key and revision.
+func (s subject) stored(t *testing.T) map[string]string {
+	t.Helper()
+	answer, err := etcdOf(t, cp.APIServer).Get(t.Context(), s.keys(), clientv3.WithPrefix())
+	require.NoError(t, err)
+	all := map[string]string{}
+	for _, kv := range answer.Kvs {
+		all[fmt.Sprintf("%s at revision %d", kv.Key, kv.ModRevision)] = string(kv.Value)
+	}
+	return all
+}
 
 // etcdOf connects to the etcd that is embedded in a server.
 func etcdOf(t *testing.T, server *controlplane.Component) *clientv3.Client {

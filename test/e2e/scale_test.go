@@ -1,0 +1,228 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	autoscalingv1ac "k8s.io/client-go/applyconfigurations/autoscaling/v1"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/scale"
+)
+
+// scaleClient works on the Scale of any kind that has one, as the autoscaler does.
+func scaleClient(t *testing.T) scale.ScalesGetter {
+	t.Helper()
+	discovery := kubeClient().Discovery()
+	client, err := scale.NewForConfig(config(), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
+		dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(discovery))
+	require.NoError(t, err)
+	return client
+}
+
+func TestScale(t *testing.T) {
+	t.Parallel()
+	client := scaleClient(t)
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := newSubject(t, "Pizza", version)
+			scales, resource := client.Scales(s.namespace), s.groupVersionResource()
+			object := s.create(t, "a")
+			object.Object["status"] = newStatus(1)
+			object, err := s.client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
+			require.NoError(t, err)
+
+			read, err := scales.Get(t.Context(), resource.GroupResource(), s.name("a"), metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, &autoscalingv1.Scale{
+				TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
+				ObjectMeta: metav1.ObjectMeta{
+					Name: s.name("a"), Namespace: s.namespace, UID: object.GetUID(),
+					ResourceVersion: object.GetResourceVersion(), CreationTimestamp: object.GetCreationTimestamp(),
+				},
+				Spec:   autoscalingv1.ScaleSpec{Replicas: 1},
+				Status: autoscalingv1.ScaleStatus{Replicas: 1, Selector: "pizza=margherita"},
+			}, read)
+
+			read.Spec.Replicas = 5
+			// Not the client's to say.
+			read.Status = autoscalingv1.ScaleStatus{Replicas: 9, Selector: "other"}
+			read.Labels = map[string]string{"other": "true"}
+			updated, err := scales.Update(t.Context(), resource.GroupResource(), read, metav1.UpdateOptions{FieldManager: "scaler"})
+			require.NoError(t, err)
+			require.EqualValues(t, 5, updated.Spec.Replicas)
+			require.Equal(t, autoscalingv1.ScaleStatus{Replicas: 1, Selector: "pizza=margherita"}, updated.Status)
+
+			scaled, err := s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+			require.NoError(t, err)
+			want := s.new("a").Object["spec"].(map[string]any)
+			want["replicas"] = int64(5)
+			require.Equal(t, want, scaled.Object["spec"])
+			require.Equal(t, object.Object["status"], scaled.Object["status"])
+			require.Equal(t, object.GetLabels(), scaled.GetLabels())
+			require.EqualValues(t, 2, scaled.GetGeneration())
+			require.Equal(t, updated.ResourceVersion, scaled.GetResourceVersion())
+			// The client writes in the preferred version.
+			require.Equal(t, []string{".spec.replicas"}, owners(t, scaled)["scaler Update v1 scale"])
+
+			// The first Scale is of an older pizza now.
+			_, err = scales.Update(t.Context(), resource.GroupResource(), read, metav1.UpdateOptions{})
+			requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			// Without a resourceVersion the number holds whatever happened meanwhile, as "kubectl scale" wants it.
+			updated.ResourceVersion = ""
+			updated.Spec.Replicas = 6
+			updated, err = scales.Update(t.Context(), resource.GroupResource(), updated, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			require.EqualValues(t, 6, updated.Spec.Replicas)
+
+			same, err := scales.Update(t.Context(), resource.GroupResource(), updated, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, updated, same)
+
+			for as, patch := range map[types.PatchType]string{
+				types.JSONPatchType:           `[{"op":"replace","path":"/spec/replicas","value":%d}]`,
+				types.MergePatchType:          `{"spec":{"replicas":%d}}`,
+				types.StrategicMergePatchType: `{"spec":{"replicas":%d}}`,
+			} {
+				want := updated.Spec.Replicas + int32(len(as))
+				patched, err := scales.Patch(t.Context(), resource, s.name("a"), as, fmt.Appendf(nil, patch, want), metav1.PatchOptions{})
+				require.NoError(t, err)
+				require.Equal(t, want, patched.Spec.Replicas)
+				scaled, err = s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+				require.NoError(t, err)
+				require.Equal(t, patched.ResourceVersion, scaled.GetResourceVersion())
+				replicas, _, err := unstructured.NestedInt64(scaled.Object, "spec", "replicas")
+				require.NoError(t, err)
+				require.EqualValues(t, patched.Spec.Replicas, replicas)
+			}
+
+			_, err = scales.Get(t.Context(), resource.GroupResource(), s.name("missing"), metav1.GetOptions{})
+			status := requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+			require.Equal(t, s.details(s.name("missing")), status.Details)
+			_, err = scales.Update(t.Context(), resource.GroupResource(),
+				&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: s.name("missing"), Namespace: s.namespace}}, metav1.UpdateOptions{})
+			requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+		})
+	}
+}
+
+func TestScaleOutOfRange(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		s := newSubject(t, "Pizza", version)
+		s.create(t, "a")
+		for replicas, message := range map[int32]string{
+			-1:   "Invalid value: -1: must be greater than or equal to 0",
+			1001: "Invalid value: 1001: must be less than or equal to 1000",
+		} {
+			patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
+			_, err := s.patch(t, "a", types.MergePatchType, patch, "scale")
+			status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+			require.Equal(t, []metav1.StatusCause{{
+				Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas", Message: message,
+			}}, status.Details.Causes)
+		}
+	}
+}
+
+// The generated clients speak protobuf, about the Scale too.
+func TestTypedScale(t *testing.T) {
+	t.Parallel()
+	client := restaurantClient()
+	type scaler interface {
+		GetScale(context.Context, string, metav1.GetOptions) (*autoscalingv1.Scale, error)
+		UpdateScale(context.Context, string, *autoscalingv1.Scale, metav1.UpdateOptions) (*autoscalingv1.Scale, error)
+		ApplyScale(context.Context, string, *autoscalingv1ac.ScaleApplyConfiguration, metav1.ApplyOptions) (*autoscalingv1.Scale, error)
+	}
+	for version, pizzas := range map[string]func(ns string) scaler{
+		"v1alpha1": func(ns string) scaler { return client.RestaurantV1alpha1().Pizzas(ns) },
+		"v1beta1":  func(ns string) scaler { return client.RestaurantV1beta1().Pizzas(ns) },
+		"v1":       func(ns string) scaler { return client.RestaurantV1().Pizzas(ns) },
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := newSubject(t, "Pizza", version)
+			scaler, name := pizzas(s.namespace), s.name("a")
+			_, err := s.client().Apply(t.Context(), name, s.new("a"), by("alice"))
+			require.NoError(t, err)
+
+			read, err := scaler.GetScale(t.Context(), name, metav1.GetOptions{})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, read.Spec.Replicas)
+			read.Spec.Replicas = 2
+			updated, err := scaler.UpdateScale(t.Context(), name, read, metav1.UpdateOptions{FieldManager: "scaler"})
+			require.NoError(t, err)
+			require.EqualValues(t, 2, updated.Spec.Replicas)
+			_, err = scaler.UpdateScale(t.Context(), name, read, metav1.UpdateOptions{})
+			requireStatus(t, err, 409, metav1.StatusReasonConflict)
+
+			// Who scales owns the number, here and in the pizza, and is asked
+			// before somebody else changes it.
+			_, err = s.apply(t, by("alice"), "spec", s.new("a").Object["spec"].(map[string]any))
+			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			require.Equal(t, []metav1.StatusCause{{
+				Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas",
+				Message: `conflict with "scaler" with subresource "scale" using ` + s.GroupVersion().String(),
+			}}, status.Details.Causes)
+			seven := autoscalingv1ac.Scale().WithName(name).WithSpec(autoscalingv1ac.ScaleSpec().WithReplicas(7))
+			_, err = scaler.ApplyScale(t.Context(), name, seven, by("autoscaler"))
+			status = requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			require.Equal(t, []metav1.StatusCause{{
+				Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas",
+				Message: `conflict with "scaler" with subresource "scale" using autoscaling/v1`,
+			}}, status.Details.Causes)
+
+			applied, err := scaler.ApplyScale(t.Context(), name, seven, metav1.ApplyOptions{FieldManager: "autoscaler", Force: true})
+			require.NoError(t, err)
+			require.EqualValues(t, 7, applied.Spec.Replicas)
+			object, err := s.client().Get(t.Context(), name, metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, []string{".spec.replicas"}, owners(t, object)["autoscaler Apply "+version+" scale"])
+			require.NotContains(t, owners(t, object), "scaler Update "+version+" scale")
+		})
+	}
+}
+
+// A scaler of one version is known in the others.
+func TestScaleOwnerAcrossVersions(t *testing.T) {
+	t.Parallel()
+	for _, scaled := range versions {
+		for _, applied := range versions {
+			s := newSubject(t, "Pizza", scaled)
+			s.create(t, "a")
+			_, err := s.client().Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":5}}`),
+				metav1.PatchOptions{FieldManager: "scaler"}, "scale")
+			require.NoError(t, err)
+			_, err = s.in(applied).apply(t, by("alice"), "spec", map[string]any{"replicas": int64(6)})
+			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			require.Equal(t, []metav1.StatusCause{{
+				Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas",
+				Message: `conflict with "scaler" with subresource "scale" using ` + s.GroupVersion().String(),
+			}}, status.Details.Causes)
+		}
+	}
+}
