@@ -19,6 +19,8 @@ package registry
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,11 +37,7 @@ func (k Kind[O]) object() runtime.Object { return k.New() }
 
 func (k Kind[O]) fieldLabels() []string {
 	_, set, _ := k.attributes(k.New())
-	labels := make([]string, 0, len(set))
-	for label := range set {
-		labels = append(labels, label)
-	}
-	return labels
+	return slices.Sorted(maps.Keys(set))
 }
 
 func (k Kind[O]) storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
