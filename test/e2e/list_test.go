@@ -1,0 +1,517 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
+)
+
+// listed returns the suffixes of the names that a list has.
+func (s subject) listed(t *testing.T, options metav1.ListOptions) []string {
+	t.Helper()
+	if options.LabelSelector == "" {
+		options.LabelSelector = s.all().LabelSelector
+	}
+	list, err := s.client().List(t.Context(), options)
+	require.NoError(t, err)
+	return s.suffixes(list.Items)
+}
+
+func (s subject) suffixes(items []unstructured.Unstructured) []string {
+	names := []string{}
+	for _, item := range items {
+		names = append(names, strings.TrimPrefix(item.GetName(), s.name("")))
+	}
+	return names
+}
+
+func TestListByLabel(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		for name, size := range map[string]string{"a": "small", "b": "large", "c": ""} {
+			object := s.new(name)
+			object.SetLabels(map[string]string{idLabel: s.id, "size": size})
+			if name == "c" {
+				object.SetLabels(map[string]string{idLabel: s.id})
+			}
+			_, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		for selector, want := range map[string][]string{
+			"size":                   {"a", "b"},
+			"!size":                  {"c"},
+			"size=small":             {"a"},
+			"size!=small":            {"b", "c"},
+			"size in (small, large)": {"a", "b"},
+			"size notin (large)":     {"a", "c"},
+			"size=none":              {},
+		} {
+			got := s.listed(t, metav1.ListOptions{LabelSelector: s.all().LabelSelector + "," + selector})
+			require.Equal(t, want, got, selector)
+		}
+	})
+}
+
+func TestListByField(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		for _, name := range []string{"a", "b"} {
+			s.create(t, name)
+		}
+		cases := map[string][]string{
+			"metadata.name=" + s.name("a"):  {"a"},
+			"metadata.name!=" + s.name("a"): {"b"},
+			"metadata.name=a":               {},
+		}
+		known := `["metadata.name"]`
+		if s.Kind == "Pizza" {
+			known = `["metadata.name" "metadata.namespace" "spec.replicas" "status.cost" "status.replicas"]`
+			b, err := s.client().Get(t.Context(), s.name("b"), metav1.GetOptions{})
+			require.NoError(t, err)
+			s.change(t, b)
+			b, err = s.client().Update(t.Context(), b, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			b.Object["status"] = newStatus(2)
+			_, err = s.client().UpdateStatus(t.Context(), b, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			for selector, want := range map[string][]string{
+				"metadata.namespace=" + s.namespace: {"a", "b"},
+				"metadata.namespace=other":          {},
+				"spec.replicas=1":                   {"a"},
+				"spec.replicas=2":                   {"b"},
+				"spec.replicas!=2":                  {"a"},
+				"status.replicas=0":                 {"a"},
+				"status.replicas=1":                 {"b"},
+				"status.cost=":                      {"a"},
+				"status.cost=2300m":                 {"b"},
+				"spec.replicas=2,status.cost=2300m": {"b"},
+				"spec.replicas=1,status.cost=2300m": {},
+			} {
+				cases[selector] = want
+			}
+		}
+		for selector, want := range cases {
+			require.Equal(t, want, s.listed(t, metav1.ListOptions{FieldSelector: selector}), selector)
+		}
+
+		for _, selector := range []string{"spec.other=1", "metadata.uid=1", "spec.toppings=tomato"} {
+			field, _, _ := strings.Cut(selector, "=")
+			unknown := `"` + field + `" is not a known field selector: only ` + known
+			_, err := s.client().List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
+			_, err = s.client().Watch(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
+			err = s.client().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: selector})
+			require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
+		}
+		require.Equal(t, []string{"a", "b"}, s.listed(t, metav1.ListOptions{}))
+	})
+}
+
+func TestListOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		one, two := newSubject(t, "Pizza", version), newSubject(t, "Pizza", version)
+		two.id = one.id
+		want := []string{one.create(t, "a").GetNamespace(), two.create(t, "b").GetNamespace()}
+		everywhere := one
+		everywhere.namespace = ""
+		list, err := everywhere.client().List(t.Context(), one.all())
+		require.NoError(t, err)
+		var got []string
+		for _, item := range list.Items {
+			got = append(got, item.GetNamespace())
+		}
+		require.ElementsMatch(t, want, got)
+		require.Equal(t, []string{"b"}, one.suffixes(two.list(t, metav1.ListOptions{}).Items))
+	}
+}
+
+// list returns the test's objects, and with the options those that match.
+func (s subject) list(t *testing.T, options metav1.ListOptions) *unstructured.UnstructuredList {
+	t.Helper()
+	list, err := s.client().List(t.Context(), options)
+	require.NoError(t, err)
+	return list
+}
+
+// Pages together are the list as it was at the first page, whatever happens in
+// between, and in whichever version the next one is asked for.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := newSubject(t, "Pizza", version)
+			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+				s.create(t, name)
+			}
+			first := s.list(t, metav1.ListOptions{Limit: 3})
+			require.Equal(t, []string{"a", "b", "c"}, s.suffixes(first.Items))
+			require.EqualValues(t, 4, *first.GetRemainingItemCount())
+			require.NotEmpty(t, first.GetContinue())
+
+			require.NoError(t, s.client().Delete(t.Context(), s.name("e"), metav1.DeleteOptions{}))
+			s.create(t, "h")
+			for _, next := range versions {
+				second := s.in(next).list(t, metav1.ListOptions{Limit: 3, Continue: first.GetContinue()})
+				require.Equal(t, []string{"d", "e", "f"}, s.suffixes(second.Items))
+				require.Equal(t, first.GetResourceVersion(), second.GetResourceVersion())
+				require.EqualValues(t, 1, *second.GetRemainingItemCount())
+				last := s.list(t, metav1.ListOptions{Limit: 3, Continue: second.GetContinue()})
+				require.Equal(t, []string{"g"}, s.suffixes(last.Items))
+				require.Equal(t, first.GetResourceVersion(), last.GetResourceVersion())
+				require.Nil(t, last.GetRemainingItemCount())
+				require.Empty(t, last.GetContinue())
+			}
+
+			// How many more match a selector is not known without looking at them.
+			selected := s.list(t, metav1.ListOptions{Limit: 2, LabelSelector: s.all().LabelSelector})
+			require.Equal(t, []string{"a", "b"}, s.suffixes(selected.Items))
+			require.Nil(t, selected.GetRemainingItemCount())
+			rest := s.list(t, metav1.ListOptions{Continue: selected.GetContinue(), LabelSelector: s.all().LabelSelector})
+			require.Equal(t, []string{"c", "d", "f", "g", "h"}, s.suffixes(rest.Items))
+
+			whole := s.list(t, metav1.ListOptions{Limit: 7})
+			require.Len(t, whole.Items, 7)
+			require.Empty(t, whole.GetContinue())
+		})
+	}
+}
+
+func TestPagesOfToppings(t *testing.T) {
+	t.Parallel()
+	s := newSubject(t, "Topping", "v1")
+	for _, name := range []string{"a", "b", "c"} {
+		s.create(t, name)
+	}
+	var got []string
+	options := s.all()
+	for options.Limit = 1; ; {
+		page := s.list(t, options)
+		require.LessOrEqual(t, len(page.Items), 1)
+		got = append(got, s.suffixes(page.Items)...)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			break
+		}
+	}
+	require.Equal(t, []string{"a", "b", "c"}, got)
+}
+
+func TestResourceVersionMatch(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		first := s.create(t, "a").GetResourceVersion()
+		second := s.create(t, "b").GetResourceVersion()
+		require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+		// This is answered from a cache that has seen all of it, which later answers
+		// of any age are from, too.
+		require.Equal(t, []string{"b"}, s.listed(t, metav1.ListOptions{}))
+		const exact, notOlder = metav1.ResourceVersionMatchExact, metav1.ResourceVersionMatchNotOlderThan
+
+		for name, test := range map[string]struct {
+			options metav1.ListOptions
+			want    []string
+		}{
+			"the newest, in pages":    {metav1.ListOptions{Limit: 10}, []string{"b"}},
+			"not older":               {metav1.ListOptions{ResourceVersion: second, ResourceVersionMatch: notOlder}, []string{"b"}},
+			"not older, by default":   {metav1.ListOptions{ResourceVersion: second}, []string{"b"}},
+			"not older than anything": {metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: notOlder}, []string{"b"}},
+			"any":                     {metav1.ListOptions{ResourceVersion: "0"}, []string{"b"}},
+			"exactly the first":       {metav1.ListOptions{ResourceVersion: first, ResourceVersionMatch: exact}, []string{"a"}},
+			"exactly the second":      {metav1.ListOptions{ResourceVersion: second, ResourceVersionMatch: exact}, []string{"a", "b"}},
+			"exactly, in pages":       {metav1.ListOptions{ResourceVersion: second, ResourceVersionMatch: exact, Limit: 10}, []string{"a", "b"}},
+			"exactly, by default with pages": {
+				metav1.ListOptions{ResourceVersion: second, Limit: 10}, []string{"a", "b"},
+			},
+		} {
+			require.Equal(t, test.want, s.listed(t, test.options), name)
+		}
+
+		for name, test := range map[string]struct {
+			options metav1.ListOptions
+			fields  []string
+		}{
+			"a match without a version":    {metav1.ListOptions{ResourceVersionMatch: exact}, []string{"resourceVersionMatch"}},
+			"exactly anything":             {metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: exact}, []string{"resourceVersionMatch"}},
+			"an unknown match":             {metav1.ListOptions{ResourceVersion: first, ResourceVersionMatch: "Nearly"}, []string{"resourceVersionMatch"}},
+			"a match with a continuation":  {metav1.ListOptions{ResourceVersion: first, ResourceVersionMatch: exact, Continue: "x"}, []string{"resourceVersionMatch"}},
+			"initial events of a list":     {metav1.ListOptions{SendInitialEvents: new(true)}, []string{"sendInitialEvents"}},
+			"a match in a watch":           {metav1.ListOptions{Watch: true, ResourceVersion: first, ResourceVersionMatch: notOlder}, []string{"resourceVersionMatch"}},
+			"initial events without match": {metav1.ListOptions{Watch: true, SendInitialEvents: new(true)}, []string{"resourceVersionMatch"}},
+		} {
+			_, err := s.client().List(t.Context(), test.options)
+			if test.options.Watch {
+				_, err = s.client().Watch(t.Context(), test.options)
+			}
+			status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+			var fields []string
+			for _, cause := range status.Details.Causes {
+				fields = append(fields, cause.Field)
+			}
+			require.Equal(t, test.fields, fields, name)
+		}
+
+		for _, resourceVersion := range []string{"", "0", second} {
+			read, err := s.client().Get(t.Context(), s.name("b"), metav1.GetOptions{ResourceVersion: resourceVersion})
+			require.NoError(t, err)
+			require.Equal(t, second, read.GetResourceVersion())
+		}
+	})
+}
+
+// get asks for the test's objects, or one of them, in the way that the headers say.
+func (s subject) get(t *testing.T, path string, headers map[string]string) (*http.Response, []byte) {
+	t.Helper()
+	config := config()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	if path == "" {
+		path = "?labelSelector=" + s.all().LabelSelector
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+s.path()+path, http.NoBody)
+	require.NoError(t, err)
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, body
+}
+
+const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+func TestTableOfPizzas(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := newSubject(t, "Pizza", version)
+			s.create(t, "a")
+			v1 := s.in("v1")
+			object := v1.new("b")
+			object.Object["spec"] = map[string]any{"toppings": []any{portion("tomato", 1), portion("mozzarella", 2)}, "replicas": int64(5)}
+			object, err := v1.client().Create(t.Context(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+			object.Object["status"] = newStatus(1)
+			object, err = v1.client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
+			require.NoError(t, err)
+
+			table := s.table(t, "")
+			require.Equal(t, []string{"Name string name 0", "Toppings string  0", "Replicas string  0", "Cost string  0", "Age string  0",
+				"Condition string  1", "Reason string  1"}, columns(table))
+			require.Equal(t, [][]any{
+				{s.name("a"), "mozzarella,tomato", "0/1", "<unknown>", "AGE", "", ""},
+				{s.name("b"), "tomato,mozzarella×2", "1/5", "2300m", "AGE", "Priced", "ToppingsFound"},
+			}, cells(t, table, 4))
+			require.Equal(t, object.GetResourceVersion(), s.table(t, "/"+s.name("b")).ResourceVersion)
+			require.Equal(t, cells(t, table, 4)[1:], cells(t, s.table(t, "/"+s.name("b")), 4))
+		})
+	}
+}
+
+func TestTableOfToppings(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		s := newSubject(t, "Topping", version)
+		s.create(t, "a")
+		table := s.table(t, "")
+		require.Equal(t, []string{"Name string name 0", "Cost string  0", "Age string  0"}, columns(table))
+		require.Equal(t, [][]any{{s.name("a"), "1", "AGE"}}, cells(t, table, 2))
+	}
+}
+
+func TestTableOfScale(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		s := newSubject(t, "Pizza", version)
+		s.create(t, "a")
+		table := s.table(t, "/"+s.name("a")+"/scale")
+		require.Equal(t, []string{"Name string name 0", "Desired integer  0", "Available integer  0", "Age string  0"}, columns(table))
+		require.Equal(t, [][]any{{s.name("a"), 1.0, 0.0, "AGE"}}, cells(t, table, 3))
+	}
+}
+
+// What a row tells of its object is up to the client.
+func TestTableRows(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		created := s.create(t, "a")
+		for include, want := range map[string]string{
+			"": "PartialObjectMetadata", "Metadata": "PartialObjectMetadata", "Object": s.Kind, "None": "",
+		} {
+			table := s.table(t, "?includeObject="+include+"&labelSelector="+s.all().LabelSelector)
+			var object unstructured.Unstructured
+			if want != "" {
+				require.NoError(t, json.Unmarshal(table.Rows[0].Object.Raw, &object))
+				require.Equal(t, created.GetUID(), object.GetUID())
+			} else {
+				require.Empty(t, table.Rows[0].Object.Raw)
+			}
+			require.Equal(t, want, object.GetKind(), include)
+		}
+	})
+}
+
+func (s subject) table(t *testing.T, path string) *metav1.Table {
+	t.Helper()
+	response, body := s.get(t, path, map[string]string{"Accept": asTable})
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
+	var table metav1.Table
+	require.NoError(t, json.Unmarshal(body, &table))
+	require.Equal(t, "meta.k8s.io/v1 Table", table.APIVersion+" "+table.Kind)
+	require.NotEmpty(t, table.ResourceVersion)
+	return &table
+}
+
+// columns are name, type, format and priority of a table's columns.
+func columns(table *metav1.Table) []string {
+	var all []string
+	for _, column := range table.ColumnDefinitions {
+		all = append(all, strings.Join([]string{column.Name, column.Type, column.Format, string('0' + column.Priority)}, " "))
+	}
+	return all
+}
+
+// cells are a table's, but for the age, which must be one.
+func cells(t *testing.T, table *metav1.Table, age int) [][]any {
+	t.Helper()
+	var all [][]any
+	for _, row := range table.Rows {
+		require.Regexp(t, "^[0-9ms]+$", row.Cells[age])
+		all = append(all, slices.Concat(row.Cells[:age], []any{"AGE"}, row.Cells[age+1:]))
+	}
+	return all
+}
+
+func TestListOfMetadata(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		created := s.create(t, "a")
+		client := metadata.NewForConfigOrDie(config()).Resource(s.groupVersionResource()).Namespace(s.namespace)
+		list, err := client.List(t.Context(), s.all())
+		require.NoError(t, err)
+		require.Len(t, list.Items, 1)
+		require.Equal(t, created.GetUID(), list.Items[0].UID)
+		require.Equal(t, created.GetLabels(), list.Items[0].Labels)
+		read, err := client.Get(t.Context(), s.name("a"), metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, created.GetResourceVersion(), read.ResourceVersion)
+
+		response, body := s.get(t, "", map[string]string{"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"})
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		var content map[string]any
+		require.NoError(t, json.Unmarshal(body, &content))
+		require.Equal(t, "PartialObjectMetadataList", content["kind"])
+		require.NotContains(t, content["items"].([]any)[0], "spec")
+	})
+}
+
+func TestContentTypes(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		created := s.create(t, "a")
+		decode := map[string]func([]byte) map[string]any{
+			"application/json": func(body []byte) map[string]any {
+				var content map[string]any
+				require.NoError(t, json.Unmarshal(body, &content))
+				return content
+			},
+			"application/yaml": func(body []byte) map[string]any {
+				var content map[string]any
+				require.NoError(t, yaml.Unmarshal(body, &content))
+				require.False(t, json.Valid(body))
+				return content
+			},
+			"application/vnd.kubernetes.protobuf": func(body []byte) map[string]any {
+				require.Equal(t, "k8s\x00", string(body[:4]))
+				object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+				require.NoError(t, err)
+				require.Equal(t, s.GroupVersionKind, *kind)
+				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+				require.NoError(t, err)
+				return content
+			},
+		}
+		for accept, want := range map[string]string{
+			"":                                    "application/json",
+			"*/*":                                 "application/json",
+			"application/json":                    "application/json",
+			"application/yaml":                    "application/yaml",
+			"application/vnd.kubernetes.protobuf": "application/vnd.kubernetes.protobuf",
+			"application/vnd.kubernetes.protobuf, application/json":       "application/vnd.kubernetes.protobuf",
+			"application/cbor, application/yaml":                          "application/yaml",
+			"text/html, application/json;q=0.9":                           "application/json",
+			"application/json;as=Table;v=v9;g=meta.k8s.io, application/*": "application/json",
+		} {
+			response, body := s.get(t, "/"+s.name("a"), map[string]string{"Accept": accept})
+			require.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", accept, body)
+			require.Equal(t, want, response.Header.Get("Content-Type"), accept)
+			got := &unstructured.Unstructured{Object: decode[want](body)}
+			require.Equal(t, created.GetUID(), got.GetUID(), accept)
+			require.Equal(t, created.GetResourceVersion(), got.GetResourceVersion(), accept)
+		}
+		for _, accept := range []string{"application/cbor", "text/html", "application/json;as=Other;v=v1;g=meta.k8s.io"} {
+			response, body := s.get(t, "/"+s.name("a"), map[string]string{"Accept": accept})
+			require.Equal(t, http.StatusNotAcceptable, response.StatusCode, "%s: %s", accept, body)
+			require.Equal(t, "Status", decode["application/json"](body)["kind"])
+		}
+	})
+}
+
+func TestGzip(t *testing.T) {
+	forEachSubject(t, func(t *testing.T, s subject) {
+		// Short answers are not worth the work.
+		object := s.new("a")
+		object.SetAnnotations(map[string]string{"long": strings.Repeat("pizza ", 40_000)})
+		_, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+		_, plain := s.get(t, "", map[string]string{"Accept-Encoding": "identity"})
+		response, compressed := s.get(t, "", map[string]string{"Accept-Encoding": "gzip"})
+		require.Equal(t, "gzip", response.Header.Get("Content-Encoding"))
+		require.Less(t, len(compressed), len(plain)/2)
+		reader, err := gzip.NewReader(strings.NewReader(string(compressed)))
+		require.NoError(t, err)
+		got, err := io.ReadAll(reader)
+		require.NoError(t, err)
+		require.JSONEq(t, withoutResourceVersion(t, plain), withoutResourceVersion(t, got))
+	})
+}
+
+// withoutResourceVersion drops a list's, which moves with every object of the kind.
+func withoutResourceVersion(t *testing.T, body []byte) string {
+	t.Helper()
+	var list unstructured.UnstructuredList
+	require.NoError(t, list.UnmarshalJSON(body))
+	list.SetResourceVersion("")
+	stripped, err := list.MarshalJSON()
+	require.NoError(t, err)
+	return string(stripped)
+}
