@@ -123,23 +123,29 @@ func forEachSubject(t *testing.T, test func(*testing.T, subject)) {
 	}
 }
 
-// newSubject makes the namespace that the kind's objects need, and sees to it
-// that none remain of a kind that needs none.
+// newSubject makes the namespace that the kind's objects need.
 func newSubject(t *testing.T, kind, version string) subject {
+	t.Helper()
+	if kind == "Pizza" {
+		return newSubjectIn(t, namespace(t), kind, version)
+	}
+	return newSubjectIn(t, "", kind, version)
+}
+
+// newSubjectIn sees to it that no objects remain of a kind that is in no namespace.
+func newSubjectIn(t *testing.T, ns, kind, version string) subject {
 	t.Helper()
 	s := subject{
 		GroupVersionKind: schema.GroupVersionKind{Group: restaurant.GroupName, Version: version, Kind: kind},
 		resource:         strings.ToLower(kind) + "s",
+		namespace:        ns,
+		id:               "e2e-" + rand.String(8),
 	}
-	if kind == "Pizza" {
-		s.namespace = namespace(t)
-		s.id = s.namespace
-		return s
+	if ns == "" {
+		t.Cleanup(func() {
+			require.NoError(t, s.client().DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, s.all()))
+		})
 	}
-	s.id = "e2e-" + rand.String(8)
-	t.Cleanup(func() {
-		require.NoError(t, s.client().DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, s.all()))
-	})
 	return s
 }
 

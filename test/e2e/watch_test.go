@@ -362,9 +362,10 @@ func TestForgottenHistory(t *testing.T) {
 
 func TestInformers(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	pizza, topping := newSubject(t, "Pizza", "v1"), newSubject(t, "Topping", "v1")
+	pizza.id = topping.id
 	factory := externalversions.NewSharedInformerFactoryWithOptions(restaurantClient(), 0,
-		externalversions.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = idLabel + "=" + ns }))
+		externalversions.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = pizza.all().LabelSelector }))
 	defer factory.Shutdown()
 	type informed struct {
 		subject
@@ -373,13 +374,9 @@ func TestInformers(t *testing.T) {
 		events   chan string
 	}
 	var all []informed
-	for _, kind := range []string{"Pizza", "Topping"} {
+	for _, kind := range []subject{pizza, topping} {
 		for _, version := range versions {
-			s := newSubject(t, kind, version)
-			s.id = ns
-			if s.namespace != "" {
-				s.namespace = ns
-			}
+			s := kind.in(version)
 			generic, err := factory.ForResource(s.groupVersionResource())
 			require.NoError(t, err)
 			events := make(chan string, 100)
@@ -401,7 +398,6 @@ func TestInformers(t *testing.T) {
 		}
 	}
 	// Half of what the informers see is there before them.
-	pizza, topping := all[2].subject, all[5].subject
 	for _, s := range []subject{pizza, topping} {
 		s.create(t, "a")
 	}
