@@ -58,7 +58,7 @@ run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server u
 		-kube-apiserver-port=$(KUBE_APISERVER_PORT) \
 		-kube-controller-manager-port=$(KUBE_CONTROLLER_MANAGER_PORT) \
 		-apiserver-port=$(APISERVER_PORT) \
-		-build-rest='MAKEFLAGS= $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
+		-build-rest='MAKEFLAGS= PROGRESS_INTERVAL=30 $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
 
 .PHONY: clean
 clean: ## Deletes the data of "make run"

@@ -34,8 +34,8 @@ export CGO_ENABLED=0
 export GOTMPDIR=${PWD}/_output/tmp
 mkdir -p "${bin}" "${GOTMPDIR}"
 
-# Seconds between two reports.
-readonly interval=5
+# Seconds between two reports on a build.
+readonly interval=${PROGRESS_INTERVAL:-5}
 
 readonly version_package=k8s.io/component-base/version
 
@@ -44,7 +44,7 @@ build() {
 	SECONDS=0
 	(cd "$2" && go build "${flags[@]}" -ldflags "$4" -o "${bin}/$1" "$3" 2>&1) | progress "$1" ||
 		fail "$1 could not be built, see above."
-	if ((SECONDS >= interval)); then
+	if ((SECONDS >= 5)); then
 		echo "$1: built (${SECONDS} s)"
 	fi
 	# Also a binary that was up to date is now newer than what it is made from.
