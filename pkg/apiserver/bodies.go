@@ -24,11 +24,14 @@ import (
 	"mime"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -44,12 +47,17 @@ const (
 	maxNumberLength = 256
 )
 
-// withBodyChecks refuses bodies that cost the library much more to decode than
-// their size lets expect.
-func withBodyChecks(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
+// withRequestChecks refuses bodies that cost the library much more to decode than
+// their size lets expect, and namespaces that etcd's keys can't have in them, for
+// which it would answer 500.
+func withRequestChecks(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
-			if err := checkBody(req, info.Verb, maxBody); err != nil {
+			err := checkNamespace(info.Namespace)
+			if err == nil {
+				err = checkBody(req, info.Verb, maxBody)
+			}
+			if err != nil {
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
@@ -57,6 +65,13 @@ func withBodyChecks(next http.Handler, serializer runtime.NegotiatedSerializer, 
 		}
 		next.ServeHTTP(w, req)
 	})
+}
+
+func checkNamespace(namespace string) error {
+	if reasons := path.IsValidPathSegmentName(namespace); len(reasons) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace %q %s", namespace, strings.Join(reasons, ", ")))
+	}
+	return nil
 }
 
 // checkBody reads the body, as far as it is not too large for the handler anyway,
@@ -78,7 +93,7 @@ func checkBody(req *http.Request, verb string, maxBody int64) error {
 	}
 	mediaType, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if number := expensiveNumber(mediaType, body); number != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("a number has more than %d characters, or an exponent below -999: %.32s", maxNumberLength, number))
+		return apierrors.NewBadRequest(fmt.Sprintf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits: %.32s", maxNumberLength, number))
 	}
 	return nil
 }
@@ -114,11 +129,12 @@ func nestingExceeds(text []byte, limit int) bool {
 var (
 	// expensive matches a whole number that resource.ParseQuantity would spend
 	// minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
-	// (kubernetes/kubernetes#141306).
-	expensive = regexp.MustCompile(fmt.Sprintf(`^[+-]?[0-9.]+(?:[eE]-[0-9]{4,}|[0-9.]{%d,}(?:[eE][+-]?[0-9]+)?[a-zA-Z]{0,2})$`, maxNumberLength))
+	// (kubernetes/kubernetes#141306). An exponent of ten digits overflows: to the
+	// library, 1e3000000000 is 1e-1294967296.
+	expensive = regexp.MustCompile(fmt.Sprintf(`^[+-]?[0-9.]+(?:[eE]-[0-9]{4,}|[eE]\+?[0-9]{10,}|[0-9.]{%d,}(?:[eE][+-]?[0-9]+)?[a-zA-Z]{0,2})$`, maxNumberLength))
 	// suspicious finds in any text where such a number may be, so that other texts
 	// need not be parsed.
-	suspicious = regexp.MustCompile(fmt.Sprintf(`[0-9.][eE]-[0-9]{4}|[0-9.]{%d}`, maxNumberLength))
+	suspicious = regexp.MustCompile(fmt.Sprintf(`[0-9.][eE]-[0-9]{4}|[0-9.][eE]\+?[0-9]{10}|[0-9.]{%d}`, maxNumberLength))
 )
 
 // expensiveNumber returns a value in the body that is expensive as a quantity,
@@ -138,6 +154,17 @@ func expensiveNumber(mediaType string, body []byte) string {
 			}
 			return expensiveInJSON(converted)
 		}
+	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
+		// It is served behind an alpha feature gate only.
+		var object any
+		if err := direct.Unmarshal(body, &object); err != nil {
+			return "" // The handler says what is wrong.
+		}
+		converted, err := json.Marshal(object)
+		if err != nil {
+			return ""
+		}
+		return expensiveInJSON(converted)
 	default:
 		if suspicious.Match(body) || bytes.ContainsRune(body, '\\') {
 			return expensiveInJSON(body)
@@ -161,7 +188,8 @@ func expensiveInJSON(text []byte) string {
 		case json.Number:
 			value = token.String()
 		}
-		if expensive.MatchString(value) {
+		// The library does not mind spaces around a quantity.
+		if value = strings.TrimSpace(value); expensive.MatchString(value) {
 			return value
 		}
 	}

@@ -74,7 +74,7 @@ func TestPatchDepth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var passed string
-			handler := withBodyChecks(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			handler := withRequestChecks(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				body, err := io.ReadAll(req.Body)
 				if err != nil {
 					t.Fatal(err)
@@ -125,6 +125,9 @@ func TestExpensiveNumbers(t *testing.T) {
 		"a patch":                         {"application/merge-patch+json", `{"a":"` + tiny + `"}`, tiny},
 		"no content type":                 {"", `{"a":"` + tiny + `"}`, tiny},
 		"signed, with a point":            {"application/json", `{"a":"-1.5E-01000"}`, "-1.5E-01000"},
+		"overflowing":                     {"application/json", `{"a":"1e2147483648"}`, "1e2147483648"},
+		"overflowing, with a sign":        {"application/json", `{"a":1E+2147483648}`, "1E+2147483648"},
+		"between spaces":                  {"application/json", `{"a":"\u00a0 ` + tiny + ` "}`, tiny},
 		"long":                            {"application/json", `{"a":"` + long + `"}`, long},
 		"long, behind the point":          {"application/json", `{"a":"0.` + long + `"}`, "0." + long},
 		"long, with a suffix":             {"application/json", `{"a":"` + long + `Ki"}`, long + "Ki"},
@@ -135,7 +138,8 @@ func TestExpensiveNumbers(t *testing.T) {
 		"protobuf":                        {"application/vnd.kubernetes.protobuf", protobuf(tiny), tiny},
 		"protobuf, after a length digit":  {"application/vnd.kubernetes.protobuf", protobuf(strings.Repeat("0", 45) + tiny), strings.Repeat("0", 45) + tiny},
 		"protobuf, after a length letter": {"application/vnd.kubernetes.protobuf", protobuf(strings.Repeat("0", 60) + tiny), strings.Repeat("0", 60) + tiny},
-		"an ordinary exponent":            {"application/json", `{"a":"1e-999","b":"1E6","c":1e-3}`, ""},
+		"an ordinary exponent":            {"application/json", `{"a":"1e-999","b":"1E6","c":1e-3,"d":"1e999999999"}`, ""},
+		"CBOR":                            {"application/cbor", "\xa1\x61a\x6c" + tiny, tiny},
 		"a UUID":                          {"application/json", `{"a":"550e8400-e29b-41d4-a71e-446655440000"}`, ""},
 		"a commit":                        {"application/json", `{"a":"1e1234567"}`, ""},
 		"in other text":                   {"application/json", `{"a":"v` + tiny + `","b":"` + long + `."}`, long + "."},
@@ -148,5 +152,15 @@ func TestExpensiveNumbers(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestNamespaceInPath(t *testing.T) {
+	for namespace, want := range map[string]string{
+		"": "", "default": "", "..": `the namespace ".." may not be '..'`, "a/b": `the namespace "a/b" may not contain '/'`,
+	} {
+		if got := checkNamespace(namespace); (got == nil) != (want == "") || got != nil && got.Error() != want {
+			t.Errorf("got %v for %q, want %q", got, namespace, want)
+		}
 	}
 }

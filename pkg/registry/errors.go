@@ -19,6 +19,8 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -37,6 +39,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // statusErrors makes the stores of a getter answer in metav1.Status where they
@@ -131,7 +134,7 @@ type checkedUpdate struct {
 
 // UpdatedObject returns the object that the request makes of the stored one.
 func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object) (runtime.Object, error) {
-	obj, err := u.UpdatedObjectInfo.UpdatedObject(ctx, stored)
+	obj, err := u.apply(ctx, stored)
 	if err != nil {
 		return nil, patchError(ctx, err)
 	}
@@ -148,16 +151,35 @@ func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object)
 	return obj, nil
 }
 
+// apply turns a panic while a patch is applied into an error: the library compares
+// what a strategic merge patch has for a key with ==, whatever type it is of.
+func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runtime.Object, err error) {
+	defer func() {
+		if !isPatch(ctx) {
+			return
+		}
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%v", cause)
+			klog.FromContext(ctx).Error(err, "A patch caused a panic", "stack", string(debug.Stack()))
+		}
+	}()
+	return u.UpdatedObjectInfo.UpdatedObject(ctx, stored)
+}
+
 // patchError gives a status to the error of a patch that can't be applied: an
 // unknown $patch directive, a list that is applied with a key twice, a value of
 // the wrong type. Admission runs inside the same call, but its refusals have one.
 func patchError(ctx context.Context, err error) error {
 	var known apierrors.APIStatus
-	info, ok := genericapirequest.RequestInfoFrom(ctx)
-	if errors.As(err, &known) || !ok || info.Verb != "patch" {
+	if errors.As(err, &known) || !isPatch(ctx) {
 		return err
 	}
 	return apierrors.NewBadRequest("the patch can't be applied: " + err.Error())
+}
+
+func isPatch(ctx context.Context) bool {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	return ok && info.Verb == "patch"
 }
 
 func requestKind(ctx context.Context) schema.GroupKind {

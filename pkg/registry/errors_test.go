@@ -17,6 +17,7 @@ limitations under the License.
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,9 +29,11 @@ import (
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -93,4 +96,28 @@ func TestPatchErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// panickingInfo is an update whose application panics.
+type panickingInfo struct{ rest.UpdatedObjectInfo }
+
+func (panickingInfo) UpdatedObject(context.Context, runtime.Object) (runtime.Object, error) {
+	var key any = []string{}
+	return nil, map[any]error{}[key]
+}
+
+func TestPatchPanics(t *testing.T) {
+	update := checkedUpdate{panickingInfo{}}
+	patch := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{Verb: "patch"})
+	_, err := update.UpdatedObject(patch, nil)
+	if want := "the patch can't be applied: hash of unhashable type: []string"; !apierrors.IsBadRequest(err) || err.Error() != want {
+		t.Errorf("got %v, want a BadRequest: %s", err, want)
+	}
+
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic of an update, which is a fault of the server, has been hidden")
+		}
+	}()
+	_, _ = update.UpdatedObject(t.Context(), nil)
 }
