@@ -24,11 +24,15 @@ readonly module=restaurant.programming-kubernetes.info/apiserver
 readonly apis=pkg/apis/restaurant
 readonly versions=(v1 v1beta1 v1alpha1)
 readonly generated=pkg/generated
+# The kind that a test adds to the group has no client.
+readonly third=test/thirdkind
 readonly header=hack/boilerplate.go.txt
 readonly work="${PWD}/_output/codegen"
 
 versioned=("${versions[@]/#/${module}/${apis}/}")
-printf -v versioned_list '%s,' "${versioned[@]}"
+internal_types=("${module}/${apis}" "${module}/${third}/apis/drink")
+versioned_types=("${versioned[@]}" "${module}/${third}/apis/drink/v1")
+printf -v versioned_list '%s,' "${versioned_types[@]}"
 
 step() {
 	echo "update-codegen: $*"
@@ -53,25 +57,25 @@ GOBIN="${work}/bin" CGO_ENABLED=0 go -C hack/tools/codegen install -trimpath too
 export PATH="${work}/bin:${PATH}"
 
 # What a type no longer asks for must not stay behind.
-find "${apis}" \( -name 'zz_generated.*.go' -o -name 'generated.p*' \) -delete
-rm -rf "${generated}"
+find "${apis}" "${third}" \( -name 'zz_generated.*.go' -o -name 'generated.p*' \) -delete
+rm -rf "${generated}" "${third}/openapi"
 
 step "deep copies"
 deepcopy-gen --go-header-file "${header}" --output-file zz_generated.deepcopy.go \
-	"${module}/${apis}" "${versioned[@]}"
+	"${internal_types[@]}" "${versioned_types[@]}"
 
 step "defaults"
 defaulter-gen --go-header-file "${header}" --output-file zz_generated.defaults.go \
-	"${versioned[@]}"
+	"${versioned_types[@]}"
 
 step "conversions"
 conversion-gen --go-header-file "${header}" --output-file zz_generated.conversion.go \
-	"${versioned[@]}"
+	"${versioned_types[@]}"
 
 step "validations"
 validation-gen --go-header-file "${header}" --output-file zz_generated.validations.go \
 	--readonly-pkg k8s.io/apimachinery/pkg/api/resource \
-	"${versioned[@]}"
+	"${versioned_types[@]}"
 
 # go-to-protobuf finds and writes files by import path below one folder, and so
 # do the imports in .proto files; links make this repository and the module
@@ -91,24 +95,29 @@ go-to-protobuf --go-header-file "${header}" \
 # The rules about names are about our types; the libraries' exceptions to them
 # are not ours to list.
 step "OpenAPI definitions"
-openapi-gen --go-header-file "${header}" --output-file zz_generated.openapi.go \
-	--output-dir "${generated}/openapi" --output-pkg "${module}/${generated}/openapi" \
-	--output-model-name-file zz_generated.model_name.go \
-	--report-filename "${work}/api-violations" \
-	--readonly-pkg k8s.io/api/autoscaling/v1 \
-	--readonly-pkg k8s.io/apimachinery/pkg/api/resource \
-	--readonly-pkg k8s.io/apimachinery/pkg/apis/meta/v1 \
-	--readonly-pkg k8s.io/apimachinery/pkg/runtime \
-	--readonly-pkg k8s.io/apimachinery/pkg/version \
-	k8s.io/api/autoscaling/v1 \
-	k8s.io/apimachinery/pkg/api/resource \
-	k8s.io/apimachinery/pkg/apis/meta/v1 \
-	k8s.io/apimachinery/pkg/runtime \
-	k8s.io/apimachinery/pkg/version \
-	"${versioned[@]}"
-if grep --fixed-strings "${module}" "${work}/api-violations" >&2; then
-	fail "the types above break a rule for Kubernetes APIs; give their fields the names or list types that the rule asks for."
-fi
+libraries=(
+	k8s.io/api/autoscaling/v1
+	k8s.io/apimachinery/pkg/api/resource
+	k8s.io/apimachinery/pkg/apis/meta/v1
+	k8s.io/apimachinery/pkg/runtime
+	k8s.io/apimachinery/pkg/version
+)
+# openapi FOLDER PACKAGE... generates the definitions of the packages, and of the
+# libraries they use, into a folder.
+openapi() {
+	local folder=$1
+	shift
+	openapi-gen --go-header-file "${header}" --output-file zz_generated.openapi.go \
+		--output-dir "${folder}" --output-pkg "${module}/${folder}" \
+		--output-model-name-file zz_generated.model_name.go \
+		--report-filename "${work}/api-violations" \
+		"${libraries[@]/#/--readonly-pkg=}" "${libraries[@]}" "$@"
+	if grep --fixed-strings "${module}" "${work}/api-violations" >&2; then
+		fail "the types above break a rule for Kubernetes APIs; give their fields the names or list types that the rule asks for."
+	fi
+}
+openapi "${generated}/openapi" "${versioned[@]}"
+openapi "${third}/openapi" "${module}/${third}/apis/drink/v1"
 
 # applyconfiguration-gen expects models under names that follow from import
 # paths, and writes those names into its code; ours are shorter.

@@ -1,0 +1,75 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/drink"
+)
+
+func drinks() registry.Kind[*drink.Drink] {
+	return registry.Kind[*drink.Drink]{
+		New:        func() *drink.Drink { return &drink.Drink{} },
+		NewList:    func() runtime.Object { return &drink.DrinkList{} },
+		Resource:   "drinks",
+		Singular:   "drink",
+		Namespaced: true,
+		ShortNames: []string{"dr"},
+		Categories: []string{"restaurant"},
+
+		Columns: []registry.Column[*drink.Drink]{
+			registry.NameColumn[*drink.Drink](),
+			{
+				TableColumnDefinition: metav1.TableColumnDefinition{Name: "Size", Type: "string", Description: "How much there is of it."},
+				Cell:                  func(d *drink.Drink) any { return fmt.Sprintf("%d ml", d.Spec.Millilitres) },
+			},
+			registry.AgeColumn[*drink.Drink](),
+		},
+
+		Spec:           func(d *drink.Drink) any { return d.Spec },
+		KeepStatus:     func(to, from *drink.Drink) { to.Status = from.Status },
+		KeepSpec:       func(to, from *drink.Drink) { to.Spec = from.Spec },
+		Validate:       validateDrink,
+		ValidateUpdate: validateDrinkUpdate,
+	}
+}
+
+// validateDrink says what no tag can.
+func validateDrink(d *drink.Drink) field.ErrorList {
+	var errs field.ErrorList
+	for i, garnish := range d.Spec.Garnishes {
+		if strings.Contains(garnish.Name, "pineapple") {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "garnishes").Index(i).Child("name"), garnish.Name, "belongs on no drink, and on no pizza"))
+		}
+	}
+	return errs
+}
+
+// validateDrinkUpdate lets no glass shrink.
+func validateDrinkUpdate(to, from *drink.Drink) field.ErrorList {
+	if to.Spec.Millilitres < from.Spec.Millilitres {
+		return field.ErrorList{field.Forbidden(field.NewPath("spec", "millilitres"), "must not become less")}
+	}
+	return nil
+}
