@@ -80,11 +80,11 @@ test-unit: ## Runs the tests that need nothing but Go and gcc, with the race det
 
 .PHONY: test-fuzz
 test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
-	FUZZ_ITERATIONS=10000 go run ./hack/testrun -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
+	CGO_ENABLED=0 FUZZ_ITERATIONS=10000 go run ./hack/testrun -trimpath -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
 
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane
-	go run ./hack/testrun -count=1 -p=1 -timeout=20m ./test/...
+	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m ./test/...
 
 .PHONY: test-hack
 test-hack: ## Shows that the checks of "make verify" fail when they should

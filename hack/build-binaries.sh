@@ -90,7 +90,7 @@ kubernetes_ldflags() {
 own_ldflags() {
 	local version
 	version=$(git describe --tags --match 'v*' --dirty 2>/dev/null) ||
-		version=v0.0.0-$(git describe --always --exclude '*' --dirty 2>/dev/null || echo unknown)
+		version=v0.0.0-g$(git describe --always --exclude '*' --dirty 2>/dev/null || echo unknown)
 	echo "-s -w -X ${version_package}.gitVersion=${version}"
 }
 
