@@ -72,7 +72,7 @@ clean: ## Deletes the data of "make run"
 # does not know which binaries they used.
 
 .PHONY: test
-test: test-hack test-unit test-fuzz test-e2e ## Runs all tests
+test: test-unit test-fuzz test-e2e ## Runs all tests
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
@@ -86,10 +86,6 @@ test-fuzz: ## Sends 10 000 objects of each kind through each version and encodin
 test-e2e: binaries ## Runs the tests against a real control plane
 	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m ./test/...
 
-.PHONY: test-hack
-test-hack: ## Shows that the checks of "make verify" fail when they should
-	hack/test-verify.sh
-
 .PHONY: bench
 bench: binaries ## Measures the server's idle memory and the time it takes to start
 	go run ./test/bench
@@ -97,7 +93,11 @@ bench: binaries ## Measures the server's idle memory and the time it takes to st
 ##@ Verify
 
 .PHONY: verify
-verify: verify-lint verify-boundaries verify-headers verify-shell verify-modules verify-codegen verify-vulnerabilities ## Runs all checks
+verify: verify-lint verify-boundaries verify-headers verify-shell verify-modules verify-codegen verify-vulnerabilities test-hack ## Runs all checks
+
+.PHONY: test-hack
+test-hack: ## Shows that the checks of "make verify" fail when they should
+	hack/test-verify.sh
 
 .PHONY: verify-lint
 verify-lint: ## Checks formatting, go vet and static analysis
