@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -68,22 +69,32 @@ type statusErrorStorage struct {
 }
 
 func (s statusErrorStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	ctx, cancel := beforeDeadline(ctx)
+	defer cancel()
 	return s.status(s.Interface.Create(ctx, key, obj, out, ttl), "create")
 }
 
 func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	ctx, cancel := beforeDeadline(ctx)
+	defer cancel()
 	return s.status(s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts), "delete")
 }
 
 func (s statusErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	ctx, cancel := beforeDeadline(ctx)
+	defer cancel()
 	return s.status(s.Interface.Get(ctx, key, opts, out), "get")
 }
 
 func (s statusErrorStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
+	ctx, cancel := beforeDeadline(ctx)
+	defer cancel()
 	return s.status(s.Interface.GetList(ctx, key, opts, out), "list")
 }
 
 func (s statusErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
+	ctx, cancel := beforeDeadline(ctx)
+	defer cancel()
 	return s.status(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached), "update")
 }
 
@@ -92,8 +103,24 @@ func (s statusErrorStorage) Watch(ctx context.Context, key string, opts storage.
 	return w, s.status(err, "watch")
 }
 
-// retrySeconds is when a client may hope that etcd is back.
-const retrySeconds = 2
+const (
+	// retrySeconds is when a client may hope that etcd is back.
+	retrySeconds = 2
+	// answerTime is what remains of a request's time to say that etcd did not
+	// answer. When all of it is over, the connection is dropped.
+	answerTime = time.Second
+)
+
+// beforeDeadline ends a context while there is time to answer. Of requests that
+// have little time a tenth has to be enough.
+func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	left := time.Until(deadline)
+	return context.WithDeadline(ctx, deadline.Add(-min(answerTime, left/10)))
+}
 
 // status explains the errors that the store passes on as they are; the others it
 // knows how to interpret itself.
@@ -113,6 +140,8 @@ func (s statusErrorStorage) status(err error, operation string) error {
 		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
 	case status.Code(cause) == codes.Unavailable:
 		return apierrors.NewServerTimeout(s.resource, operation, retrySeconds)
+	case errors.Is(cause, context.DeadlineExceeded), status.Code(cause) == codes.DeadlineExceeded:
+		return apierrors.NewTimeoutError("etcd has not answered in time", retrySeconds)
 	}
 	return err
 }

@@ -44,13 +44,15 @@ func TestStorageErrors(t *testing.T) {
 		wantCode   int32
 		wantReason metav1.StatusReason
 	}{
-		"too large for etcd":         {rpctypes.ErrGRPCRequestTooLarge, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
-		"too large for the client":   {status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
-		"no space":                   {rpctypes.ErrGRPCNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
-		"no space, seen by a client": {rpctypes.ErrNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
-		"unavailable":                {status.Error(codes.Unavailable, "connection refused"), http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
-		"an invalid version":         {storage.NewInvalidError(field.ErrorList{field.Invalid(field.NewPath("resourceVersion"), "x", "no number")}), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid},
-		"wrapped":                    {fmt.Errorf("writing: %w", rpctypes.ErrGRPCRequestTooLarge), http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
+		"too large for etcd":          {rpctypes.ErrGRPCRequestTooLarge, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
+		"too large for the client":    {status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
+		"no space":                    {rpctypes.ErrGRPCNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+		"no space, seen by a client":  {rpctypes.ErrNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+		"unavailable":                 {status.Error(codes.Unavailable, "connection refused"), http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"no answer in time":           {status.Error(codes.DeadlineExceeded, "context deadline exceeded"), http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
+		"no answer, seen by a client": {context.DeadlineExceeded, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
+		"an invalid version":          {storage.NewInvalidError(field.ErrorList{field.Invalid(field.NewPath("resourceVersion"), "x", "no number")}), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid},
+		"wrapped":                     {fmt.Errorf("writing: %w", rpctypes.ErrGRPCRequestTooLarge), http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := statusErrorStorage{resource: schema.GroupResource{Group: "example.com", Resource: "things"}}.status(test.err, "create")
