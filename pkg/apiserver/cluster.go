@@ -22,7 +22,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -33,13 +32,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/klog/v2"
 )
 
 // authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
@@ -105,33 +102,9 @@ func newCluster(authentication *genericoptions.DelegatingAuthenticationOptions, 
 	return &cluster{authentication: authentication, authenticationClient: authenticationClient, authorizationClient: authorizationClient}, nil
 }
 
-// errRefused marks what waiting does not mend.
-var errRefused = errors.New("the server refuses to start")
-
-// wait returns when the cluster is ready for the server. Components of a cluster
-// start in any order, so that an unreachable kube-apiserver or a role that is not
-// bound yet is waited for until the context ends; each new reason is logged once
-// with what to do about it.
+// wait returns when the cluster is ready for the server.
 func (c *cluster) wait(ctx context.Context) error {
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: 5 * time.Second}
-	var reason error
-	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		err := c.check(ctx)
-		if errors.Is(err, errRefused) {
-			return false, err
-		}
-		if err != nil && ctx.Err() == nil {
-			if reason == nil || reason.Error() != err.Error() {
-				klog.InfoS("Waiting for the cluster", "reason", err.Error())
-			}
-			reason = err
-		}
-		return err == nil, nil
-	})
-	if errors.Is(err, context.DeadlineExceeded) && reason != nil {
-		return fmt.Errorf("the cluster was not ready within --startup-timeout: %w", reason)
-	}
-	return err
+	return await(ctx, "the cluster", c.check)
 }
 
 func (c *cluster) check(ctx context.Context) error {

@@ -94,6 +94,9 @@ func (o *Options) run(ctx context.Context) (err error) {
 	}
 	dependencies, err := completed.start(ctx)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // It is no failure to be told to stop while waiting.
+		}
 		return err
 	}
 	// The server is the last user of what it depends on.

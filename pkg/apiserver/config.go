@@ -98,9 +98,13 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err != nil {
 		return err
 	}
+	livez := generic.LivezChecks
 	if err := o.Etcd.ApplyWithStorageFactoryTo(factory, &generic.Config); err != nil {
 		return err
 	}
+	// While etcd is away, this server is not ready, but nothing that a restart would
+	// mend: discovery goes on, and all else does once etcd is back.
+	generic.LivezChecks = livez
 	port := o.SecureServing.BindPort // It is not kept when it can't be listened on.
 	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
 		return serveError(port, err)

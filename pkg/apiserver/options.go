@@ -76,7 +76,8 @@ type Options struct {
 	Traces         *genericoptions.TracingOptions
 	Logs           *logsapi.LoggingConfiguration
 
-	// StartupTimeout bounds the wait for kube-apiserver, RBAC and the data folder.
+	// StartupTimeout bounds the wait for kube-apiserver, RBAC, and etcd or the data
+	// folder.
 	StartupTimeout time.Duration
 }
 
@@ -141,7 +142,7 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	cluster.StringVar(&o.CoreAPI.CoreAPIKubeconfigPath, "kubeconfig", o.CoreAPI.CoreAPIKubeconfigPath, ""+
 		"File that says how to reach the kube-apiserver of the cluster, and as whom. In a pod it may be left out: the service account is used.")
 	cluster.DurationVar(&o.StartupTimeout, "startup-timeout", o.StartupTimeout, ""+
-		"How long to wait at the start for kube-apiserver, for the roles of this server, and for a predecessor to give the data folder free.")
+		"How long to wait at the start for kube-apiserver, for the roles of this server, for etcd, and for a predecessor to give the data folder free.")
 
 	etcd := sections.FlagSet("embedded etcd")
 	etcd.StringVar(&o.EmbeddedEtcd.Dir, "data-dir", o.EmbeddedEtcd.Dir, ""+
@@ -241,7 +242,7 @@ type dependencies struct {
 	etcd *embeddedetcd.Etcd
 }
 
-// start waits for the cluster and starts the embedded etcd.
+// start waits for the cluster and for etcd, or starts the embedded one.
 func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.StartupTimeout)
 	defer cancel()
@@ -253,6 +254,9 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 		return nil, err
 	}
 	if !o.embeddedEtcd {
+		if err := o.awaitEtcd(ctx); err != nil {
+			return nil, err
+		}
 		return &dependencies{cluster: cluster}, nil
 	}
 	etcd, err := o.EmbeddedEtcd.Start(ctx)

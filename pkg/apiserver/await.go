@@ -1,0 +1,93 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+// errRefused marks what waiting does not mend.
+var errRefused = errors.New("the server refuses to start")
+
+// await returns when a check of something that the server needs succeeds.
+// Components of a cluster start in any order, so that what is missing is waited
+// for until the context ends; each new reason is logged once with what to do
+// about it.
+func await(ctx context.Context, what string, check func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: 5 * time.Second}
+	var reason error
+	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if errors.Is(err, errRefused) {
+			return false, err
+		}
+		if err != nil && ctx.Err() == nil {
+			if reason == nil || reason.Error() != err.Error() {
+				klog.InfoS("Waiting for "+what, "reason", err.Error())
+			}
+			reason = err
+		}
+		return err == nil, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && reason != nil {
+		return fmt.Errorf("%s was not ready within --startup-timeout: %w", what, reason)
+	}
+	return err
+}
+
+// awaitEtcd waits for an external etcd. The library alone gives it 20 seconds, and
+// does not say what it is waiting for.
+func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
+	if o.EgressSelector.ConfigFile != "" {
+		return nil // It is reached by a dialer that the library makes later.
+	}
+	config := o.Etcd.StorageConfig
+	files := transport.TLSInfo{
+		CertFile:      config.Transport.CertFile,
+		KeyFile:       config.Transport.KeyFile,
+		TrustedCAFile: config.Transport.TrustedCAFile,
+	}
+	tlsConfig, err := files.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: %w", err)
+	}
+	if files.Empty() && files.TrustedCAFile == "" {
+		tlsConfig = nil
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: config.Transport.ServerList, TLS: tlsConfig, Logger: zap.NewNop()})
+	if err != nil {
+		return fmt.Errorf("--etcd-servers can't be used: %w", err)
+	}
+	defer client.Close()
+	return await(ctx, "etcd", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if _, err := client.Get(ctx, path.Join("/", config.Prefix, "health")); err != nil {
+			return fmt.Errorf("etcd at %v does not answer: check that it runs, its addresses in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile (%w)", config.Transport.ServerList, err)
+		}
+		return nil
+	})
+}
