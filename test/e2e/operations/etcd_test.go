@@ -1,0 +1,172 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// While etcd is away, clients still learn what the server has, and get errors that
+// tell them to try again for all that is stored there.
+func TestEtcdGoesAwayAndComesBack(t *testing.T) {
+	storage, server := cp.Component("storage"), cp.APIServer
+	pid := server.PID()
+	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("before"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	watcher, err := client(t, cp.KubeAPIServer).RestaurantV1().Pizzas("default").Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer watcher.Stop()
+	require.Equal(t, watch.Added, next(t, watcher).Type)
+
+	require.NoError(t, storage.Stop())
+	waitUnready(t, server, "etcd")
+	code, _ := get(t, server, "/livez")
+	require.Equal(t, 200, code, "The server would be restarted for no gain.")
+
+	const group = "apis/restaurant.programming-kubernetes.info"
+	for path, want := range map[string]string{
+		"/apis":                        `"restaurant.programming-kubernetes.info/v1"`,
+		"/" + group:                    `"preferredVersion":{"groupVersion":"restaurant.programming-kubernetes.info/v1","version":"v1"}`,
+		"/" + group + "/v1":            `"name":"pizzas/scale"`,
+		"/" + group + "/v1beta1":       `"name":"pizzas/scale"`,
+		"/" + group + "/v1alpha1":      `"name":"pizzas/scale"`,
+		"/openapi/v2":                  `info.programming-kubernetes.restaurant.v1alpha1.Pizza"`,
+		"/openapi/v3":                  `"` + group + `/v1alpha1"`,
+		"/openapi/v3/" + group + "/v1": `"kind":"Pizza"`,
+	} {
+		for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
+			code, body := get(t, at, path)
+			require.Equal(t, 200, code, "%s at %s: %s", path, at.Name(), body)
+			require.Contains(t, body, want, "%s at %s.", path, at.Name())
+		}
+	}
+	explained, err := cp.Kubectl(t.Context(), "explain", "pizza.spec.toppings").CombinedOutput()
+	require.NoError(t, err, "%s", explained)
+	require.Contains(t, string(explained), "FIELD: toppings <[]PizzaTopping>")
+
+	// What was seen last is good enough for who says so.
+	cached, err := client(t, cp.KubeAPIServer).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	require.NoError(t, err)
+	require.Len(t, cached.Items, 1)
+
+	// These wait for etcd as long as they may, so all at the same time.
+	const pizzas = "/" + group + "/v1/namespaces/default/pizzas"
+	var requests sync.WaitGroup
+	for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
+		config := configFor(t, cp, at, "admin", "system:masters")
+		for _, request := range []struct{ method, path, contentType, body string }{
+			{"GET", pizzas, "", ""},
+			{"GET", pizzas + "/before", "", ""},
+			{"GET", pizzas + "/before/scale", "", ""},
+			{"POST", pizzas, "application/json", `{"metadata":{"name":"during"},"spec":{"toppings":[{"name":"tomato"}]}}`},
+			{"PATCH", pizzas + "/before", "application/merge-patch+json", `{"spec":{"replicas":2}}`},
+			{"PATCH", pizzas + "/before/status", "application/merge-patch+json", `{"status":{"replicas":1}}`},
+			{"DELETE", pizzas + "/before", "", ""},
+			{"DELETE", pizzas, "", ""},
+		} {
+			requests.Go(func() {
+				what := request.method + " " + request.path + " at " + at.Name()
+				began := time.Now()
+				got, err := send(config, request.method, request.path, request.contentType, request.body)
+				assert.NoError(t, err, what)
+				assert.Equal(t, "504 Timeout: etcd has not answered in time, Retry-After: 2", got, what)
+				assert.Less(t, time.Since(began), requestTimeout, "%s has taken longer than it may.", what)
+			})
+		}
+	}
+	requests.Wait()
+
+	require.NoError(t, storage.Start(t.Context()))
+	require.NoError(t, server.WaitReady(t.Context()))
+	require.Equal(t, pid, server.PID(), "The server has been restarted.")
+	back := client(t, cp.KubeAPIServer).RestaurantV1().Pizzas("default")
+	require.NoError(t, back.Delete(t.Context(), "before", metav1.DeleteOptions{}))
+	require.Equal(t, watch.Deleted, next(t, watcher).Type, "The watch does not go on after the outage.")
+}
+
+// send returns the answer to a request of an administrator's: its code and
+// message, and when to try again.
+func send(config *rest.Config, method, path, contentType, body string) (string, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return "", err
+	}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequest(method, config.Host+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Content-Type", contentType)
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	var status metav1.Status
+	err = json.NewDecoder(response.Body).Decode(&status)
+	return fmt.Sprintf("%d %s, Retry-After: %s", response.StatusCode, status.Message, response.Header.Get("Retry-After")), err
+}
+
+func next(t *testing.T, watcher watch.Interface) watch.Event {
+	t.Helper()
+	select {
+	case event, ok := <-watcher.ResultChan():
+		require.True(t, ok, "The watch has ended.")
+		return event
+	case <-time.After(patience):
+		t.Fatal("The watch is silent.")
+		return watch.Event{}
+	}
+}
+
+func TestServerStartsBeforeItsEtcd(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, controlplane.ServerConfig{Etcd: "late"})
+	late := cp.Component("late")
+	require.NoError(t, server.Launch())
+	waitForLog(t, server, `"Waiting for etcd" reason="etcd at [`+late.URL()+`] does not answer: check that it runs, its addresses in --etcd-servers, `+
+		`and --etcd-cafile, --etcd-certfile and --etcd-keyfile (`)
+	require.NoError(t, late.Start(t.Context()))
+	require.NoError(t, server.WaitReady(t.Context()))
+	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func TestEtcdOfAnotherAuthority(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
+		Flags: []string{"--etcd-cafile=" + cp.PKI.ClientCA.File, "--startup-timeout=3s"},
+	}})
+	require.NoError(t, server.Launch())
+	require.Equal(t, "with exit status 1", end(t, server))
+	waitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer")
+	waitForLog(t, server, "certificate signed by unknown authority")
+}
