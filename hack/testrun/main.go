@@ -16,7 +16,7 @@ limitations under the License.
 
 // Command testrun runs "go test" with the arguments it is given and prints what
 // "go test" without -v prints: one closing line per package, and the output of
-// tests that failed.
+// tests that failed. As that can be long, it names them once more at the end.
 //
 // It adds one rule. A skipped test has tested nothing, so testrun lists every
 // test that was skipped, and when the environment says CI=true it fails, unless
@@ -58,6 +58,7 @@ func run(args []string) int {
 
 	report := report{out: os.Stdout}
 	readErr := report.read(stdout)
+	report.nameFailed()
 	if err := cmd.Wait(); err != nil {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
 			return exit.ExitCode()
@@ -87,6 +88,7 @@ type report struct {
 	out io.Writer
 	// output holds, per package, the output events that may have to be printed.
 	output map[string][]event
+	failed []event
 	// needless counts the skipped tests whose reason is not the hardware.
 	needless int
 }
@@ -114,11 +116,20 @@ func (r *report) add(e event) {
 		switch {
 		case e.Test == "":
 			r.closePackage(e)
+		case e.Action == "fail":
+			r.failed = append(r.failed, e)
 		case e.Action == "skip":
 			r.skip(e)
 		case e.Action == "pass":
 			r.take(e)
 		}
+	}
+}
+
+// nameFailed names the tests that failed.
+func (r *report) nameFailed() {
+	for _, test := range r.failed {
+		fmt.Fprintf(r.out, "FAIL\t%s\t%s\n", test.Package, test.Test)
 	}
 }
 

@@ -67,6 +67,7 @@ fail||`,
 === RUN   TestHangs
 panic: test timed out
 FAIL	p	0.1s
+FAIL	p	TestBad
 `,
 		},
 		"a build that fails shows the compiler's words": {
@@ -108,6 +109,7 @@ skip|TestSkip|`,
 			var printed strings.Builder
 			report := report{out: &printed}
 			require.NoError(t, report.read(strings.NewReader(goTestJSON(test.events))))
+			report.nameFailed()
 			require.Equal(t, test.printed, printed.String())
 			require.Equal(t, test.needless, report.needless)
 		})
