@@ -192,7 +192,7 @@ func (c *Config) setOpenAPI() {
 // buildHandlerChain puts the checks of bodies behind authentication and
 // authorization, so that only who may write makes the server read a body.
 func buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	return genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
+	return genericapiserver.DefaultBuildHandlerChain(withRequestChecks(withCurrentOpenAPI(handler), config.Serializer, config.MaxRequestBodyBytes), config)
 }
 
 // Complete fills in what follows from the rest.

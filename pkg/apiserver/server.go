@@ -52,7 +52,9 @@ func (c CompletedConfig) New() (*Server, error) {
 // Run serves until the context ends and all requests are answered. If the context
 // has ended for a cause of its own, that is the error.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.Generic.PrepareRun().RunWithContext(ctx); err != nil {
+	prepared := s.Generic.PrepareRun()
+	keepOwnOpenAPI(s.Generic)
+	if err := prepared.RunWithContext(ctx); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // A cause may wrap the context's error and say more.
