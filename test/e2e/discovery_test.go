@@ -1,0 +1,341 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/openapi"
+	"k8s.io/client-go/openapi3"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/kube-openapi/pkg/handler3"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/util/proto"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+)
+
+var (
+	allVerbs         = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	subresourceVerbs = []string{"get", "patch", "update"}
+)
+
+// All clients find the group by what kube-apiserver has aggregated of all servers.
+func TestAggregatedDiscovery(t *testing.T) {
+	t.Parallel()
+	body, err := kubeClient().Discovery().RESTClient().Get().AbsPath("/apis").
+		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(t.Context())
+	require.NoError(t, err)
+	var groups apidiscoveryv2.APIGroupDiscoveryList
+	require.NoError(t, json.Unmarshal(body, &groups))
+	var got []apidiscoveryv2.APIVersionDiscovery
+	for _, group := range groups.Items {
+		if group.Name == restaurant.GroupName {
+			got = append(got, group.Versions...)
+		}
+	}
+	var want []apidiscoveryv2.APIVersionDiscovery
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		// Without a group and a version it is of those that the resource has.
+		kind := func(name string) *metav1.GroupVersionKind { return &metav1.GroupVersionKind{Kind: name} }
+		want = append(want, apidiscoveryv2.APIVersionDiscovery{
+			Version:   version,
+			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+			Resources: []apidiscoveryv2.APIResourceDiscovery{
+				{
+					Resource: "pizzas", SingularResource: "pizza", ResponseKind: kind("Pizza"), Scope: apidiscoveryv2.ScopeNamespace,
+					Verbs: allVerbs, ShortNames: []string{"pz"}, Categories: []string{"all", "restaurant"},
+					Subresources: []apidiscoveryv2.APISubresourceDiscovery{
+						{
+							Subresource: "scale", Verbs: subresourceVerbs,
+							ResponseKind: &metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
+						},
+						{Subresource: "status", Verbs: subresourceVerbs, ResponseKind: kind("Pizza")},
+					},
+				},
+				{
+					Resource: "toppings", SingularResource: "topping", ResponseKind: kind("Topping"), Scope: apidiscoveryv2.ScopeCluster,
+					Verbs: allVerbs, ShortNames: []string{"tp"}, Categories: []string{"restaurant"},
+				},
+			},
+		})
+	}
+	require.Equal(t, want, got)
+}
+
+// Older clients ask for one version at a time.
+func TestLegacyDiscovery(t *testing.T) {
+	t.Parallel()
+	client := discovery.NewDiscoveryClientForConfigOrDie(config())
+	client.UseLegacyDiscovery = true
+	groups, err := client.ServerGroups()
+	require.NoError(t, err)
+	for _, group := range groups.Groups {
+		if group.Name != restaurant.GroupName {
+			continue
+		}
+		preferred := metav1.GroupVersionForDiscovery{GroupVersion: restaurant.GroupName + "/v1", Version: "v1"}
+		require.Equal(t, metav1.APIGroup{
+			Name:             restaurant.GroupName,
+			PreferredVersion: preferred,
+			Versions: []metav1.GroupVersionForDiscovery{
+				preferred,
+				{GroupVersion: restaurant.GroupName + "/v1beta1", Version: "v1beta1"},
+				{GroupVersion: restaurant.GroupName + "/v1alpha1", Version: "v1alpha1"},
+			},
+		}, group)
+	}
+	hashes := map[string]string{}
+	for _, version := range versions {
+		list, err := client.ServerResourcesForGroupVersion(restaurant.GroupName + "/" + version)
+		require.NoError(t, err)
+		for i, resource := range list.APIResources {
+			if strings.Contains(resource.Name, "/") {
+				continue
+			}
+			// It is the same for all versions, since they are stored as one.
+			require.NotEmpty(t, resource.StorageVersionHash)
+			if hash, known := hashes[resource.Name]; known {
+				require.Equal(t, hash, resource.StorageVersionHash)
+			}
+			hashes[resource.Name] = resource.StorageVersionHash
+			list.APIResources[i].StorageVersionHash = ""
+		}
+		require.Equal(t, []metav1.APIResource{
+			{
+				Name: "pizzas", SingularName: "pizza", Namespaced: true, Kind: "Pizza", Verbs: allVerbs,
+				ShortNames: []string{"pz"}, Categories: []string{"all", "restaurant"},
+			},
+			{Name: "pizzas/scale", Namespaced: true, Group: "autoscaling", Version: "v1", Kind: "Scale", Verbs: subresourceVerbs},
+			{Name: "pizzas/status", Namespaced: true, Kind: "Pizza", Verbs: subresourceVerbs},
+			{
+				Name: "toppings", SingularName: "topping", Kind: "Topping", Verbs: allVerbs,
+				ShortNames: []string{"tp"}, Categories: []string{"restaurant"},
+			},
+		}, list.APIResources)
+	}
+}
+
+// These are the names by which people call the kinds.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	cached := memory.NewMemCacheClient(kubeClient().Discovery())
+	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+	for name, resource := range map[string]string{
+		"pizzas": "pizzas", "pizza": "pizzas", "pz": "pizzas",
+		"toppings": "toppings", "topping": "toppings", "tp": "toppings",
+	} {
+		got, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: name})
+		require.NoError(t, err)
+		require.Equal(t, schema.GroupVersionResource{Group: restaurant.GroupName, Version: "v1", Resource: resource}, got)
+	}
+	expander := restmapper.NewDiscoveryCategoryExpander(cached)
+	members, ok := expander.Expand("restaurant")
+	require.True(t, ok)
+	// A category names its members once for each of their versions.
+	require.Subset(t, []schema.GroupResource{
+		{Group: restaurant.GroupName, Resource: "pizzas"}, {Group: restaurant.GroupName, Resource: "toppings"},
+	}, members)
+	require.Contains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "toppings"})
+	require.Contains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"})
+	members, ok = expander.Expand("all")
+	require.True(t, ok)
+	require.Contains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"})
+	require.NotContains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "toppings"})
+}
+
+// toppingsExtensions are how clients learn to merge a pizza's toppings.
+func toppingsExtensions(version string) map[string]any {
+	if version == "v1alpha1" {
+		return map[string]any{"x-kubernetes-list-type": "atomic"}
+	}
+	return map[string]any{
+		"x-kubernetes-list-type":       "map",
+		"x-kubernetes-list-map-keys":   []any{"name"},
+		"x-kubernetes-patch-strategy":  "merge",
+		"x-kubernetes-patch-merge-key": "name",
+	}
+}
+
+func modelName(version, kind string) string {
+	return "info.programming-kubernetes.restaurant." + version + "." + kind
+}
+
+// This is one document about the whole cluster, which kube-apiserver puts together
+// and every kubectl reads: what is wrong in a part of it breaks it for all.
+func TestOpenAPIV2(t *testing.T) {
+	t.Parallel()
+	document, err := kubeClient().Discovery().OpenAPISchema()
+	require.NoError(t, err)
+	models, err := proto.NewOpenAPIData(document)
+	require.NoError(t, err)
+	require.NotNil(t, models.LookupModel("io.k8s.api.core.v1.Pod"), "The cluster's own kinds are missing.")
+	for _, version := range versions {
+		for _, kind := range []string{"Pizza", "PizzaList", "Topping", "ToppingList"} {
+			model := models.LookupModel(modelName(version, kind))
+			require.NotNil(t, model, "%s %s", version, kind)
+			require.Equal(t, []any{map[any]any{"group": restaurant.GroupName, "version": version, "kind": kind}},
+				model.GetExtensions()["x-kubernetes-group-version-kind"])
+			require.NotEmpty(t, model.GetDescription())
+		}
+		pizza, ok := models.LookupModel(modelName(version, "PizzaSpec")).(*proto.Kind)
+		require.True(t, ok)
+		require.Equal(t, toppingsExtensions(version), pizza.Fields["toppings"].GetExtensions())
+	}
+
+	paths := map[string]bool{}
+	for _, path := range document.Paths.Path {
+		paths[path.Name] = true
+	}
+	for _, version := range versions {
+		for _, path := range servedPaths(version) {
+			require.True(t, paths[path], "%s is missing.", path)
+		}
+	}
+}
+
+func servedPaths(version string) []string {
+	base := "/apis/" + restaurant.GroupName + "/" + version
+	pizzas := base + "/namespaces/{namespace}/pizzas"
+	return []string{
+		base + "/", base + "/pizzas", pizzas, pizzas + "/{name}", pizzas + "/{name}/scale", pizzas + "/{name}/status",
+		base + "/toppings", base + "/toppings/{name}",
+	}
+}
+
+func TestOpenAPIV3(t *testing.T) {
+	t.Parallel()
+	client := kubeClient().Discovery().OpenAPIV3()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			document, err := openapi3.NewRoot(client).GVSpec(schema.GroupVersion{Group: restaurant.GroupName, Version: version})
+			require.NoError(t, err)
+			for _, kind := range []string{"Pizza", "PizzaList", "Topping", "ToppingList"} {
+				require.Equal(t, []any{map[string]any{"group": restaurant.GroupName, "version": version, "kind": kind}},
+					document.Components.Schemas[modelName(version, kind)].Extensions["x-kubernetes-group-version-kind"])
+			}
+			requireDescriptions(t, document)
+
+			properties := document.Components.Schemas[modelName(version, "PizzaSpec")].Properties
+			require.Equal(t, spec.Extensions(toppingsExtensions(version)), properties["toppings"].Extensions)
+			require.EqualValues(t, 1, properties["replicas"].Default)
+			if version != "v1alpha1" {
+				topping := document.Components.Schemas[modelName(version, "PizzaTopping")]
+				require.Equal(t, []string{"name"}, topping.Required)
+				require.EqualValues(t, 1, topping.Properties["quantity"].Default)
+			}
+			require.Equal(t, []string{"cost"}, document.Components.Schemas[modelName(version, "ToppingSpec")].Required)
+
+			for _, path := range servedPaths(version) {
+				require.Contains(t, document.Paths.Paths, path)
+			}
+			scale := document.Paths.Paths["/apis/"+restaurant.GroupName+"/"+version+"/namespaces/{namespace}/pizzas/{name}/scale"]
+			require.Equal(t, map[string]any{"group": "autoscaling", "version": "v1", "kind": "Scale"},
+				scale.Put.Extensions["x-kubernetes-group-version-kind"])
+		})
+	}
+
+	// This is how client-side tools merge as server-side apply does.
+	converter, err := openapi.NewTypeConverter(client, false)
+	require.NoError(t, err)
+	for _, kind := range []string{"Pizza", "Topping"} {
+		for _, version := range versions {
+			s := newSubject(t, kind, version)
+			_, err := converter.ObjectToTyped(s.new("a"))
+			require.NoError(t, err)
+			object := s.new("a")
+			object.Object["spec"] = map[string]any{"unknown": true}
+			_, err = converter.ObjectToTyped(object)
+			require.ErrorContains(t, err, ".spec.unknown: field not declared in schema")
+		}
+	}
+}
+
+// kube-apiserver merges the lists of documents of all servers. A document that it
+// has itself under the same name, or the redirect to a newer one, once broke the
+// clients that read all of them, at random.
+func TestOpenAPIV3Documents(t *testing.T) {
+	t.Parallel()
+	client, err := rest.HTTPClientFor(config())
+	require.NoError(t, err)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	get := func(url string) (*http.Response, []byte) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		require.NoError(t, err)
+		request.Header.Set("Accept", "application/json")
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response, body
+	}
+	_, body := get(cp.APIServer.URL() + "/openapi/v3")
+	var own handler3.OpenAPIV3Discovery
+	require.NoError(t, json.Unmarshal(body, &own))
+	const group = "apis/" + restaurant.GroupName
+	require.ElementsMatch(t, []string{group, group + "/v1", group + "/v1beta1", group + "/v1alpha1"}, slices.Collect(maps.Keys(own.Paths)))
+
+	for _, server := range []string{cp.APIServer.URL(), cp.KubeAPIServer.URL()} {
+		_, body := get(server + "/openapi/v3")
+		var merged handler3.OpenAPIV3Discovery
+		require.NoError(t, json.Unmarshal(body, &merged))
+		for name, document := range own.Paths {
+			require.Equal(t, document, merged.Paths[name])
+			response, current := get(server + document.ServerRelativeURL)
+			require.Equal(t, http.StatusOK, response.StatusCode)
+			require.Contains(t, response.Header.Values("Cache-Control"), "public, immutable")
+
+			response, outdated := get(server + "/openapi/v3/" + name + "?hash=OLD")
+			require.Equal(t, http.StatusOK, response.StatusCode)
+			require.Equal(t, "application/json", response.Header.Get("Content-Type"))
+			require.Empty(t, response.Header.Get("Location"))
+			require.Equal(t, []string{"no-cache, private"}, slices.Compact(response.Header.Values("Cache-Control")))
+			require.Equal(t, string(current), string(outdated))
+		}
+	}
+}
+
+// requireDescriptions requires that "kubectl explain" has something to say about
+// each of our fields.
+func requireDescriptions(t *testing.T, document *spec3.OpenAPI) {
+	t.Helper()
+	for name, definition := range document.Components.Schemas {
+		if !strings.HasPrefix(name, "info.programming-kubernetes.") {
+			continue
+		}
+		require.NotEmpty(t, definition.Description, name)
+		for field, property := range definition.Properties {
+			require.NotEmpty(t, property.Description, "%s of %s", field, name)
+		}
+	}
+}
