@@ -45,7 +45,8 @@ func await(ctx context.Context, what string, check func(context.Context) error) 
 		if errors.Is(err, errRefused) {
 			return false, err
 		}
-		if err != nil && ctx.Err() == nil {
+		// What fails only because the waiting is over says less than what came before.
+		if err != nil && (reason == nil || ctx.Err() == nil) {
 			if reason == nil || reason.Error() != err.Error() {
 				klog.InfoS("Waiting for "+what, "reason", err.Error())
 			}

@@ -51,16 +51,15 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	code, _ := get(t, server, "/livez")
 	require.Equal(t, 200, code, "The server would be restarted for no gain.")
 
-	const group = "apis/restaurant.programming-kubernetes.info"
 	for path, want := range map[string]string{
-		"/apis":                        `"restaurant.programming-kubernetes.info/v1"`,
-		"/" + group:                    `"preferredVersion":{"groupVersion":"restaurant.programming-kubernetes.info/v1","version":"v1"}`,
-		"/" + group + "/v1":            `"name":"pizzas/scale"`,
-		"/" + group + "/v1beta1":       `"name":"pizzas/scale"`,
-		"/" + group + "/v1alpha1":      `"name":"pizzas/scale"`,
-		"/openapi/v2":                  `info.programming-kubernetes.restaurant.v1alpha1.Pizza"`,
-		"/openapi/v3":                  `"` + group + `/v1alpha1"`,
-		"/openapi/v3/" + group + "/v1": `"kind":"Pizza"`,
+		"/apis":                       `"restaurant.programming-kubernetes.info/v1"`,
+		group:                         `"preferredVersion":{"groupVersion":"restaurant.programming-kubernetes.info/v1","version":"v1"}`,
+		group + "/v1":                 `"name":"pizzas/scale"`,
+		group + "/v1beta1":            `"name":"pizzas/scale"`,
+		group + "/v1alpha1":           `"name":"pizzas/scale"`,
+		"/openapi/v2":                 `info.programming-kubernetes.restaurant.v1alpha1.Pizza"`,
+		"/openapi/v3":                 `"` + group[1:] + `/v1alpha1"`,
+		"/openapi/v3" + group + "/v1": `"kind":"Pizza"`,
 	} {
 		for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
 			code, body := get(t, at, path)
@@ -78,7 +77,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	require.Len(t, cached.Items, 1)
 
 	// These wait for etcd as long as they may, so all at the same time.
-	const pizzas = "/" + group + "/v1/namespaces/default/pizzas"
+	const pizzas = group + "/v1/namespaces/default/pizzas"
 	var requests sync.WaitGroup
 	for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
 		config := configFor(t, cp, at, "admin", "system:masters")

@@ -1,0 +1,221 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const group = "/apis/restaurant.programming-kubernetes.info"
+
+// kubectl runs an administrator's kubectl, which must succeed.
+func kubectl(t *testing.T, cp *controlplane.ControlPlane, args ...string) {
+	t.Helper()
+	output, err := cp.Kubectl(t.Context(), args...).CombinedOutput()
+	require.NoError(t, err, "kubectl %s: %s", strings.Join(args, " "), output)
+}
+
+// While kube-apiserver is away, a server that runs goes on for who is known and
+// refuses everybody else, and one that starts waits.
+func TestKubeAPIServerIsKilledAndComesBack(t *testing.T) {
+	server := cp.APIServer
+	pid := server.PID()
+	const pizzas = group + "/v1/namespaces/default/pizzas"
+	known, unknown := configFor(t, cp, server, "known"), configFor(t, cp, server, "unknown")
+	kubectl(t, cp, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	kubectl(t, cp, "create", "rolebinding", "guest", "--role=guest", "--user=known", "--user=unknown")
+	eventually(t, func() error {
+		code, body, err := getAs(t, known, pizzas)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("the guest gets %d: %s", code, body)
+		}
+		return err
+	})
+
+	cp.KubeAPIServer.Kill()
+	// The decision is remembered for a while.
+	code, body, err := getAs(t, known, pizzas)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, code, body)
+	late := newServer(t, cp, flags())
+	require.NoError(t, late.Launch())
+
+	code, body, err = getAs(t, unknown, pizzas)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusInternalServerError, code, body)
+	anybody := configFor(t, cp, server, "anybody")
+	anybody.CertData, anybody.KeyData, anybody.BearerToken = nil, nil, "a-token"
+	code, body, err = getAs(t, anybody, pizzas)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusUnauthorized, code, body)
+	eventually(t, func() error {
+		code, _, err := getAs(t, known, pizzas)
+		if err == nil && code != http.StatusInternalServerError {
+			err = fmt.Errorf("a user who was known before still gets %d", code)
+		}
+		return err
+	})
+	// An administrator needs nobody's permission.
+	code, body = get(t, server, pizzas)
+	require.Equal(t, http.StatusOK, code, body)
+	code, body = get(t, server, "/livez")
+	require.Equal(t, http.StatusOK, code, body)
+	waitForLog(t, late, fmt.Sprintf(`"Waiting for the cluster" reason="kube-apiserver at %s can't be reached: check that it runs, and the address in the file of --kubeconfig (`, cp.KubeAPIServer.URL()))
+
+	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
+	require.NoError(t, late.WaitReady(t.Context()))
+	for _, guest := range []*rest.Config{known, unknown} {
+		eventually(t, func() error {
+			code, body, err := getAs(t, guest, pizzas)
+			if err == nil && code != http.StatusOK {
+				err = fmt.Errorf("a guest still gets %d: %s", code, body)
+			}
+			return err
+		})
+	}
+	require.NoError(t, cp.WaitAvailable(t.Context()))
+	code, body = get(t, cp.KubeAPIServer, pizzas)
+	require.Equal(t, http.StatusOK, code, body)
+	require.Equal(t, pid, server.PID(), "The server has been restarted.")
+}
+
+// A server may be installed before its roles, and says which it is waiting for.
+func TestRolesArriveLate(t *testing.T) {
+	t.Parallel()
+	const user = "newcomer"
+	kubeconfig, err := cp.KubeconfigFor(user)
+	require.NoError(t, err)
+	server := newServer(t, cp, controlplane.ServerConfig{Kubeconfig: kubeconfig})
+	require.NoError(t, server.Launch())
+
+	waitForLog(t, server, "this server may not read the ConfigMap extension-apiserver-authentication: "+
+		"bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding")
+	kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
+	waitForLog(t, server, "this server may not create tokenreviews.authentication.k8s.io: "+
+		"bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding")
+	kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
+	waitUnready(t, server, "informer-sync")
+	waitForLog(t, server, "namespaces is forbidden")
+	kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole=restaurant-apiserver", "--user="+user)
+	require.NoError(t, server.WaitReady(t.Context()))
+
+	log, err := os.ReadFile(server.LogFile())
+	require.NoError(t, err)
+	require.NotContains(t, string(log), "panic")
+}
+
+func TestStartupTimeout(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	stranger, err := cp.KubeconfigFor("stranger")
+	require.NoError(t, err)
+	content, err := os.ReadFile(stranger)
+	require.NoError(t, err)
+	wrongAddress := filepath.Join(dir, "kubeconfig")
+	const nowhere = "https://127.0.0.1:1"
+	require.NoError(t, os.WriteFile(wrongAddress, []byte(strings.Replace(string(content), cp.KubeAPIServer.URL(), nowhere, 1)), 0o600))
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no kube-apiserver": {[]string{"--kubeconfig=" + wrongAddress},
+			"the cluster was not ready within --startup-timeout: kube-apiserver at " + nowhere + " can't be reached: check that it runs, and the address in the file of --kubeconfig ("},
+		"no roles": {[]string{"--kubeconfig=" + stranger},
+			"the cluster was not ready within --startup-timeout: this server may not read the ConfigMap extension-apiserver-authentication: bind the Role"},
+		"no etcd": {[]string{"--kubeconfig=" + cp.Kubeconfig(), "--etcd-servers=" + nowhere},
+			"etcd was not ready within --startup-timeout: etcd at [" + nowhere + "] does not answer: check that it runs, its addresses in --etcd-servers, and"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, output := execute(t, append(test.args, "--startup-timeout=1s", "--data-dir="+filepath.Join(dir, "data"))...)
+			require.Equal(t, 1, code)
+			require.Contains(t, output, `"command failed" err="`+test.want)
+			require.NotContains(t, output, "panic")
+		})
+	}
+}
+
+func TestServerIsToldToStopWhileItWaits(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, controlplane.ServerConfig{ComponentConfig: flags("--startup-timeout=1h").ComponentConfig, Etcd: "never"})
+	require.NoError(t, server.Launch())
+	waitForLog(t, server, "Waiting for etcd")
+	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
+	require.Equal(t, "without an error", end(t, server))
+}
+
+// A server that would believe any user's certificate to be a front proxy's does
+// not start.
+func TestAuthoritiesOverlap(t *testing.T) {
+	t.Parallel()
+	authorities := []string{"--client-ca-file=" + cp.PKI.ClientCA.File, "--requestheader-client-ca-file=" + cp.PKI.ClientCA.File}
+	code, output := execute(t, append(authorities, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir())...)
+	require.Equal(t, 1, code)
+	require.Contains(t, output, `"command failed" err="the server refuses to start: the request-header CA and the client CA overlap in \"CN=client-ca`)
+	require.Contains(t, output, "and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: "+
+		"give kube-apiserver a front-proxy CA of its own, or both servers the allowed names")
+
+	server := newServer(t, cp, flags(append(authorities, "--requestheader-allowed-names=front-proxy-client")...))
+	require.NoError(t, server.Start(t.Context()))
+}
+
+// The same, when it is the cluster that says so. A kube-apiserver of today would
+// not, but what one has published once stays.
+func TestFrontProxyOfTheCluster(t *testing.T) {
+	t.Parallel()
+	cp := controlplane.ForTest(t, controlplane.Config{
+		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--requestheader-client-ca-file=", "--requestheader-allowed-names="}},
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
+	})
+	require.NoError(t, cp.Install(t.Context()))
+	server := newServer(t, cp, flags())
+	publish := func(data map[string]string) {
+		t.Helper()
+		patch, err := json.Marshal(map[string]any{"data": data})
+		require.NoError(t, err)
+		kubectl(t, cp, "patch", "configmap", "extension-apiserver-authentication", "--namespace=kube-system", "--type=merge", "--patch="+string(patch))
+	}
+
+	require.NoError(t, server.Launch())
+	waitForLog(t, server, "there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, "+
+		"which it publishes in the ConfigMap extension-apiserver-authentication, or this server with a flag of the same name")
+
+	publish(map[string]string{
+		"requestheader-client-ca-file":       string(cp.PKI.ClientCA.CertPEM()),
+		"requestheader-username-headers":     `["X-Remote-User"]`,
+		"requestheader-group-headers":        `["X-Remote-Group"]`,
+		"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+	})
+	require.Equal(t, "with exit status 1", end(t, server))
+	waitForLog(t, server, "the server refuses to start: the request-header CA and the client CA overlap in ")
+
+	publish(map[string]string{"requestheader-allowed-names": `["front-proxy-client"]`})
+	require.NoError(t, server.Start(t.Context()))
+}
