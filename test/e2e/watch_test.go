@@ -237,8 +237,9 @@ func TestBookmarks(t *testing.T) {
 		bookmark := watchers[i].expect(watch.Bookmark)
 		require.Equal(t, s.GroupVersionKind, bookmark.GroupVersionKind())
 		require.Empty(t, bookmark.GetAnnotations())
-		event, ok := watchers[i].next()
-		require.False(t, ok, "%v", event)
+		for event, open := watchers[i].next(); open; event, open = watchers[i].next() {
+			require.Equal(t, watch.Bookmark, event.Type, "%v", event.Object)
+		}
 
 		next := s.watch(t, metav1.ListOptions{ResourceVersion: bookmark.GetResourceVersion()})
 		require.Equal(t, s.create(t, "b"), next.expect(watch.Added))
