@@ -79,12 +79,12 @@ type participant struct {
 
 // participants make a new object in a namespace.
 var participants = map[string]func(t *testing.T, ns string) participant{
-	"Pizza v1":         pizza("v1"),
-	"Pizza v1beta1":    pizza("v1beta1"),
-	"Pizza v1alpha1":   pizza("v1alpha1"),
-	"Topping v1":       topping("v1"),
-	"Topping v1beta1":  topping("v1beta1"),
-	"Topping v1alpha1": topping("v1alpha1"),
+	"Pizza v1":         newPizza("v1"),
+	"Pizza v1beta1":    newPizza("v1beta1"),
+	"Pizza v1alpha1":   newPizza("v1alpha1"),
+	"Topping v1":       newTopping("v1"),
+	"Topping v1beta1":  newTopping("v1beta1"),
+	"Topping v1alpha1": newTopping("v1alpha1"),
 	"ConfigMap": func(t *testing.T, ns string) participant {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		object.SetGenerateName("e2e-")
@@ -93,14 +93,14 @@ var participants = map[string]func(t *testing.T, ns string) participant{
 	},
 }
 
-func pizza(version string) func(*testing.T, string) participant {
+func newPizza(version string) func(*testing.T, string) participant {
 	return func(t *testing.T, ns string) participant {
 		s := newSubjectIn(t, ns, "Pizza", version)
 		return participant{t, s.client(), s.new("a")}
 	}
 }
 
-func topping(version string) func(*testing.T, string) participant {
+func newTopping(version string) func(*testing.T, string) participant {
 	return func(t *testing.T, _ string) participant {
 		s := newSubject(t, "Topping", version)
 		return participant{t, s.client(), s.new("a")}
