@@ -30,6 +30,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
@@ -106,7 +107,7 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	started := &Etcd{etcd, lock}
 	select {
 	case <-etcd.Server.ReadyNotify():
-		if err := started.disarm(ctx, c.QuotaBytes); err != nil {
+		if err := started.recoverSpace(ctx, c.QuotaBytes); err != nil {
 			return nil, errors.Join(err, started.Close())
 		}
 		return started, nil
@@ -180,11 +181,26 @@ func (logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// disarm ends an alarm about space that the start has made obsolete, by giving
-// free pages back or by a higher quota; etcd itself never ends one.
-func (e *Etcd) disarm(ctx context.Context, quota int64) error {
+// recoverSpace ends an alarm about space, which etcd itself never does, if there is
+// space now: the quota may be higher, or objects may have been deleted. What they
+// took is free only when their history is compacted away, which the API server
+// can't do while it may not write; and nobody watches yet who could miss it.
+func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 	for _, alarm := range e.Server.Alarms() {
-		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE || e.Server.Backend().Size() >= quota {
+		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE {
+			continue
+		}
+		if e.Server.Backend().Size() >= quota {
+			klog.InfoS("The database of the embedded etcd has reached its quota; compacting it")
+			_, err := e.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: e.Server.KV().Rev(), Physical: true})
+			if err != nil && !errors.Is(err, mvcc.ErrCompacted) {
+				return fmt.Errorf("compacting the database of the embedded etcd: %w", err)
+			}
+			if err := e.Server.Backend().Defrag(); err != nil {
+				return fmt.Errorf("defragmenting the database of the embedded etcd: %w", err)
+			}
+		}
+		if e.Server.Backend().Size() >= quota {
 			continue
 		}
 		if _, err := e.Server.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: alarm.MemberID, Alarm: alarm.Alarm}); err != nil {

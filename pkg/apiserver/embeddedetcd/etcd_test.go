@@ -129,36 +129,54 @@ func TestAFolderThatCannotBeCreated(t *testing.T) {
 }
 
 // TestASpaceAlarm fills the database, finds the alarm, and finds it gone after a
-// start with a higher quota.
+// start for which there is space.
 func TestASpaceAlarm(t *testing.T) {
-	config := Config{Dir: t.TempDir(), QuotaBytes: 1 << 20}
-	etcd := start(t, config)
-	if err := etcd.CheckAlarms(); err != nil {
-		t.Fatalf("got %v before the database is full", err)
-	}
-	client := newClient(t, config)
-	value := strings.Repeat("x", 128<<10)
-	var err error
-	for i := 0; i < 100 && err == nil; i++ {
-		_, err = client.Put(t.Context(), string(rune('a'+i)), value)
-	}
-	if err == nil {
-		t.Fatal("the database takes more than its quota")
-	}
-	want := "the database of the embedded etcd has reached its quota: delete objects and restart the server, which gives their space free, or restart it with a higher --etcd-quota-backend-bytes"
-	if err := etcd.CheckAlarms(); err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	closed(t, etcd)
+	for name, test := range map[string]struct {
+		deletes bool
+		quota   int64
+		recover bool
+	}{
+		"with nothing changed": {false, 1 << 20, false},
+		"with a higher quota":  {false, testQuota, true},
+		"with objects deleted": {true, 1 << 20, true},
+		"with both":            {true, testQuota, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{Dir: t.TempDir(), QuotaBytes: 1 << 20}
+			etcd := start(t, config)
+			if err := etcd.CheckAlarms(); err != nil {
+				t.Fatalf("got %v before the database is full", err)
+			}
+			client := newClient(t, config)
+			value := strings.Repeat("x", 128<<10)
+			var err error
+			for i := 0; i < 100 && err == nil; i++ {
+				_, err = client.Put(t.Context(), string(rune('a'+i)), value)
+			}
+			if err == nil {
+				t.Fatal("the database takes more than its quota")
+			}
+			want := "the database of the embedded etcd has reached its quota: delete objects and restart the server, which gives their space free, or restart it with a higher --etcd-quota-backend-bytes"
+			if err := etcd.CheckAlarms(); err == nil || err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			if test.deletes {
+				if _, err := client.Delete(t.Context(), "", clientv3.WithPrefix()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			closed(t, etcd)
 
-	config.QuotaBytes = testQuota
-	etcd = start(t, config)
-	defer closed(t, etcd)
-	if err := etcd.CheckAlarms(); err != nil {
-		t.Errorf("got %v after a start with a higher quota", err)
-	}
-	if _, err := newClient(t, config).Put(t.Context(), "key", value); err != nil {
-		t.Error(err)
+			config.QuotaBytes = test.quota
+			etcd = start(t, config)
+			defer closed(t, etcd)
+			if err := etcd.CheckAlarms(); (err == nil) != test.recover {
+				t.Errorf("got alarm %v", err)
+			}
+			if _, err := newClient(t, config).Put(t.Context(), "key", value); (err == nil) != test.recover {
+				t.Errorf("got %v from a write", err)
+			}
+		})
 	}
 }
 
