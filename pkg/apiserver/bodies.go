@@ -23,7 +23,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -126,28 +125,71 @@ func nestingExceeds(text []byte, limit int) bool {
 	return false
 }
 
-var (
-	// expensive matches a whole number that resource.ParseQuantity would spend
-	// minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
-	// (kubernetes/kubernetes#141306). An exponent of ten digits overflows: to the
-	// library, 1e3000000000 is 1e-1294967296.
-	expensive = regexp.MustCompile(fmt.Sprintf(`^[+-]?[0-9.]+(?:[eE]-[0-9]{4,}|[eE]\+?[0-9]{10,}|[0-9.]{%d,}(?:[eE][+-]?[0-9]+)?[a-zA-Z]{0,2})$`, maxNumberLength))
-	// suspicious finds in any text where such a number may be, so that other texts
-	// need not be parsed.
-	suspicious = regexp.MustCompile(fmt.Sprintf(`[0-9.][eE]-[0-9]{4}|[0-9.][eE]\+?[0-9]{10}|[0-9.]{%d}`, maxNumberLength))
-)
+// isExpensive tells whether the text is a number that resource.ParseQuantity would
+// spend minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
+// (kubernetes/kubernetes#141306). It is no regular expression, as those are slow on
+// long numbers themselves.
+func isExpensive(text []byte) bool {
+	// The longest ending that is neither part of a number nor a tiny exponent.
+	const maxSuffix = len("e+123456789")
+
+	text = bytes.TrimLeft(text, "+-")
+	suffix := bytes.TrimLeft(text, "0123456789.")
+	length := len(text) - len(suffix)
+	switch {
+	case length == 0:
+		return false
+	case len(suffix) > 0 && (suffix[0] == 'e' || suffix[0] == 'E') && isTinyExponent(suffix[1:]):
+		return len(bytes.TrimLeft(suffix[2:], "0123456789")) == 0
+	default:
+		return length > maxNumberLength && len(suffix) <= maxSuffix
+	}
+}
+
+// isTinyExponent tells whether the text, which follows an "e", begins with a very
+// small exponent. One of ten digits overflows: to the library, 1e3000000000 is
+// 1e-1294967296.
+func isTinyExponent(text []byte) bool {
+	digits := 10
+	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
+		if text[0] == '-' {
+			digits = 4
+		}
+		text = text[1:]
+	}
+	return len(text) >= digits && len(bytes.TrimLeft(text[:digits], "0123456789")) == 0
+}
+
+// isSuspicious tells whether an expensive number may be in any text, so that other
+// texts need not be parsed.
+func isSuspicious(text []byte) bool {
+	length := 0
+	for i, c := range text {
+		switch {
+		case '0' <= c && c <= '9' || c == '.':
+			if length++; length > maxNumberLength {
+				return true
+			}
+		case length > 0 && (c == 'e' || c == 'E') && isTinyExponent(text[i+1:]):
+			return true
+		default:
+			length = 0
+		}
+	}
+	return false
+}
 
 // expensiveNumber returns a value in the body that is expensive as a quantity,
 // whichever field it is in: fields are known only after decoding.
 func expensiveNumber(mediaType string, body []byte) string {
 	switch mediaType {
 	case runtime.ContentTypeProtobuf:
-		if suspicious.Match(body) {
+		if isSuspicious(body) {
 			return expensiveInProtobuf(body, 0)
 		}
 	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
 		// Only YAML has tags, which can turn into strings what does not look like them.
-		if suspicious.Match(body) || bytes.ContainsAny(body, `\!`) {
+		if isSuspicious(body) || bytes.ContainsAny(body, `\!`) {
 			converted, err := yaml.YAMLToJSON(body)
 			if err != nil {
 				return "" // The handler says what is wrong.
@@ -166,7 +208,7 @@ func expensiveNumber(mediaType string, body []byte) string {
 		}
 		return expensiveInJSON(converted)
 	default:
-		if suspicious.Match(body) || bytes.ContainsRune(body, '\\') {
+		if isSuspicious(body) || bytes.ContainsRune(body, '\\') {
 			return expensiveInJSON(body)
 		}
 	}
@@ -189,7 +231,7 @@ func expensiveInJSON(text []byte) string {
 			value = token.String()
 		}
 		// The library does not mind spaces around a quantity.
-		if value = strings.TrimSpace(value); expensive.MatchString(value) {
+		if value = strings.TrimSpace(value); isExpensive([]byte(value)) {
 			return value
 		}
 	}
@@ -222,7 +264,7 @@ func expensiveInProtobuf(message []byte, depth int) string {
 			return ""
 		}
 		message = message[n:]
-		if expensive.Match(value) {
+		if isExpensive(value) {
 			return string(value)
 		}
 		if depth < maxMessageDepth {
