@@ -205,13 +205,13 @@ func (g *target) state(t *testing.T) []string {
 	return state
 }
 
-type answer struct {
+type httpAnswer struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-func (g *target) send(t *testing.T, b badRequest) answer {
+func (g *target) send(t *testing.T, b badRequest) httpAnswer {
 	t.Helper()
 	// Parsed, it keeps escapes and dots as they are.
 	address, err := url.Parse(g.config.Host + g.fill(b.path))
@@ -229,7 +229,7 @@ func (g *target) send(t *testing.T, b badRequest) answer {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err, "The connection was dropped.")
-	return answer{response.StatusCode, response.Header, string(body)}
+	return httpAnswer{response.StatusCode, response.Header, string(body)}
 }
 
 // refuses requires that the request is answered as it says.

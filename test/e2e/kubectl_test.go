@@ -140,8 +140,8 @@ spec:
   toppings: [tomato, mozzarella, mozzarella]
 `
 
-// pizza is the resource's name with the version.
-func pizza(version string) string { return "pizzas." + version + "." + restaurant.GroupName }
+// pizzas is the resource's name with the version.
+func pizzas(version string) string { return "pizzas." + version + "." + restaurant.GroupName }
 
 // newKubectl returns a kubectl in a namespace in which there is a margherita.
 func newKubectl(t *testing.T) kubectl {
@@ -184,8 +184,8 @@ func TestKubectlGet(t *testing.T) {
 		"the singular":        {[]string{"pizza"}, list},
 		"the short name":      {[]string{"pz"}, list},
 		"with the group":      {[]string{"pizzas.restaurant.programming-kubernetes.info"}, list},
-		"in v1beta1":          {[]string{pizza("v1beta1")}, list},
-		"in v1":               {[]string{pizza("v1")}, list},
+		"in v1beta1":          {[]string{pizzas("v1beta1")}, list},
+		"in v1":               {[]string{pizzas("v1")}, list},
 		"wide":                {[]string{"pizzas", "--output=wide"}, wide},
 		"with labels":         {[]string{"pizzas", "--show-labels"}, labels},
 		"the status":          {[]string{"pizza", "margherita", "--subresource=status"}, list},
@@ -215,7 +215,7 @@ func TestKubectlGet(t *testing.T) {
 
 	t.Run("in v1alpha1, with a warning", func(t *testing.T) {
 		t.Parallel()
-		got := k.run(t, "", "get", pizza("v1alpha1"))
+		got := k.run(t, "", "get", pizzas("v1alpha1"))
 		require.Equal(t, answer{stdout: got.stdout, stderr: deprecation}, got)
 		require.Equal(t, list, rows(got.stdout))
 	})
@@ -246,7 +246,7 @@ func TestKubectlGetWhole(t *testing.T) {
 		for _, format := range []string{"yaml", "json"} {
 			t.Run(version+"/"+format, func(t *testing.T) {
 				t.Parallel()
-				output := k.run(t, "", "get", pizza(version), "margherita", "--output="+format).stdout
+				output := k.run(t, "", "get", pizzas(version), "margherita", "--output="+format).stdout
 				data, err := yaml.YAMLToJSON([]byte(output))
 				require.NoError(t, err)
 				var got unstructured.Unstructured
@@ -335,7 +335,7 @@ func TestKubectlDescribe(t *testing.T) {
 		"v1beta1":  "Toppings:\n    Name:      tomato\n    Quantity:  1\n    Name:      mozzarella\n    Quantity:  2\n",
 		"v1":       "Toppings:\n    Name:      tomato\n    Quantity:  1\n    Name:      mozzarella\n    Quantity:  2\n",
 	} {
-		output := k.run(t, "", "describe", pizza(version), "margherita").stdout
+		output := k.run(t, "", "describe", pizzas(version), "margherita").stdout
 		for _, want := range []string{
 			"Name:         margherita\n",
 			"Namespace:    " + k.namespace + "\n",
@@ -408,7 +408,7 @@ func TestKubectlCanI(t *testing.T) {
 		"the administrator asks for the user":  {admin, []string{"get", "pizza/margherita", "--as=" + user}, answer{stdout: "yes\n"}},
 		"the administrator asks for a nobody":  {admin, []string{"get", "pizza/margherita", "--as=nobody"}, answer{stdout: "no\n", code: 1}},
 		"the user may not ask for the nobody":  {waiter, []string{"get", "pizzas", "--as=nobody"}, answer{code: 1, stderr: "Error from server (Forbidden): selfsubjectaccessreviews.authorization.k8s.io is forbidden: "}},
-		"the administrator asks for the older": {admin, []string{"get", pizza("v1alpha1"), "--as=" + user}, answer{stdout: "yes\n"}},
+		"the administrator asks for the older": {admin, []string{"get", pizzas("v1alpha1"), "--as=" + user}, answer{stdout: "yes\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

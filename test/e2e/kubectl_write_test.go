@@ -111,7 +111,7 @@ func TestKubectlEdit(t *testing.T) {
 
 	k.editor = script(t, `sed -i 's/^  replicas: 7$/  replicas: 8/' "$1"`)
 	require.Equal(t, answer{stdout: "pizza.restaurant.programming-kubernetes.info/margherita edited\n", stderr: deprecation},
-		k.run(t, "", "edit", pizza("v1alpha1"), "margherita"))
+		k.run(t, "", "edit", pizzas("v1alpha1"), "margherita"))
 	require.Equal(t, "8 0", replicas())
 
 	k.editor = script(t, `sed -i 's/^  replicas: 0$/  replicas: 2/' "$1"`)

@@ -29,7 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/metadata"
+	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -416,7 +416,7 @@ func cells(t *testing.T, table *metav1.Table, age int) [][]any {
 func TestListOfMetadata(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		created := s.create(t, "a")
-		client := metadata.NewForConfigOrDie(config()).Resource(s.groupVersionResource()).Namespace(s.namespace)
+		client := metadataclient.NewForConfigOrDie(config()).Resource(s.groupVersionResource()).Namespace(s.namespace)
 		list, err := client.List(t.Context(), s.all())
 		require.NoError(t, err)
 		require.Len(t, list.Items, 1)

@@ -32,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
+	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
@@ -162,7 +162,7 @@ func TestWatchListOfMetadata(t *testing.T) {
 		created := s.create(t, "a")
 		options := watchList()
 		options.LabelSelector = s.all().LabelSelector
-		client := metadata.NewForConfigOrDie(config()).Resource(s.groupVersionResource())
+		client := metadataclient.NewForConfigOrDie(config()).Resource(s.groupVersionResource())
 		w := startWatch(t, func() (watch.Interface, error) { return client.Namespace(s.namespace).Watch(t.Context(), options) })
 		for _, want := range []watch.EventType{watch.Added, watch.Bookmark} {
 			event, ok := w.next()
