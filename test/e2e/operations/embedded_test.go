@@ -1,0 +1,196 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// names are those of all pizzas that a server has.
+func names(t *testing.T, server *controlplane.Component) sets.Set[string] {
+	t.Helper()
+	list, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	names := sets.New[string]()
+	for _, pizza := range list.Items {
+		names.Insert(pizza.Name)
+	}
+	return names
+}
+
+// What the server has said to be stored is there after it was killed at any moment.
+func TestDataSurvives(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags())
+	acknowledged := sets.New[string]()
+	for round, end := range []func(){func() { require.NoError(t, server.Stop()) }, server.Kill, server.Kill} {
+		require.NoError(t, server.Start(t.Context()))
+		require.Subset(t, names(t, server).UnsortedList(), acknowledged.UnsortedList(), "After round %d.", round)
+		acknowledged = acknowledged.Union(write(t, server, fmt.Sprintf("round-%d", round), 100, end))
+	}
+	require.NoError(t, server.Start(t.Context()))
+	require.Subset(t, names(t, server).UnsortedList(), acknowledged.UnsortedList())
+}
+
+// write creates pizzas, several at a time, until the server has ended, and returns
+// those that were acknowledged. The server's end comes when there are some.
+func write(t *testing.T, server *controlplane.Component, prefix string, some int, end func()) sets.Set[string] {
+	t.Helper()
+	var (
+		mu           sync.Mutex
+		acknowledged = sets.New[string]()
+		enough       = make(chan struct{})
+		writers      sync.WaitGroup
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for writer := range 8 {
+		// Connections of their own, so that many writes are under way at the end.
+		pizzas := client(t, server).RestaurantV1().Pizzas("default")
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				name := fmt.Sprintf("%s-%d-%d", prefix, writer, i)
+				if _, err := pizzas.Create(ctx, pizza(name), metav1.CreateOptions{}); err != nil {
+					return
+				}
+				mu.Lock()
+				acknowledged.Insert(name)
+				if acknowledged.Len() == some {
+					close(enough)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	select {
+	case <-enough:
+	case <-ctx.Done():
+		t.Fatalf("The server has not taken %d writes in %s.", some, patience)
+	}
+	end()
+	writers.Wait()
+	return acknowledged
+}
+
+func TestDataFolderIsPrivate(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags())
+	require.NoError(t, server.Start(t.Context()))
+	data := filepath.Join(server.Dir(), "data")
+	for _, path := range []string{data, filepath.Join(data, "etcd")} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.ModeDir|0o700, info.Mode(), path)
+	}
+	socket, err := os.Stat(filepath.Join(data, "etcd.sock"))
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket, socket.Mode().Type())
+}
+
+// A server that is replaced gives its data to the next one.
+func TestSuccessorWaitsForTheFolder(t *testing.T) {
+	t.Parallel()
+	first := newServer(t, cp, flags())
+	require.NoError(t, first.Start(t.Context()))
+	_, err := client(t, first).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	dir := filepath.Join(first.Dir(), "data")
+	second := newServer(t, cp, flags("--data-dir="+dir))
+	require.NoError(t, second.Launch())
+	waitForLog(t, second, "The data folder is in use by another server; waiting until it stops. If it is not being replaced, choose another folder with --data-dir")
+	code, output := execute(t, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+dir, "--startup-timeout=1s")
+	require.Equal(t, 1, code)
+	require.True(t, strings.HasSuffix(output, "the data folder "+dir+" is in use by another server: stop it or choose another folder with --data-dir\"\n"), output)
+
+	require.NoError(t, first.Stop())
+	require.NoError(t, second.WaitReady(t.Context()))
+	require.Equal(t, sets.New("margherita"), names(t, second))
+}
+
+// A server whose database is full says so, still answers who reads, and recovers
+// in both ways that it names.
+func TestDatabaseIsFull(t *testing.T) {
+	t.Parallel()
+	const quota = "--etcd-quota-backend-bytes=%d"
+	server := newServer(t, cp, flags(fmt.Sprintf(quota, 8<<20)))
+	require.NoError(t, server.Start(t.Context()))
+	pizzas := client(t, server).RestaurantV1().Pizzas("default")
+	large := pizza("")
+	large.GenerateName = "large-"
+	large.Annotations = map[string]string{"example.com/menu": strings.Repeat("x", 200<<10)}
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		_, err = pizzas.Create(t.Context(), large, metav1.CreateOptions{})
+	}
+	require.EqualError(t, err, "the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
+	require.True(t, apierrors.IsServiceUnavailable(err), "got %v", err)
+	waitUnready(t, server, "etcd-alarms")
+	code, body := get(t, server, "/readyz/etcd-alarms")
+	require.Equal(t, 500, code)
+	require.Equal(t, "internal server error: the database of the embedded etcd has reached its quota: delete objects and restart the server, "+
+		"which gives their space free, or restart it with a higher --etcd-quota-backend-bytes\n", body)
+	stored := names(t, server)
+	require.NotEmpty(t, stored)
+
+	require.NoError(t, pizzas.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	require.NoError(t, server.Restart(t.Context()))
+	_, err = client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), large, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// A server that is told to stop tells its watchers, and stops soon.
+func TestStopWithWatchesOpen(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags())
+	require.NoError(t, server.Start(t.Context()))
+	var clients []versioned.Interface
+	for range 5 {
+		clients = append(clients, client(t, server))
+	}
+	var ended sync.WaitGroup
+	for i := range 50 {
+		watcher, err := clients[i%len(clients)].RestaurantV1().Pizzas("default").Watch(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		ended.Go(func() {
+			for range watcher.ResultChan() { // Until it is closed.
+			}
+		})
+	}
+	began := time.Now()
+	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
+	require.Equal(t, "without an error", end(t, server))
+	require.Less(t, time.Since(began), 10*time.Second)
+	ended.Wait()
+	require.NoError(t, server.Start(t.Context()))
+}
