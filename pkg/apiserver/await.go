@@ -83,7 +83,7 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--etcd-servers can't be used: %w", err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	return await(ctx, "etcd", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
