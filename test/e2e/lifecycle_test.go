@@ -221,10 +221,10 @@ func TestGarbageCollection(t *testing.T) {
 func TestGarbageCollectionOfTheOwnerless(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	for name, make := range participants {
+	for name, participate := range participants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			missing, owned := participants["Topping v1"](t, ns), make(t, ns)
+			missing, owned := participants["Topping v1"](t, ns), participate(t, ns)
 			missing.object.SetUID("00000000-0000-0000-0000-000000000000")
 			owned.create(&missing, false)
 			owned.waitFor("gone", gone)
