@@ -157,6 +157,12 @@ func (s strategy[O]) ValidateDeclaratively(ctx context.Context, obj, old runtime
 		whole.Subresource = ""
 		ctx = genericapirequest.WithRequestInfo(ctx, &whole)
 	}
+	// The library marks what tags on its own metadata would find too. No tags of a
+	// kind's type do, and each such error of a client would be logged as a fault of
+	// the server.
+	for _, err := range errs {
+		err.CoveredByDeclarative = false
+	}
 	return s.DeclarativeValidation.ValidateDeclaratively(ctx, obj, old, errs, op, config)
 }
 
