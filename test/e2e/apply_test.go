@@ -55,6 +55,15 @@ func (s subject) mustApply(t *testing.T, manager string, spec map[string]any) *u
 	return applied
 }
 
+// requireFieldConflict requires an error to say that a field has another owner.
+func requireFieldConflict(t *testing.T, err error, field, owner string) {
+	t.Helper()
+	status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+	require.Equal(t, []metav1.StatusCause{{
+		Type: metav1.CauseTypeFieldManagerConflict, Field: field, Message: "conflict with " + owner,
+	}}, status.Details.Causes)
+}
+
 // owners returns, for each manager, operation, version and subresource, the fields
 // it owns.
 func owners(t *testing.T, object metav1.Object) map[string][]string {
@@ -125,23 +134,13 @@ func TestApplyConflict(t *testing.T) {
 					shared := other.mustApply(t, "bob", map[string]any{field: first})
 					require.Equal(t, []string{path}, owners(t, shared)["bob Apply "+yours], "Who applies the same does not own it too.")
 
-					for changed, who := range map[string]subject{"alice": other, "bob": s} {
-						manager := "bob"
-						if changed == "bob" {
-							manager = "alice"
-						}
-						spec := map[string]any{field: second}
-						if manager == "alice" {
-							spec = who.new("a").Object["spec"].(map[string]any)
-							spec[field] = second
-						}
-						_, err = who.apply(t, by(manager), "spec", spec)
-						status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-						require.Equal(t, `Apply failed with 1 conflict: conflict with "`+changed+`": `+path, status.Message)
-						require.Equal(t, []metav1.StatusCause{{
-							Type: metav1.CauseTypeFieldManagerConflict, Field: path, Message: `conflict with "` + changed + `"`,
-						}}, status.Details.Causes)
-					}
+					_, err = other.apply(t, by("bob"), "spec", map[string]any{field: second})
+					requireFieldConflict(t, err, path, `"alice"`)
+					require.EqualError(t, err, `Apply failed with 1 conflict: conflict with "alice": `+path)
+					changed := s.new("a")
+					s.change(t, changed)
+					_, err = s.client().Apply(t.Context(), s.name("a"), changed, by("alice"))
+					requireFieldConflict(t, err, path, `"bob"`)
 
 					forced, err := other.apply(t, metav1.ApplyOptions{FieldManager: "bob", Force: true}, "spec", map[string]any{field: second})
 					require.NoError(t, err)
@@ -173,10 +172,7 @@ func TestApplyConflictWithUpdate(t *testing.T) {
 		require.NotContains(t, owners(t, updated)["alice Apply "+s.Version], ".spec."+field)
 
 		_, err = s.apply(t, by("bob"), "spec", map[string]any{field: first})
-		status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-		require.Equal(t, []metav1.StatusCause{{
-			Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec." + field, Message: `conflict with "carol" using ` + writer.GroupVersion().String(),
-		}}, status.Details.Causes)
+		requireFieldConflict(t, err, ".spec."+field, `"carol" using `+writer.GroupVersion().String())
 		_, err = s.apply(t, by("bob"), "spec", map[string]any{field: second})
 		require.NoError(t, err)
 	})
@@ -226,10 +222,7 @@ func TestApplyMergesToppings(t *testing.T) {
 			more := s.mustApply(t, "carol", map[string]any{"toppings": []any{portion("basil", 3)}})
 			require.Contains(t, more.Object["spec"].(map[string]any)["toppings"], portion("basil", 3))
 			_, err := s.apply(t, by("carol"), "spec", map[string]any{"toppings": []any{portion("mozzarella", 3)}})
-			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-			require.Equal(t, []metav1.StatusCause{{
-				Type: metav1.CauseTypeFieldManagerConflict, Field: `.spec.toppings[name="mozzarella"].quantity`, Message: `conflict with "alice"`,
-			}}, status.Details.Causes)
+			requireFieldConflict(t, err, `.spec.toppings[name="mozzarella"].quantity`, `"alice"`)
 
 			less := s.mustApply(t, "bob", map[string]any{"toppings": []any{portion("tomato", 1)}})
 			require.Equal(t, []any{portion("mozzarella", 2), portion("tomato", 1), portion("basil", 3)},
@@ -277,16 +270,10 @@ func TestApplyToppingsAcrossVersions(t *testing.T) {
 	require.Equal(t, names, same.Object["spec"].(map[string]any)["toppings"])
 
 	_, err := v1alpha1.apply(t, by("bob"), "spec", map[string]any{"toppings": []any{"mozzarella", "tomato"}})
-	status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-	require.Equal(t, []metav1.StatusCause{{
-		Type: metav1.CauseTypeFieldManagerConflict, Field: `.spec.toppings[name="mozzarella"].quantity`, Message: `conflict with "alice"`,
-	}}, status.Details.Causes)
+	requireFieldConflict(t, err, `.spec.toppings[name="mozzarella"].quantity`, `"alice"`)
 
 	_, err = v1.apply(t, by("alice"), "spec", map[string]any{"toppings": []any{portion("mozzarella", 2), portion("basil", 1)}})
-	status = requireStatus(t, err, 409, metav1.StatusReasonConflict)
-	require.Equal(t, []metav1.StatusCause{{
-		Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.toppings", Message: `conflict with "bob"`,
-	}}, status.Details.Causes)
+	requireFieldConflict(t, err, ".spec.toppings", `"bob"`)
 }
 
 // Who applies through the main resource does not own the status, and through the
@@ -325,10 +312,7 @@ func TestApplyStatus(t *testing.T) {
 			}, owners(t, applied))
 
 			_, err = s.apply(t, by("other"), "status", map[string]any{"replicas": int64(2)}, "status")
-			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-			require.Equal(t, []metav1.StatusCause{{
-				Type: metav1.CauseTypeFieldManagerConflict, Field: ".status.replicas", Message: `conflict with "baker" with subresource "status"`,
-			}}, status.Details.Causes)
+			requireFieldConflict(t, err, ".status.replicas", `"baker" with subresource "status"`)
 
 			less, err := s.apply(t, by("baker"), "status", map[string]any{"replicas": int64(1)}, "status")
 			require.NoError(t, err)

@@ -183,18 +183,10 @@ func TestTypedScale(t *testing.T) {
 			// Who scales owns the number, here and in the pizza, and is asked
 			// before somebody else changes it.
 			_, err = s.apply(t, by("alice"), "spec", s.new("a").Object["spec"].(map[string]any))
-			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-			require.Equal(t, []metav1.StatusCause{{
-				Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas",
-				Message: `conflict with "scaler" with subresource "scale" using ` + s.GroupVersion().String(),
-			}}, status.Details.Causes)
+			requireFieldConflict(t, err, ".spec.replicas", `"scaler" with subresource "scale" using `+s.GroupVersion().String())
 			seven := autoscalingv1ac.Scale().WithName(name).WithSpec(autoscalingv1ac.ScaleSpec().WithReplicas(7))
 			_, err = scaler.ApplyScale(t.Context(), name, seven, by("autoscaler"))
-			status = requireStatus(t, err, 409, metav1.StatusReasonConflict)
-			require.Equal(t, []metav1.StatusCause{{
-				Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas",
-				Message: `conflict with "scaler" with subresource "scale" using autoscaling/v1`,
-			}}, status.Details.Causes)
+			requireFieldConflict(t, err, ".spec.replicas", `"scaler" with subresource "scale" using autoscaling/v1`)
 
 			applied, err := scaler.ApplyScale(t.Context(), name, seven, metav1.ApplyOptions{FieldManager: "autoscaler", Force: true})
 			require.NoError(t, err)
@@ -218,11 +210,7 @@ func TestScaleOwnerAcrossVersions(t *testing.T) {
 				metav1.PatchOptions{FieldManager: "scaler"}, "scale")
 			require.NoError(t, err)
 			_, err = s.in(applied).apply(t, by("alice"), "spec", map[string]any{"replicas": int64(6)})
-			status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-			require.Equal(t, []metav1.StatusCause{{
-				Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas",
-				Message: `conflict with "scaler" with subresource "scale" using ` + s.GroupVersion().String(),
-			}}, status.Details.Causes)
+			requireFieldConflict(t, err, ".spec.replicas", `"scaler" with subresource "scale" using `+s.GroupVersion().String())
 		}
 	}
 }
