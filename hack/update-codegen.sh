@@ -30,8 +30,8 @@ readonly header=hack/boilerplate.go.txt
 readonly work="${PWD}/_output/codegen"
 
 versioned=("${versions[@]/#/${module}/${apis}/}")
-internal_types=("${module}/${apis}" "${module}/${third}/apis/drink")
-versioned_types=("${versioned[@]}" "${module}/${third}/apis/drink/v1")
+internal_types=("${module}/${apis}" "${module}/${third}/apis/bar")
+versioned_types=("${versioned[@]}" "${module}/${third}/apis/bar/v1")
 printf -v versioned_list '%s,' "${versioned_types[@]}"
 
 step() {
@@ -117,7 +117,7 @@ openapi() {
 	fi
 }
 openapi "${generated}/openapi" "${versioned[@]}"
-openapi "${third}/openapi" "${module}/${third}/apis/drink/v1"
+openapi "${third}/openapi" "${module}/${third}/apis/bar/v1"
 
 # applyconfiguration-gen expects models under names that follow from import
 # paths, and writes those names into its code; ours are shorter.

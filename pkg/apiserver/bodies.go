@@ -27,7 +27,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
@@ -42,6 +42,9 @@ const (
 	// library reads a patch again on every level, so that the cost of a deep one
 	// grows with the square of its size; no kind's schema comes near a hundred.
 	maxPatchDepth = 100
+	// maxPatchElements is how many elements a list of a strategic merge patch may
+	// have. The library looks for each of them among all others, one by one.
+	maxPatchElements = 5000
 	// maxNumberLength is how many characters a number may have.
 	maxNumberLength = 256
 )
@@ -67,7 +70,7 @@ func withRequestChecks(next http.Handler, serializer runtime.NegotiatedSerialize
 }
 
 func checkNamespace(namespace string) error {
-	if reasons := path.IsValidPathSegmentName(namespace); len(reasons) > 0 {
+	if reasons := content.IsPathSegmentName(namespace); len(reasons) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("the namespace %q %s", namespace, strings.Join(reasons, ", ")))
 	}
 	return nil
@@ -91,6 +94,9 @@ func checkBody(req *http.Request, verb string, maxBody int64) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("the patch is nested more than %d levels deep", maxPatchDepth))
 	}
 	mediaType, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if mediaType == string(types.StrategicMergePatchType) && listExceeds(body, maxPatchElements) {
+		return apierrors.NewBadRequest(fmt.Sprintf("the patch has a list of more than %d elements: send a merge patch or an apply patch", maxPatchElements))
+	}
 	if number := expensiveNumber(mediaType, body); number != "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits: %.32s", maxNumberLength, number))
 	}
@@ -120,6 +126,34 @@ func nestingExceeds(text []byte, limit int) bool {
 			}
 		case c == '}', c == ']':
 			depth--
+		}
+	}
+	return false
+}
+
+// listExceeds tells whether a list in JSON has more elements than the limit.
+func listExceeds(text []byte, limit int) bool {
+	var commas []int // In each list and object that is open; -1 is for objects.
+	inString := false
+	for i := 0; i < len(text); i++ {
+		innermost := len(commas) - 1
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{':
+			commas = append(commas, -1)
+		case c == '[':
+			commas = append(commas, 0)
+		case innermost < 0:
+		case c == '}', c == ']':
+			commas = commas[:innermost]
+		case c == ',' && commas[innermost] >= 0:
+			if commas[innermost]++; commas[innermost] >= limit {
+				return true
+			}
 		}
 	}
 	return false

@@ -25,38 +25,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/drink"
+	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar"
 )
 
-func drinks() registry.Kind[*drink.Drink] {
-	return registry.Kind[*drink.Drink]{
-		New:        func() *drink.Drink { return &drink.Drink{} },
-		NewList:    func() runtime.Object { return &drink.DrinkList{} },
+func drinks() registry.Kind[*bar.Drink] {
+	return registry.Kind[*bar.Drink]{
+		New:        func() *bar.Drink { return &bar.Drink{} },
+		NewList:    func() runtime.Object { return &bar.DrinkList{} },
 		Resource:   "drinks",
 		Singular:   "drink",
 		Namespaced: true,
 		ShortNames: []string{"dr"},
 		Categories: []string{"restaurant"},
 
-		Columns: []registry.Column[*drink.Drink]{
-			registry.NameColumn[*drink.Drink](),
+		Columns: []registry.Column[*bar.Drink]{
+			registry.NameColumn[*bar.Drink](),
 			{
 				TableColumnDefinition: metav1.TableColumnDefinition{Name: "Size", Type: "string", Description: "How much there is of it."},
-				Cell:                  func(d *drink.Drink) any { return fmt.Sprintf("%d ml", d.Spec.Millilitres) },
+				Cell:                  func(d *bar.Drink) any { return fmt.Sprintf("%d ml", d.Spec.Millilitres) },
 			},
-			registry.AgeColumn[*drink.Drink](),
+			registry.AgeColumn[*bar.Drink](),
 		},
 
-		Spec:           func(d *drink.Drink) any { return d.Spec },
-		KeepStatus:     func(to, from *drink.Drink) { to.Status = from.Status },
-		KeepSpec:       func(to, from *drink.Drink) { to.Spec = from.Spec },
+		Spec:           func(d *bar.Drink) any { return d.Spec },
+		KeepStatus:     func(to, from *bar.Drink) { to.Status = from.Status },
+		KeepSpec:       func(to, from *bar.Drink) { to.Spec = from.Spec },
 		Validate:       validateDrink,
 		ValidateUpdate: validateDrinkUpdate,
 	}
 }
 
 // validateDrink says what no tag can.
-func validateDrink(d *drink.Drink) field.ErrorList {
+func validateDrink(d *bar.Drink) field.ErrorList {
 	var errs field.ErrorList
 	for i, garnish := range d.Spec.Garnishes {
 		if strings.Contains(garnish.Name, "pineapple") {
@@ -67,7 +67,7 @@ func validateDrink(d *drink.Drink) field.ErrorList {
 }
 
 // validateDrinkUpdate lets no glass shrink.
-func validateDrinkUpdate(to, from *drink.Drink) field.ErrorList {
+func validateDrinkUpdate(to, from *bar.Drink) field.ErrorList {
 	if to.Spec.Millilitres < from.Spec.Millilitres {
 		return field.ErrorList{field.Forbidden(field.NewPath("spec", "millilitres"), "must not become less")}
 	}

@@ -31,8 +31,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/drink"
-	drinkv1 "restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/drink/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar"
+	barv1 "restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/openapi"
 )
 
@@ -49,8 +49,8 @@ func group() registry.Group {
 	all := pizzas
 	all.Install = func(scheme *runtime.Scheme) {
 		pizzas.Install(scheme)
-		utilruntime.Must(drink.AddToScheme(scheme))
-		utilruntime.Must(drinkv1.AddToScheme(scheme))
+		utilruntime.Must(bar.AddToScheme(scheme))
+		utilruntime.Must(barv1.AddToScheme(scheme))
 	}
 	all.OpenAPI = func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		definitions := pizzas.OpenAPI(ref)

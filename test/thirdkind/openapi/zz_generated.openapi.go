@@ -29,7 +29,7 @@ import (
 	version "k8s.io/apimachinery/pkg/version"
 	common "k8s.io/kube-openapi/pkg/common"
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
-	drinkv1 "restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/drink/v1"
+	barv1 "restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar/v1"
 )
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
@@ -110,11 +110,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                    schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                     schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                        schema_k8sio_apimachinery_pkg_version_Info(ref),
-		drinkv1.Drink{}.OpenAPIModelName():                       schema_thirdkind_apis_drink_v1_Drink(ref),
-		drinkv1.DrinkList{}.OpenAPIModelName():                   schema_thirdkind_apis_drink_v1_DrinkList(ref),
-		drinkv1.DrinkSpec{}.OpenAPIModelName():                   schema_thirdkind_apis_drink_v1_DrinkSpec(ref),
-		drinkv1.DrinkStatus{}.OpenAPIModelName():                 schema_thirdkind_apis_drink_v1_DrinkStatus(ref),
-		drinkv1.Garnish{}.OpenAPIModelName():                     schema_thirdkind_apis_drink_v1_Garnish(ref),
+		barv1.Drink{}.OpenAPIModelName():                         schema_thirdkind_apis_bar_v1_Drink(ref),
+		barv1.DrinkList{}.OpenAPIModelName():                     schema_thirdkind_apis_bar_v1_DrinkList(ref),
+		barv1.DrinkSpec{}.OpenAPIModelName():                     schema_thirdkind_apis_bar_v1_DrinkSpec(ref),
+		barv1.DrinkStatus{}.OpenAPIModelName():                   schema_thirdkind_apis_bar_v1_DrinkStatus(ref),
+		barv1.Garnish{}.OpenAPIModelName():                       schema_thirdkind_apis_bar_v1_Garnish(ref),
 	}
 }
 
@@ -3719,7 +3719,7 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
-func schema_thirdkind_apis_drink_v1_Drink(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_thirdkind_apis_bar_v1_Drink(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3751,25 +3751,25 @@ func schema_thirdkind_apis_drink_v1_Drink(ref common.ReferenceCallback) common.O
 						SchemaProps: spec.SchemaProps{
 							Description: "spec is what the drink should be.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(drinkv1.DrinkSpec{}.OpenAPIModelName()),
+							Ref:         ref(barv1.DrinkSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status is what is known about the drink.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(drinkv1.DrinkStatus{}.OpenAPIModelName()),
+							Ref:         ref(barv1.DrinkStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), drinkv1.DrinkSpec{}.OpenAPIModelName(), drinkv1.DrinkStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), barv1.DrinkSpec{}.OpenAPIModelName(), barv1.DrinkStatus{}.OpenAPIModelName()},
 	}
 }
 
-func schema_thirdkind_apis_drink_v1_DrinkList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_thirdkind_apis_bar_v1_DrinkList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3804,7 +3804,7 @@ func schema_thirdkind_apis_drink_v1_DrinkList(ref common.ReferenceCallback) comm
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(drinkv1.Drink{}.OpenAPIModelName()),
+										Ref: ref(barv1.Drink{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3815,11 +3815,11 @@ func schema_thirdkind_apis_drink_v1_DrinkList(ref common.ReferenceCallback) comm
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), drinkv1.Drink{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), barv1.Drink{}.OpenAPIModelName()},
 	}
 }
 
-func schema_thirdkind_apis_drink_v1_DrinkSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_thirdkind_apis_bar_v1_DrinkSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3851,7 +3851,7 @@ func schema_thirdkind_apis_drink_v1_DrinkSpec(ref common.ReferenceCallback) comm
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(drinkv1.Garnish{}.OpenAPIModelName()),
+										Ref: ref(barv1.Garnish{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3861,11 +3861,11 @@ func schema_thirdkind_apis_drink_v1_DrinkSpec(ref common.ReferenceCallback) comm
 			},
 		},
 		Dependencies: []string{
-			drinkv1.Garnish{}.OpenAPIModelName()},
+			barv1.Garnish{}.OpenAPIModelName()},
 	}
 }
 
-func schema_thirdkind_apis_drink_v1_DrinkStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_thirdkind_apis_bar_v1_DrinkStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3885,7 +3885,7 @@ func schema_thirdkind_apis_drink_v1_DrinkStatus(ref common.ReferenceCallback) co
 	}
 }
 
-func schema_thirdkind_apis_drink_v1_Garnish(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_thirdkind_apis_bar_v1_Garnish(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{

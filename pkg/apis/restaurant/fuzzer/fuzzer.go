@@ -44,6 +44,14 @@ func New(source rand.Source, codecs serializer.CodecFactory) *randfill.Filler {
 // object metadata in k8s.io/apimachinery/pkg/apis/meta/fuzzer.
 func Funcs(serializer.CodecFactory) []any {
 	return []any{
+		// Labels and annotations have keys like these, and never "<<", which the
+		// library for YAML takes for a merge even in quotes.
+		func(m *map[string]string, c randfill.Continue) {
+			*m = map[string]string{}
+			for range c.Intn(4) {
+				(*m)[fmt.Sprintf("example.com/key-%x", c.Uint32())] = c.String(0)
+			}
+		},
 		func(spec *restaurant.PizzaSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
 			spec.Toppings = toppings(c)

@@ -14,8 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// +k8s:deepcopy-gen=package
-// +groupName=restaurant.programming-kubernetes.info
+package bar
 
-// Package drink holds the internal types of drinks.
-package drink
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+)
+
+// AddToScheme registers the internal types.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(restaurant.SchemeGroupVersion, &Drink{}, &DrinkList{})
+	return nil
+}

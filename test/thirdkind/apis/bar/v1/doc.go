@@ -18,7 +18,7 @@ limitations under the License.
 // +k8s:openapi-model-package=info.programming-kubernetes.restaurant.v1
 // +k8s:deepcopy-gen=package
 // +k8s:protobuf-gen=package
-// +k8s:conversion-gen=restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/drink
+// +k8s:conversion-gen=restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:validation-gen=TypesWithField=TypeMeta
 // +groupName=restaurant.programming-kubernetes.info
