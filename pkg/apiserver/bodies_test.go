@@ -58,6 +58,30 @@ func TestNestingExceeds(t *testing.T) {
 	}
 }
 
+func TestListExceeds(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want bool
+	}{
+		"nothing":              {``, false},
+		"at the limit":         {`[1,2,3]`, false},
+		"above the limit":      {`[1,2,3,4]`, true},
+		"further in":           {`{"a":[[1],{"b":[1,2,3,4]}]}`, true},
+		"around other lists":   {`[[1,2],[1,2],[1,2],[1,2]]`, true},
+		"many lists":           {`[[1,2,3],[1,2,3],[1,2,3]]`, false},
+		"an object":            {`{"a":1,"b":2,"c":3,"d":4}`, false},
+		"a list of objects":    {`[{"a":1,"b":2},{"a":1,"b":2}]`, false},
+		"commas in a string":   {`[",,,,,\",,,,,"]`, false},
+		"more ends than lists": {`]]}},,,,,[1,2]`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := listExceeds([]byte(test.text), 3); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestPatchDepth(t *testing.T) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)

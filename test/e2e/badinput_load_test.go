@@ -45,6 +45,7 @@ func TestHugeRequests(t *testing.T) {
 		jsonDepth = "the object provided is unrecognized (must be of type Pizza): couldn't get version/kind; json parse error: invalid character …"
 		yamlDepth = "the object provided is unrecognized (must be of type Pizza): yaml: exceeded max depth of 10000 …"
 		tooDeep   = "the patch is nested more than 100 levels deep"
+		tooLong   = "the patch has a list of more than 5000 elements: send a merge patch or an apply patch"
 		number    = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: …"
 	)
 	huge := strings.Repeat("x", 4<<20)
@@ -71,6 +72,9 @@ func TestHugeRequests(t *testing.T) {
 		"3 million digits/a cost":   createAt("{all toppings}", topping(`"cost":"`+digits+`"`)).gets(400).saying(number),
 		"3 million digits/a number": create(pizza(`"replicas":` + digits)).gets(400).saying(number),
 		"3 million digits/a patch":  patch(types.MergePatchType, `{"spec":{"replicas":`+digits+`}}`).gets(400).saying(number),
+		"a long list/elements":      patch(types.StrategicMergePatchType, `{"spec":{"toppings":`+listOf(60_000, `{"name":"t%d"}`)+`}}`).gets(400).saying(tooLong),
+		"a long list/order":         patch(types.StrategicMergePatchType, `{"metadata":{"$setElementOrder/finalizers":`+listOf(60_000, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
+		"a long list/deletions":     patch(types.StrategicMergePatchType, `{"metadata":{"$deleteFromPrimitiveList/finalizers":`+listOf(60_000, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
 		"a million parts of a path": patch(types.JSONPatchType, `[{"op":"add","path":"`+strings.Repeat("/a", 1_000_000)+`","value":1}]`).gets(422),
 		"nothing but spaces":        create(strings.Repeat(" ", limit-1)).gets(400),
 	}
