@@ -84,8 +84,11 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	command := append([]string{fmt.Sprintf("go run ./test/bench -runs=%d -idle=%s --", *runs, *idle)}, flags.Args()...)
-	describe(ctx, out, strings.Join(command, " "))
+	command := fmt.Sprintf("go run ./test/bench -runs=%d -idle=%s", *runs, *idle)
+	if flags.NArg() > 0 {
+		command += " -- " + strings.Join(flags.Args(), " ")
+	}
+	describe(ctx, out, command)
 	return table(out, append(memory, starts...))
 }
 
