@@ -39,6 +39,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	parameters := runtime.NewParameterCodec(c.Scheme)
 	for _, group := range c.Groups {
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
+		info.NegotiatedSerializer = boundedSerializer{info.NegotiatedSerializer}
 		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter); err != nil {
 			return nil, err
 		}

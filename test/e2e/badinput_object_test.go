@@ -136,11 +136,13 @@ func TestBadMetadata(t *testing.T) {
 		"resourceVersion/in future":       replace(changed(`"resourceVersion":"18446744073709551615"`)).gets(409),
 		"resourceVersion/delete":          remove("{pizza}", `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"resourceVersion":"x"}}`).gets(409),
 
-		"labels/key":                 create(metadata(`"labels":{"a b":"c"}`)).gets(422, `metadata.labels: Invalid value: "a b": …`),
-		"labels/value":               create(metadata(`"labels":{"a":"b c"}`)).gets(422, `metadata.labels: Invalid value: "b c": …`),
-		"annotations/key":            create(metadata(`"annotations":{"a b":"c"}`)).gets(422, `metadata.annotations: Invalid value: "a b": …`),
-		"annotations/size":           create(metadata(`"annotations":{"a":"`+strings.Repeat("x", 257<<10)+`"}`)).gets(422, "metadata.annotations: Too long: may not be more than 262144 bytes"),
-		"finalizers":                 create(metadata(`"finalizers":["a b"]`)).gets(422, `metadata.finalizers: Invalid value: "a b": …`),
+		"labels/key":       create(metadata(`"labels":{"a b":"c"}`)).gets(422, `metadata.labels: Invalid value: "a b": …`),
+		"labels/value":     create(metadata(`"labels":{"a":"b c"}`)).gets(422, `metadata.labels: Invalid value: "b c": …`),
+		"annotations/key":  create(metadata(`"annotations":{"a b":"c"}`)).gets(422, `metadata.annotations: Invalid value: "a b": …`),
+		"annotations/size": create(metadata(`"annotations":{"a":"`+strings.Repeat("x", 257<<10)+`"}`)).gets(422, "metadata.annotations: Too long: may not be more than 262144 bytes"),
+		"finalizers":       create(metadata(`"finalizers":["a b"]`)).gets(422, `metadata.finalizers: Invalid value: "a b": …`),
+		// Took over half a minute of comparing each with each other.
+		"ownerReferences/many":       create(metadata(`"ownerReferences":[` + strings.Repeat(owner+",", 9_999) + owner + `]`)).gets(400).saying("Pizza in version …"),
 		"ownerReferences/empty":      create(metadata(`"ownerReferences":[{}]`)).gets(422, "metadata.ownerReferences[0].apiVersion: Required value: must not be empty", "metadata.ownerReferences[0].kind: Required value: must not be empty", "metadata.ownerReferences[0].name: Required value: must not be empty", "metadata.ownerReferences[0].uid: Required value: must not be empty"),
 		"ownerReferences/apiVersion": create(metadata(`"ownerReferences":[{"apiVersion":"a/b/c","kind":"A","name":"a","uid":"a"}]`)).gets(422, "metadata.ownerReferences[0].apiVersion: Invalid value: …"),
 		"ownerReferences/two":        create(metadata(`"ownerReferences":[`+owner+`,`+strings.ReplaceAll(owner, `"a"`, `"b"`)+`]`)).gets(422, "metadata.ownerReferences: Invalid value: …"),

@@ -1,0 +1,54 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// maxOwners is how many owners an object may have. Before it validates anything,
+// the library compares each of them with each other.
+const maxOwners = 256
+
+// boundedSerializer decodes no objects with more owners than that.
+type boundedSerializer struct {
+	runtime.NegotiatedSerializer
+}
+
+func (s boundedSerializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
+	return boundedDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version)}
+}
+
+type boundedDecoder struct {
+	runtime.Decoder
+}
+
+// Decode returns an object also with the error that tells of unknown fields, which
+// a client may choose to ignore; so the error does not tell whether to look at it.
+func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
+	if object, ok := obj.(metav1.Object); ok {
+		if owners := len(object.GetOwnerReferences()); owners > maxOwners {
+			return nil, gvk, fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", maxOwners, owners)
+		}
+	}
+	return obj, gvk, err
+}
