@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -93,7 +92,7 @@ func checkBody(req *http.Request, verb string, maxBody int64) error {
 	if verb == "patch" && nestingExceeds(body, maxPatchDepth) {
 		return apierrors.NewBadRequest(fmt.Sprintf("the patch is nested more than %d levels deep", maxPatchDepth))
 	}
-	mediaType, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	mediaType := mediaTypeOf(req)
 	if mediaType == string(types.StrategicMergePatchType) && listExceeds(body, maxPatchElements) {
 		return apierrors.NewBadRequest(fmt.Sprintf("the patch has a list of more than %d elements: send a merge patch or an apply patch", maxPatchElements))
 	}
@@ -101,6 +100,13 @@ func checkBody(req *http.Request, verb string, maxBody int64) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits: %.32s", maxNumberLength, number))
 	}
 	return nil
+}
+
+// mediaTypeOf ignores the parameters, as the handler of patches does, even if they
+// are malformed: a parser that refuses them would take YAML for something else.
+func mediaTypeOf(req *http.Request) string {
+	mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
 type readCloser struct {

@@ -188,3 +188,23 @@ func TestNamespaceInPath(t *testing.T) {
 		}
 	}
 }
+
+// TestMalformedMediaTypeParameters fails if a parameter can hide from the checks
+// what the body is.
+func TestMalformedMediaTypeParameters(t *testing.T) {
+	for contentType, wantRefused := range map[string]bool{
+		"application/apply-patch+yaml":              true,
+		"application/apply-patch+yaml; a=b; a=c":    true,
+		"application/apply-patch+yaml;=":            true,
+		"APPLICATION/APPLY-PATCH+YAML ; charset=x;": true,
+		"application/json":                          false,
+	} {
+		t.Run(contentType, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodPatch, "/", strings.NewReader("cost: '1e-999999999'\n"))
+			req.Header.Set("Content-Type", contentType)
+			if err := checkBody(req, "patch", 1<<10); (err != nil) != wantRefused {
+				t.Errorf("got error %v, want one: %v", err, wantRefused)
+			}
+		})
+	}
+}
