@@ -25,10 +25,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 layers() {
 	cat <<'EOF'
 pkg/admission/plugin     pkg/admission pkg/generated pkg/apis
-pkg/registry/restaurant  pkg/registry pkg/generated pkg/apis
+pkg/registry/restaurant  pkg/registry pkg/admission pkg/admission/plugin pkg/controller pkg/generated pkg/apis
 pkg/controller           pkg/generated pkg/apis
 pkg/apiserver            pkg/registry pkg/admission
-pkg/registry
+pkg/registry             pkg/admission
 pkg/admission
 pkg/generated            pkg/apis
 pkg/apis

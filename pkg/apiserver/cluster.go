@@ -37,6 +37,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 )
 
 // authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
@@ -50,6 +52,9 @@ type cluster struct {
 	authentication       *genericoptions.DelegatingAuthenticationOptions
 	authenticationClient *client
 	authorizationClient  *client
+	coreClient           *client
+	// reads are the resources that this server cannot do without.
+	reads []schema.GroupResource
 	// clientCAs are the certificate authorities of users and of front proxies,
 	// once the cluster is ready.
 	clientCAs []*x509.Certificate
@@ -90,16 +95,26 @@ func newClient(path string) (*client, error) {
 	return &client{clientset, config.Host}, nil
 }
 
-func newCluster(authentication *genericoptions.DelegatingAuthenticationOptions, authorization *genericoptions.DelegatingAuthorizationOptions) (*cluster, error) {
-	authenticationClient, err := newClient(authentication.RemoteKubeConfigFile)
+func (o CompletedOptions) newCluster() (*cluster, error) {
+	authenticationClient, err := newClient(o.Authentication.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	authorizationClient, err := newClient(authorization.RemoteKubeConfigFile)
+	authorizationClient, err := newClient(o.Authorization.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{authentication: authentication, authenticationClient: authenticationClient, authorizationClient: authorizationClient}, nil
+	coreClient, err := newClient(o.CoreAPI.CoreAPIKubeconfigPath)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{
+		authentication:       o.Authentication,
+		authenticationClient: authenticationClient,
+		authorizationClient:  authorizationClient,
+		coreClient:           coreClient,
+		reads:                admission.Reads(o.plugins, o.Admission),
+	}, nil
 }
 
 // wait returns when the cluster is ready for the server.
@@ -110,24 +125,34 @@ func (c *cluster) wait(ctx context.Context) error {
 func (c *cluster) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return cmp.Or(
+	const delegator = "bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding"
+	if err := cmp.Or(
 		c.checkAuthentication(ctx),
-		c.authenticationClient.checkMayCreate(ctx, schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}),
-		c.authorizationClient.checkMayCreate(ctx, schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}),
-	)
+		c.authenticationClient.checkMay(ctx, "create", schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, delegator),
+		c.authorizationClient.checkMay(ctx, "create", schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, delegator),
+	); err != nil {
+		return err
+	}
+	for _, resource := range c.reads {
+		if err := c.coreClient.checkMay(ctx, "list", resource,
+			"bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (c *client) checkMayCreate(ctx context.Context, resource schema.GroupResource) error {
+func (c *client) checkMay(ctx context.Context, verb string, resource schema.GroupResource, fix string) error {
 	answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: resource.Group, Resource: resource.Resource, Verb: "create",
+			Group: resource.Group, Resource: resource.Resource, Verb: verb,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("kube-apiserver at %s does not say whether this server may create %s: %w", c.host, resource, err)
+		return fmt.Errorf("kube-apiserver at %s does not say whether this server may %s %s: %w", c.host, verb, resource, err)
 	}
 	if !answer.Status.Allowed {
-		return fmt.Errorf("this server may not create %s: bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding", resource)
+		return fmt.Errorf("this server may not %s %s: %s", verb, resource, fix)
 	}
 	return nil
 }

@@ -26,15 +26,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	baseversion "k8s.io/component-base/version"
 	"k8s.io/kube-openapi/pkg/common"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -45,6 +48,8 @@ type Config struct {
 	// Scheme and Codecs know the types of the groups.
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
+	// Runtimes are those of the groups that have one, by the group's name.
+	Runtimes map[string]registry.Runtime
 }
 
 // CompletedConfig is a Config after Complete; nothing else makes one.
@@ -73,6 +78,8 @@ func (o CompletedOptions) Config() (*Config, error) {
 		Groups:  o.groups,
 		Scheme:  scheme,
 		Codecs:  codecs,
+
+		Runtimes: map[string]registry.Runtime{},
 	}
 	config.setOpenAPI()
 	config.Generic.BuildHandlerChainFunc = buildHandlerChain
@@ -124,6 +131,8 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.CoreAPI.ApplyTo(generic); err != nil {
 		return err
 	}
+	// kube-apiserver itself says when it is asked too much.
+	generic.ClientConfig.QPS = -1
 	kubeClient, err := kubernetes.NewForConfig(generic.ClientConfig)
 	if err != nil {
 		return err
@@ -135,7 +144,41 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.Features.ApplyTo(&generic.Config, kubeClient, generic.SharedInformerFactory); err != nil {
 		return err
 	}
-	return o.Admission.ApplyTo(&generic.Config, generic.SharedInformerFactory, kubeClient, dynamicClient, o.featureGate(), generic.EffectiveVersion)
+	admission.TolerateAbsence(generic.SharedInformerFactory)
+	initializers, err := admission.Initializers(generic, dynamicClient)
+	if err != nil {
+		return err
+	}
+	own, err := config.connect()
+	if err != nil {
+		return err
+	}
+	if err := o.Admission.ApplyTo(&generic.Config, generic.SharedInformerFactory, kubeClient, dynamicClient, o.featureGate(), generic.EffectiveVersion,
+		append(initializers, own...)...); err != nil {
+		return fmt.Errorf("--admission-control-config-file, or another flag of admission: %w", err)
+	}
+	return nil
+}
+
+// connect creates the runtimes of the groups and returns what initializes their
+// admission plugins.
+func (c *Config) connect() (initializers []genericadmission.PluginInitializer, err error) {
+	loopback := rest.CopyConfig(c.Generic.LoopbackClientConfig)
+	loopback.QPS = -1
+	for _, group := range c.Groups {
+		if group.Runtime == nil {
+			continue
+		}
+		runtime, err := group.Runtime(loopback)
+		if err != nil {
+			return nil, fmt.Errorf("connecting the parts of %s with their server: %w", group.Name, err)
+		}
+		c.Runtimes[group.Name] = runtime
+		if runtime.Admission != nil {
+			initializers = append(initializers, runtime.Admission)
+		}
+	}
+	return initializers, nil
 }
 
 // serveError names the flags that there is something wrong with.

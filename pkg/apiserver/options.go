@@ -37,6 +37,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	baseversion "k8s.io/component-base/version"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -76,6 +77,7 @@ type Options struct {
 	Traces         *genericoptions.TracingOptions
 	Logs           *logsapi.LoggingConfiguration
 
+	plugins []admission.Plugin
 	// StartupTimeout bounds the wait for kube-apiserver, RBAC, and etcd or the data
 	// folder.
 	StartupTimeout time.Duration
@@ -100,6 +102,12 @@ func NewOptions(groups ...registry.Group) *Options {
 	// By default the library does not end watches, but waits a minute for their clients to.
 	serverRun.ShutdownWatchTerminationGracePeriod = watchGracePeriod
 
+	var own []admission.Plugin
+	for _, group := range groups {
+		own = append(own, group.Admission...)
+	}
+	plugins := admission.Plugins(own...)
+
 	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
 	// Lists of any size are read from etcd as protobuf several times faster.
 	recommended.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
@@ -116,10 +124,11 @@ func NewOptions(groups ...registry.Group) *Options {
 		Audit:          recommended.Audit,
 		Features:       recommended.Features,
 		CoreAPI:        recommended.CoreAPI,
-		Admission:      recommended.Admission,
+		Admission:      admission.Options(plugins),
 		EgressSelector: recommended.EgressSelector,
 		Traces:         recommended.Traces,
 		Logs:           logsapi.NewLoggingConfiguration(),
+		plugins:        plugins,
 		StartupTimeout: defaultStartupTimeout,
 	}
 }
@@ -246,7 +255,7 @@ type dependencies struct {
 func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.StartupTimeout)
 	defer cancel()
-	cluster, err := newCluster(o.Authentication, o.Authorization)
+	cluster, err := o.newCluster()
 	if err != nil {
 		return nil, err
 	}

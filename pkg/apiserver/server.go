@@ -22,6 +22,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
 // Server serves API groups.
@@ -47,7 +50,26 @@ func (c CompletedConfig) New() (*Server, error) {
 			return nil, fmt.Errorf("installing %s: %w", group.Name, err)
 		}
 	}
+	for name, group := range c.Runtimes {
+		if err := startRuntime(generic, name, group); err != nil {
+			return nil, err
+		}
+	}
 	return &Server{generic}, nil
+}
+
+// startRuntime makes the server start what a group has besides its API.
+func startRuntime(server *genericapiserver.GenericAPIServer, name string, group registry.Runtime) error {
+	if group.Informers == nil {
+		return nil
+	}
+	if err := server.AddReadyzChecks(healthz.NamedCheck("informer-sync-"+name, healthz.NewInformerSyncHealthz(group.Informers).Check)); err != nil {
+		return err
+	}
+	return server.AddPostStartHook("start-informers-"+name, func(hook genericapiserver.PostStartHookContext) error {
+		group.Informers.Start(hook.Done())
+		return nil
+	})
 }
 
 // Run serves until the context ends and all requests are answered. If the context

@@ -26,7 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/common"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 )
 
 // Group declares an API group.
@@ -42,6 +45,13 @@ type Group struct {
 	OpenAPI common.GetOpenAPIDefinitions
 	// Kinds are served in every version that has their type.
 	Kinds []Declaration
+	// Admission are the group's own admission plugins, in the order in which they
+	// run.
+	Admission []admission.Plugin
+	// Runtime makes what uses the group's API inside the server. The config is that
+	// of a client of this server, which may do everything; nothing may be sent
+	// before the server runs. Without it, the group is only an API.
+	Runtime func(loopback *restclient.Config) (Runtime, error)
 }
 
 // Declaration is a Kind of any type.

@@ -19,9 +19,18 @@ limitations under the License.
 package restaurant
 
 import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/initializer"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/pizzatoppings"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/toppinginuse"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/openapi"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -37,5 +46,25 @@ func Group() registry.Group {
 			pizza(),
 			topping(),
 		},
+		Admission: []admission.Plugin{
+			pizzatoppings.Plugin(),
+			toppinginuse.Plugin(),
+		},
+		Runtime: connect,
 	}
+}
+
+// connect makes what reads pizzas and toppings inside the server.
+func connect(loopback *rest.Config) (registry.Runtime, error) {
+	loopback = rest.CopyConfig(loopback)
+	loopback.ContentType = runtime.ContentTypeProtobuf
+	client, err := versioned.NewForConfig(loopback)
+	if err != nil {
+		return registry.Runtime{}, err
+	}
+	informers := externalversions.NewSharedInformerFactory(client, 0)
+	return registry.Runtime{
+		Informers: informers,
+		Admission: initializer.New(client, informers),
+	}, nil
 }

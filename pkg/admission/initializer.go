@@ -1,0 +1,61 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package admission
+
+import (
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	quota "k8s.io/apiserver/pkg/quota/v1/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/dynamic"
+)
+
+// Initializers give the plugins what the library's own initializer does not have:
+// how to reach webhooks and the parameters of policies, and how quota counts. They
+// must run after it.
+func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Interface) (admission.PluginInitializers, error) {
+	services, err := newServiceResolver(config.SharedInformerFactory.Core().V1().Services().Lister(), config.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	wrapper := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, config.EgressSelector, config.ClientConfig, config.TracerProvider)
+	return admission.PluginInitializers{
+		webhookinitializer.NewPluginInitializer(wrapper, services),
+		initializeFunc(func(plugin admission.Interface) {
+			if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
+				// Without evaluators of their own all resources are counted by object.
+				wants.SetQuotaConfiguration(quota.NewConfiguration(nil, nil))
+			}
+		}),
+		initializeFunc(func(plugin admission.Interface) {
+			switch policies := plugin.(type) {
+			case *mutatingpolicy.Plugin:
+				policies.SetExternalKubeInformerFactory(newParameterInformers(config.SharedInformerFactory, client))
+			case *validatingpolicy.Plugin:
+				policies.SetExternalKubeInformerFactory(newParameterInformers(config.SharedInformerFactory, client))
+			}
+		}),
+	}, nil
+}
+
+type initializeFunc func(admission.Interface)
+
+func (f initializeFunc) Initialize(plugin admission.Interface) { f(plugin) }

@@ -1,0 +1,119 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package admission
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// absentRetry is how often is looked whether a kube-apiserver has learned a
+// resource, since it can be upgraded while this server runs.
+const absentRetry = 30 * time.Second
+
+// TolerateAbsence makes the factory's informers of admission configurations take a
+// resource that kube-apiserver does not serve, because it is too old or has it
+// switched off, for one without objects. Without that, the plugins that read the
+// resource would refuse every request for ever. It must be called before anything
+// else uses the factory.
+func TolerateAbsence(factory informers.SharedInformerFactory) {
+	for _, optional := range []struct {
+		resource     string
+		object, list runtime.Object
+	}{
+		{"mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyList{}},
+		{"mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}},
+		{"mutatingwebhookconfigurations", &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}},
+		{"validatingadmissionpolicies", &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}},
+		{"validatingadmissionpolicybindings", &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}},
+		{"validatingwebhookconfigurations", &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}},
+	} {
+		factory.InformerFor(optional.object, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			served := cache.NewListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll, fields.Everything())
+			return cache.NewSharedIndexInformer(&optionalListWatch{served: served, resource: optional.resource, empty: optional.list},
+				optional.object, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		})
+	}
+}
+
+// optionalListWatch lists and watches a resource that may not be served.
+type optionalListWatch struct {
+	served   *cache.ListWatch
+	resource string
+	empty    runtime.Object
+	log      sync.Once
+}
+
+var _ cache.ListerWatcherWithContext = &optionalListWatch{}
+
+// IsWatchListSemanticsUnSupported makes the reflector begin with a list, which can
+// be empty, and not with a watch.
+func (*optionalListWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (o *optionalListWatch) absent(err error) bool {
+	if !apierrors.IsNotFound(err) {
+		return false
+	}
+	o.log.Do(func() {
+		klog.InfoS("kube-apiserver does not serve a resource of admissionregistration.k8s.io/v1: no webhook or policy of this kind is enforced until it does",
+			"resource", o.resource, "retry", absentRetry)
+	})
+	return true
+}
+
+// ListWithContext returns an empty list if the resource is not served.
+func (o *optionalListWatch) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, err := o.served.ListWithContext(ctx, options)
+	if o.absent(err) {
+		return o.empty.DeepCopyObject(), nil
+	}
+	return list, err
+}
+
+// WatchWithContext returns a watch without events if the resource is not served.
+// The one after it begins with all objects, as the empty list has no version.
+func (o *optionalListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	w, err := o.served.WatchWithContext(ctx, options)
+	if !o.absent(err) {
+		return w, err
+	}
+	idle := watch.NewFake()
+	time.AfterFunc(absentRetry, idle.Stop)
+	return idle, nil
+}
+
+// List implements cache.ListerWatcher.
+func (o *optionalListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
+	return o.ListWithContext(context.Background(), options)
+}
+
+// Watch implements cache.ListerWatcher.
+func (o *optionalListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return o.WatchWithContext(context.Background(), options)
+}

@@ -1,0 +1,176 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package admission
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+)
+
+// parameterResync is the interval of the library's own informers of parameters.
+const parameterResync = 10 * time.Minute
+
+// parameterInformers make an informer of its own for each kind of parameters that
+// the policies of a plugin use. In the server's shared informers, a kind that this
+// server may not read would never sync, which makes the server unready, and one
+// that went out of use would not start again. The policies themselves come from
+// the shared informers.
+//
+// The plugin asks for a resource and starts what it got, under its own lock.
+type parameterInformers struct {
+	informers.SharedInformerFactory
+	client dynamic.Interface
+	asked  *parameterInformer
+}
+
+func newParameterInformers(shared informers.SharedInformerFactory, client dynamic.Interface) *parameterInformers {
+	return &parameterInformers{SharedInformerFactory: shared, client: client}
+}
+
+// ForResource returns a new informer.
+func (f *parameterInformers) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
+	f.asked = newParameterInformer(resource, f.client.Resource(resource))
+	return f.asked, nil
+}
+
+// Start starts the last informer that ForResource has returned.
+func (f *parameterInformers) Start(stop <-chan struct{}) {
+	if f.asked != nil {
+		go f.asked.Run(stop)
+		f.asked = nil
+	}
+}
+
+// parameterInformer reports a missing permission from its lister, at once, where
+// other informers go on waiting: so it becomes the error of the policies that need
+// the permission, and follows their failurePolicy.
+type parameterInformer struct {
+	cache.SharedIndexInformer
+	resource schema.GroupResource
+	denied   atomic.Pointer[error]
+}
+
+func newParameterInformer(resource schema.GroupVersionResource, client dynamic.ResourceInterface) *parameterInformer {
+	i := &parameterInformer{resource: resource.GroupResource()}
+	i.SharedIndexInformer = cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := client.List(ctx, options)
+			i.note(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			w, err := client.Watch(ctx, options)
+			i.note(err)
+			return w, err
+		},
+	}, &unstructured.Unstructured{}, parameterResync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	// It fails only after the informer has started.
+	_ = i.SetTransform(typedParameter)
+	return i
+}
+
+func (i *parameterInformer) note(err error) {
+	if !apierrors.IsForbidden(err) {
+		i.denied.Store(nil)
+		return
+	}
+	err = fmt.Errorf("allow the user of this server to get, list and watch %s, which are parameters: %w", i.resource, err)
+	i.denied.Store(&err)
+}
+
+func (i *parameterInformer) err() error {
+	if err := i.denied.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Informer returns the informer itself.
+func (i *parameterInformer) Informer() cache.SharedIndexInformer { return i }
+
+// HasSynced is true, too, if waiting is no use.
+func (i *parameterInformer) HasSynced() bool {
+	return i.err() != nil || i.SharedIndexInformer.HasSynced()
+}
+
+// Lister lists the parameters, unless there is a permission missing.
+func (i *parameterInformer) Lister() cache.GenericLister {
+	all := cache.NewGenericLister(i.GetIndexer(), i.resource)
+	return parameterLister{all, all, i}
+}
+
+// parameterLister returns the informer's error instead of a list that may be empty
+// or old for lack of permission.
+type parameterLister struct {
+	cache.GenericNamespaceLister
+	all      cache.GenericLister
+	informer *parameterInformer
+}
+
+func (l parameterLister) List(selector labels.Selector) ([]runtime.Object, error) {
+	if err := l.informer.err(); err != nil {
+		return nil, err
+	}
+	return l.GenericNamespaceLister.List(selector)
+}
+
+func (l parameterLister) Get(name string) (runtime.Object, error) {
+	if err := l.informer.err(); err != nil {
+		return nil, err
+	}
+	return l.GenericNamespaceLister.Get(name)
+}
+
+func (l parameterLister) ByNamespace(namespace string) cache.GenericNamespaceLister {
+	return parameterLister{l.all.ByNamespace(namespace), l.all, l.informer}
+}
+
+// typedParameter makes an object of a kind that client-go knows look as it does in
+// kube-apiserver, and as the library makes it when it reads a parameter directly:
+// typed, and without its kind.
+func typedParameter(obj any) (any, error) {
+	object, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	typed, err := scheme.Scheme.New(object.GroupVersionKind())
+	if runtime.IsNotRegisteredError(err) {
+		return obj, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.UnstructuredContent(), typed); err != nil {
+		return nil, fmt.Errorf("reading the parameter %s %s: %w", object.GroupVersionKind(), cache.MetaObjectToName(object), err)
+	}
+	typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return typed, nil
+}

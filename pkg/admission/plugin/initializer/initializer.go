@@ -1,0 +1,50 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package initializer gives the restaurant's admission plugins access to its
+// objects.
+package initializer
+
+import (
+	"k8s.io/apiserver/pkg/admission"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+)
+
+// WantsRestaurant is a plugin that reads pizzas or toppings. ValidateInitialization
+// must fail if SetRestaurant has not been called.
+type WantsRestaurant interface {
+	SetRestaurant(versioned.Interface, externalversions.SharedInformerFactory)
+	admission.InitializationValidator
+}
+
+type initializer struct {
+	client    versioned.Interface
+	informers externalversions.SharedInformerFactory
+}
+
+// New returns an initializer of plugins that implement WantsRestaurant. The client
+// reads what the informers may not have seen yet.
+func New(client versioned.Interface, informers externalversions.SharedInformerFactory) admission.PluginInitializer {
+	return initializer{client, informers}
+}
+
+func (i initializer) Initialize(plugin admission.Interface) {
+	if wants, ok := plugin.(WantsRestaurant); ok {
+		wants.SetRestaurant(i.client, i.informers)
+	}
+}

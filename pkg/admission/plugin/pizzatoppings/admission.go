@@ -1,0 +1,182 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package pizzatoppings holds the admission plugin PizzaToppings: a pizza without
+// toppings gets the usual ones, and each topping that a request puts on a pizza
+// must exist.
+package pizzatoppings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	genericadmission "restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/initializer"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
+)
+
+// PluginName is the plugin's name in flags and metrics.
+const PluginName = "PizzaToppings"
+
+// Plugin returns the plugin for the list of all plugins.
+func Plugin() genericadmission.Plugin {
+	return genericadmission.Plugin{Name: PluginName, Register: Register}
+}
+
+// Register registers the plugin.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return newPlugin(), nil })
+}
+
+type plugin struct {
+	*admission.Handler
+	lister listers.ToppingLister
+	client versioned.Interface
+}
+
+var (
+	_ admission.MutationInterface   = &plugin{}
+	_ admission.ValidationInterface = &plugin{}
+	_ initializer.WantsRestaurant   = &plugin{}
+)
+
+func newPlugin() *plugin {
+	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
+}
+
+func (p *plugin) SetRestaurant(client versioned.Interface, informers externalversions.SharedInformerFactory) {
+	p.client = client
+	p.lister = informers.Restaurant().V1().Toppings().Lister()
+}
+
+func (p *plugin) ValidateInitialization() error {
+	if p.client == nil || p.lister == nil {
+		return errors.New(PluginName + " has no access to toppings")
+	}
+	return nil
+}
+
+// Admit fills in the default toppings.
+func (p *plugin) Admit(_ context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	pizza, _, err := pizzas(attributes)
+	if pizza == nil || err != nil {
+		return err
+	}
+	Default(pizza)
+	return nil
+}
+
+// Validate refuses toppings that do not exist.
+func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	pizza, old, err := pizzas(attributes)
+	if pizza == nil || err != nil {
+		return err
+	}
+	return Check(pizza, old, func(name string) (*restaurantv1.Topping, error) {
+		return p.topping(ctx, name)
+	})
+}
+
+// topping may be one of a moment ago: the informer may not know it yet, so that
+// only a read from the server tells that it does not exist.
+func (p *plugin) topping(ctx context.Context, name string) (*restaurantv1.Topping, error) {
+	topping, err := p.lister.Get(name)
+	if apierrors.IsNotFound(err) {
+		return p.client.RestaurantV1().Toppings().Get(ctx, name, metav1.GetOptions{})
+	}
+	return topping, err
+}
+
+// pizzas returns the pizza that is written and the one it replaces, or nil. A
+// request for a subresource puts no toppings on a pizza.
+func pizzas(attributes admission.Attributes) (pizza, old *restaurant.Pizza, err error) {
+	if attributes.GetResource().GroupResource() != restaurant.Resource("pizzas") || attributes.GetSubresource() != "" {
+		return nil, nil, nil
+	}
+	pizza, ok := attributes.GetObject().(*restaurant.Pizza)
+	if !ok {
+		return nil, nil, apierrors.NewInternalError(fmt.Errorf("%s was given a %T instead of a pizza", PluginName, attributes.GetObject()))
+	}
+	old, _ = attributes.GetOldObject().(*restaurant.Pizza) // nil on create
+	return pizza, old, nil
+}
+
+// Default puts mozzarella, tomato and salami on a pizza without toppings.
+func Default(pizza *restaurant.Pizza) {
+	if len(pizza.Spec.Toppings) > 0 {
+		return
+	}
+	for _, name := range []string{"mozzarella", "tomato", "salami"} {
+		pizza.Spec.Toppings = append(pizza.Spec.Toppings, restaurant.PizzaTopping{Name: name, Quantity: 1})
+	}
+}
+
+// Check refuses a pizza with a topping that the old one does not have, which is nil
+// for a new pizza, unless get returns the topping. What is on a pizza already may
+// stay there, or an update of something else would be refused. The error is a
+// Status: Invalid with the path of each topping that is missing, or what get
+// returned if that is not NotFound.
+func Check(pizza, old *restaurant.Pizza, get func(name string) (*restaurantv1.Topping, error)) error {
+	var errs field.ErrorList
+	path := field.NewPath("spec", "toppings")
+	for _, name := range added(pizza, old) {
+		topping, err := get(name)
+		switch {
+		case apierrors.IsNotFound(err):
+			errs = append(errs, field.NotFound(path.Key(name), name))
+		case err != nil:
+			return lookupError(name, err)
+		case topping.DeletionTimestamp != nil:
+			errs = append(errs, field.Invalid(path.Key(name), name, "is being deleted"))
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(restaurant.Kind("Pizza"), pizza.Name, errs)
+	}
+	return nil
+}
+
+func lookupError(name string, err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return err
+	}
+	return apierrors.NewInternalError(fmt.Errorf("the topping %q can't be looked up: %w", name, err))
+}
+
+// added are the names of the toppings that are on the pizza and not on the old one.
+func added(pizza, old *restaurant.Pizza) []string {
+	var names []string
+	for _, topping := range pizza.Spec.Toppings {
+		same := func(other restaurant.PizzaTopping) bool { return other.Name == topping.Name }
+		if old == nil || !slices.ContainsFunc(old.Spec.Toppings, same) {
+			names = append(names, topping.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,166 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package toppinginuse holds the admission plugin ToppingInUse: a topping that is
+// on a pizza cannot be deleted.
+package toppinginuse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/tools/cache"
+
+	genericadmission "restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/initializer"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+)
+
+const (
+	// PluginName is the plugin's name in flags and metrics.
+	PluginName = "ToppingInUse"
+	// maxNames is how many pizzas a refusal names.
+	maxNames = 3
+)
+
+// Plugin returns the plugin for the list of all plugins.
+func Plugin() genericadmission.Plugin {
+	return genericadmission.Plugin{Name: PluginName, Register: Register}
+}
+
+// Register registers the plugin.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return newPlugin(), nil })
+}
+
+type plugin struct {
+	*admission.Handler
+	pizzas cache.Indexer
+	client versioned.Interface
+}
+
+var (
+	_ admission.ValidationInterface = &plugin{}
+	_ initializer.WantsRestaurant   = &plugin{}
+)
+
+func newPlugin() *plugin {
+	return &plugin{Handler: admission.NewHandler(admission.Delete)}
+}
+
+func (p *plugin) SetRestaurant(client versioned.Interface, informers externalversions.SharedInformerFactory) {
+	informer := informers.Restaurant().V1().Pizzas().Informer()
+	if err := AddIndex(informer); err != nil {
+		return // ValidateInitialization finds the plugin without pizzas.
+	}
+	p.client, p.pizzas = client, informer.GetIndexer()
+}
+
+func (p *plugin) ValidateInitialization() error {
+	if p.client == nil || p.pizzas == nil {
+		return errors.New(PluginName + " has no access to pizzas by their toppings")
+	}
+	return nil
+}
+
+// Validate refuses to delete a topping that is on a pizza.
+func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	if attributes.GetResource().GroupResource() != restaurant.Resource("toppings") || attributes.GetSubresource() != "" {
+		return nil
+	}
+	// When a collection is deleted, only the object has a name.
+	topping, err := meta.Accessor(attributes.GetOldObject())
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("%s was given no topping: %w", PluginName, err))
+	}
+	return Check(topping.GetName(), p.pizzas, func() (*restaurantv1.PizzaList, error) {
+		return p.client.RestaurantV1().Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	})
+}
+
+// index finds pizzas by the names of their toppings.
+const index = "toppings"
+
+// AddIndex makes an informer of v1 pizzas find them by their toppings.
+func AddIndex(informer cache.SharedIndexInformer) error {
+	return informer.AddIndexers(cache.Indexers{index: func(obj any) ([]string, error) {
+		pizza, ok := obj.(*restaurantv1.Pizza)
+		if !ok {
+			return nil, fmt.Errorf("%T is no pizza", obj)
+		}
+		names := make([]string, len(pizza.Spec.Toppings))
+		for i, topping := range pizza.Spec.Toppings {
+			names[i] = topping.Name
+		}
+		return names, nil
+	}})
+}
+
+// Check returns a Forbidden that names some of the pizzas that the topping is on. A
+// pizza of a moment ago may not be in the cache yet, so that only a list from the
+// server tells that a topping is not in use.
+func Check(topping string, pizzas cache.Indexer, list func() (*restaurantv1.PizzaList, error)) error {
+	cached, err := pizzas.ByIndex(index, topping)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	var users []string
+	for _, obj := range cached {
+		users = append(users, cache.MetaObjectToName(obj.(*restaurantv1.Pizza)).String())
+	}
+	if len(users) == 0 {
+		all, err := list()
+		if err != nil {
+			return err
+		}
+		for i := range all.Items {
+			if hasTopping(&all.Items[i], topping) {
+				users = append(users, cache.MetaObjectToName(&all.Items[i]).String())
+			}
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return apierrors.NewForbidden(restaurant.Resource("toppings"), topping, inUse(users))
+}
+
+func hasTopping(pizza *restaurantv1.Pizza, name string) bool {
+	return slices.ContainsFunc(pizza.Spec.Toppings, func(topping restaurantv1.PizzaTopping) bool { return topping.Name == name })
+}
+
+func inUse(pizzas []string) error {
+	if len(pizzas) == 1 {
+		return fmt.Errorf("it is on the pizza %s", pizzas[0])
+	}
+	slices.Sort(pizzas)
+	named, more := pizzas, ""
+	if len(pizzas) > maxNames {
+		named, more = pizzas[:maxNames], fmt.Sprintf(" and %d more", len(pizzas)-maxNames)
+	}
+	return fmt.Errorf("it is on %d pizzas: %s%s", len(pizzas), strings.Join(named, ", "), more)
+}

@@ -1,0 +1,40 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"reflect"
+
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// Runtime is what a group has besides its API, and which uses that API: it reads
+// and writes the group's objects as a client of the server that serves them.
+type Runtime struct {
+	// Informers are those that all else shares. The server starts them, and is not
+	// ready until they have synced.
+	Informers Informers
+	// Admission gives the group's own admission plugins what they read.
+	Admission admission.PluginInitializer
+}
+
+// Informers is a generated SharedInformerFactory of any group.
+type Informers interface {
+	Start(stop <-chan struct{})
+	Shutdown()
+	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
+}
