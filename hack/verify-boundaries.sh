@@ -27,11 +27,12 @@ layers() {
 pkg/admission/plugin     pkg/admission pkg/generated pkg/apis
 pkg/registry/restaurant  pkg/registry pkg/admission pkg/admission/plugin pkg/controller pkg/generated pkg/apis
 pkg/controller           pkg/generated pkg/apis
-pkg/apiserver            pkg/registry pkg/admission
+pkg/apiserver            pkg/registry pkg/admission pkg/quantities
 pkg/registry             pkg/admission
 pkg/admission
 pkg/generated            pkg/apis
 pkg/apis
+pkg/quantities
 cmd                      pkg/admission/plugin pkg/registry/restaurant pkg/controller pkg/apiserver pkg/registry pkg/admission pkg/generated pkg/apis
 test                     cmd pkg/admission/plugin pkg/registry/restaurant pkg/controller pkg/apiserver pkg/registry pkg/admission pkg/generated pkg/apis
 hack                     pkg/generated pkg/apis

@@ -1,0 +1,197 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package quantities finds numbers that cost much more to read as a
+// resource.Quantity than their length lets expect. Whoever decodes what a client
+// has sent checks it first.
+package quantities
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+)
+
+// maxNumberLength is how many characters a number may have.
+const maxNumberLength = 256
+
+// Check returns an error that says which number in a body of the media type is
+// too expensive; JSON is assumed if the type is not a known one. It does not mind
+// a body that is malformed otherwise.
+func Check(mediaType string, body []byte) error {
+	if number := expensiveNumber(mediaType, body); number != "" {
+		return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits: %.32s", maxNumberLength, number)
+	}
+	return nil
+}
+
+// isExpensive tells whether the text is a number that resource.ParseQuantity would
+// spend minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
+// (kubernetes/kubernetes#141306). It is no regular expression, as those are slow on
+// long numbers themselves.
+func isExpensive(text []byte) bool {
+	// The longest ending that is neither part of a number nor a tiny exponent.
+	const maxSuffix = len("e+123456789")
+
+	text = bytes.TrimLeft(text, "+-")
+	suffix := bytes.TrimLeft(text, "0123456789.")
+	length := len(text) - len(suffix)
+	switch {
+	case length == 0:
+		return false
+	case len(suffix) > 0 && (suffix[0] == 'e' || suffix[0] == 'E') && isTinyExponent(suffix[1:]):
+		return len(bytes.TrimLeft(suffix[2:], "0123456789")) == 0
+	default:
+		return length > maxNumberLength && len(suffix) <= maxSuffix
+	}
+}
+
+// isTinyExponent tells whether the text, which follows an "e", begins with a very
+// small exponent. One of ten digits overflows: to the library, 1e3000000000 is
+// 1e-1294967296.
+func isTinyExponent(text []byte) bool {
+	digits := 10
+	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
+		if text[0] == '-' {
+			digits = 4
+		}
+		text = text[1:]
+	}
+	return len(text) >= digits && len(bytes.TrimLeft(text[:digits], "0123456789")) == 0
+}
+
+// isSuspicious tells whether an expensive number may be in any text, so that other
+// texts need not be parsed.
+func isSuspicious(text []byte) bool {
+	length := 0
+	for i, c := range text {
+		switch {
+		case '0' <= c && c <= '9' || c == '.':
+			if length++; length > maxNumberLength {
+				return true
+			}
+		case length > 0 && (c == 'e' || c == 'E') && isTinyExponent(text[i+1:]):
+			return true
+		default:
+			length = 0
+		}
+	}
+	return false
+}
+
+// expensiveNumber returns a value in the body that is expensive as a quantity,
+// whichever field it is in: fields are known only after decoding.
+func expensiveNumber(mediaType string, body []byte) string {
+	switch mediaType {
+	case runtime.ContentTypeProtobuf:
+		if isSuspicious(body) {
+			return expensiveInProtobuf(body, 0)
+		}
+	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
+		// Only YAML has tags, which can turn into strings what does not look like them.
+		if isSuspicious(body) || bytes.ContainsAny(body, `\!`) {
+			converted, err := yaml.YAMLToJSON(body)
+			if err != nil {
+				return "" // The decoder says what is wrong.
+			}
+			return expensiveInJSON(converted)
+		}
+	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
+		// It is served behind an alpha feature gate only.
+		var object any
+		if err := direct.Unmarshal(body, &object); err != nil {
+			return "" // The decoder says what is wrong.
+		}
+		converted, err := json.Marshal(object)
+		if err != nil {
+			return ""
+		}
+		return expensiveInJSON(converted)
+	default:
+		if isSuspicious(body) || bytes.ContainsRune(body, '\\') {
+			return expensiveInJSON(body)
+		}
+	}
+	return ""
+}
+
+func expensiveInJSON(text []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return "" // The end, or the decoder says what is wrong.
+		}
+		var value string
+		switch token := token.(type) {
+		case string:
+			value = token
+		case json.Number:
+			value = token.String()
+		}
+		// The library does not mind spaces around a quantity.
+		if value = strings.TrimSpace(value); isExpensive([]byte(value)) {
+			return value
+		}
+	}
+}
+
+// maxMessageDepth is deeper than the messages of any kind are nested.
+const maxMessageDepth = 32
+
+// expensiveInProtobuf takes every field of variable length for a string and for a
+// message, since only the schema could tell.
+func expensiveInProtobuf(message []byte, depth int) string {
+	if depth == 0 {
+		message = bytes.TrimPrefix(message, []byte("k8s\x00"))
+	}
+	for len(message) > 0 {
+		_, wireType, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return ""
+		}
+		message = message[n:]
+		if wireType != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(1, wireType, message); n < 0 {
+				return ""
+			}
+			message = message[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(message)
+		if n < 0 {
+			return ""
+		}
+		message = message[n:]
+		if isExpensive(value) {
+			return string(value)
+		}
+		if depth < maxMessageDepth {
+			if number := expensiveInProtobuf(value, depth+1); number != "" {
+				return number
+			}
+		}
+	}
+	return ""
+}
