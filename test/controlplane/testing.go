@@ -35,13 +35,17 @@ import (
 //
 //	func TestMain(m *testing.M) { controlplane.Main(m, &cp, controlplane.Config{}) }
 //
-// Config.Dir is a temporary folder, unless it is set. If a test fails, the ends
-// of all logs are printed and the folder is kept.
-func Main(m *testing.M, cp **ControlPlane, config Config) {
-	os.Exit(run(m, cp, config))
+// Config.Dir is a temporary folder, unless it is set. The preparations run before
+// the tests. If a test fails, the ends of all logs are printed and the folder is
+// kept.
+func Main(m *testing.M, cp **ControlPlane, config Config, preparations ...Preparation) {
+	os.Exit(run(m, cp, config, preparations))
 }
 
-func run(m *testing.M, cp **ControlPlane, config Config) (code int) {
+// Preparation puts something into a control plane that has just started.
+type Preparation func(context.Context, *ControlPlane) error
+
+func run(m *testing.M, cp **ControlPlane, config Config, preparations []Preparation) (code int) {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	temporary := config.Dir == ""
@@ -75,7 +79,7 @@ func run(m *testing.M, cp **ControlPlane, config Config) (code int) {
 		}
 	}()
 
-	code = m.Run()
+	code = prepareAndRun(ctx, m, started, preparations)
 	if code != 0 {
 		started.writeLogs(os.Stderr)
 	}
@@ -90,6 +94,16 @@ func run(m *testing.M, cp **ControlPlane, config Config) (code int) {
 		}
 	}
 	return code
+}
+
+func prepareAndRun(ctx context.Context, m *testing.M, cp *ControlPlane, preparations []Preparation) (code int) {
+	for _, prepare := range preparations {
+		if err := prepare(ctx, cp); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return m.Run()
 }
 
 // ForTest starts a control plane for one test, in a temporary folder unless

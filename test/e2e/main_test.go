@@ -25,6 +25,7 @@ import (
 	"testing"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
 // cp is the control plane that all tests share. None may stop or break any of
@@ -40,5 +41,5 @@ func TestMain(m *testing.M) {
 	}
 	var config controlplane.Config
 	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog}
-	controlplane.Main(m, &cp, config)
+	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"))
 }
