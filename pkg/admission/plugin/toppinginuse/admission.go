@@ -59,7 +59,6 @@ func Register(plugins *admission.Plugins) {
 
 type plugin struct {
 	*admission.Handler
-	pizzas cache.Indexer
 	client versioned.Interface
 }
 
@@ -72,17 +71,13 @@ func newPlugin() *plugin {
 	return &plugin{Handler: admission.NewHandler(admission.Delete)}
 }
 
-func (p *plugin) SetRestaurant(client versioned.Interface, informers externalversions.SharedInformerFactory) {
-	informer := informers.Restaurant().V1().Pizzas().Informer()
-	if err := AddIndex(informer); err != nil {
-		return // ValidateInitialization finds the plugin without pizzas.
-	}
-	p.client, p.pizzas = client, informer.GetIndexer()
+func (p *plugin) SetRestaurant(client versioned.Interface, _ externalversions.SharedInformerFactory) {
+	p.client = client
 }
 
 func (p *plugin) ValidateInitialization() error {
-	if p.client == nil || p.pizzas == nil {
-		return errors.New(PluginName + " has no access to pizzas by their toppings")
+	if p.client == nil {
+		return errors.New(PluginName + " has no access to pizzas")
 	}
 	return nil
 }
@@ -97,50 +92,23 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("%s was given no topping: %w", PluginName, err))
 	}
-	return Check(topping.GetName(), p.pizzas, func() (*restaurantv1.PizzaList, error) {
+	return Check(topping.GetName(), func() (*restaurantv1.PizzaList, error) {
 		return p.client.RestaurantV1().Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	})
 }
 
-// index finds pizzas by the names of their toppings.
-const index = "toppings"
-
-// AddIndex makes an informer of v1 pizzas find them by their toppings.
-func AddIndex(informer cache.SharedIndexInformer) error {
-	return informer.AddIndexers(cache.Indexers{index: func(obj any) ([]string, error) {
-		pizza, ok := obj.(*restaurantv1.Pizza)
-		if !ok {
-			return nil, fmt.Errorf("%T is no pizza", obj)
-		}
-		names := make([]string, len(pizza.Spec.Toppings))
-		for i, topping := range pizza.Spec.Toppings {
-			names[i] = topping.Name
-		}
-		return names, nil
-	}})
-}
-
-// Check returns a Forbidden that names some of the pizzas that the topping is on. A
-// pizza of a moment ago may not be in the cache yet, so that only a list from the
-// server tells that a topping is not in use.
-func Check(topping string, pizzas cache.Indexer, list func() (*restaurantv1.PizzaList, error)) error {
-	cached, err := pizzas.ByIndex(index, topping)
+// Check returns a Forbidden that names some of the pizzas that the topping is on.
+// The list must be what is stored now: a cache may lack a pizza of a moment ago,
+// and still have the one that was deleted before its topping.
+func Check(topping string, list func() (*restaurantv1.PizzaList, error)) error {
+	pizzas, err := list()
 	if err != nil {
-		return apierrors.NewInternalError(err)
+		return err
 	}
 	var users []string
-	for _, obj := range cached {
-		users = append(users, cache.MetaObjectToName(obj.(*restaurantv1.Pizza)).String())
-	}
-	if len(users) == 0 {
-		all, err := list()
-		if err != nil {
-			return err
-		}
-		for i := range all.Items {
-			if hasTopping(&all.Items[i], topping) {
-				users = append(users, cache.MetaObjectToName(&all.Items[i]).String())
-			}
+	for i := range pizzas.Items {
+		if hasTopping(&pizzas.Items[i], topping) {
+			users = append(users, cache.MetaObjectToName(&pizzas.Items[i]).String())
 		}
 	}
 	if len(users) == 0 {
