@@ -169,7 +169,7 @@ func (c *Config) connect() (initializers []genericadmission.PluginInitializer, e
 		if group.Runtime == nil {
 			continue
 		}
-		runtime, err := group.Runtime(loopback)
+		runtime, err := group.Runtime(registry.Clients{Loopback: loopback, Cluster: c.Generic.ClientConfig})
 		if err != nil {
 			return nil, fmt.Errorf("connecting the parts of %s with their server: %w", group.Name, err)
 		}

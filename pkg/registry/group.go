@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
-	restclient "k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
@@ -48,10 +47,9 @@ type Group struct {
 	// Admission are the group's own admission plugins, in the order in which they
 	// run.
 	Admission []admission.Plugin
-	// Runtime makes what uses the group's API inside the server. The config is that
-	// of a client of this server, which may do everything; nothing may be sent
-	// before the server runs. Without it, the group is only an API.
-	Runtime func(loopback *restclient.Config) (Runtime, error)
+	// Runtime makes what uses the group's API inside the server. Without it, the
+	// group is only an API.
+	Runtime func(Clients) (Runtime, error)
 }
 
 // Declaration is a Kind of any type.

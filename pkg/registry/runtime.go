@@ -17,9 +17,11 @@ limitations under the License.
 package registry
 
 import (
+	"context"
 	"reflect"
 
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/rest"
 )
 
 // Runtime is what a group has besides its API, and which uses that API: it reads
@@ -30,6 +32,23 @@ type Runtime struct {
 	Informers Informers
 	// Admission gives the group's own admission plugins what they read.
 	Admission admission.PluginInitializer
+	// Controllers run in one of all replicas at a time.
+	Controllers []Controller
+}
+
+// Controller keeps objects in the state that they describe.
+type Controller interface {
+	// Run works until the context ends. The informers have synced before.
+	Run(context.Context)
+}
+
+// Clients are the configurations of clients for a Runtime.
+type Clients struct {
+	// Loopback is for this server itself, which lets it do everything. Nothing may
+	// be sent before the server runs.
+	Loopback *rest.Config
+	// Cluster is for kube-apiserver, which lets this server do what its roles say.
+	Cluster *rest.Config
 }
 
 // Informers is a generated SharedInformerFactory of any group.

@@ -55,8 +55,8 @@ func Group() registry.Group {
 }
 
 // connect makes what reads pizzas and toppings inside the server.
-func connect(loopback *rest.Config) (registry.Runtime, error) {
-	loopback = rest.CopyConfig(loopback)
+func connect(clients registry.Clients) (registry.Runtime, error) {
+	loopback := rest.CopyConfig(clients.Loopback)
 	loopback.ContentType = runtime.ContentTypeProtobuf
 	client, err := versioned.NewForConfig(loopback)
 	if err != nil {
