@@ -186,10 +186,12 @@ func TestBadSpecs(t *testing.T) {
 	}
 	const condition = `{"type":"Ready","status":"True","reason":"Baked","message":"","lastTransitionTime":"2026-11-20T12:00:00Z"}`
 	requests := map[string]badRequest{
-		"null":            create("null").gets(422, "metadata.name: Required value: name or generateName is required", "spec.toppings: Required value"),
-		"an empty object": create("{}").gets(422, "metadata.name: Required value: name or generateName is required", "spec.toppings: Required value"),
-		"no toppings":     create(toppings(`[]`)).gets(422, "spec.toppings: Required value"),
-		"no spec":         create(`{"apiVersion":"{version}","kind":"Pizza","metadata":{"name":"new"}}`).gets(422, "spec.toppings: Required value"),
+		// No toppings are no mistake: they are filled in.
+		"null":            create("null").gets(422, "metadata.name: Required value: name or generateName is required"),
+		"an empty object": create("{}").gets(422, "metadata.name: Required value: name or generateName is required"),
+		"no toppings":     create(toppings(`[],"replicas":-1`)).gets(422, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
+		"null toppings":   create(toppings(`null,"replicas":-1`)).gets(422, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
+		"no spec":         create(`{"apiVersion":"{version}","kind":"Pizza","metadata":{"name":"new","finalizers":["a b"]}}`).gets(422, `metadata.finalizers: Invalid value: "a b": …`),
 
 		"replicas/-1":          create(pizza(`"replicas":-1`)).gets(422, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
 		"replicas/1001":        create(pizza(`"replicas":1001`)).gets(422, "spec.replicas: Invalid value: 1001: must be less than or equal to 1000"),
@@ -277,6 +279,9 @@ func TestBadSpecs(t *testing.T) {
 		"without a name":     create(toppings(`[{"quantity":1}]`)).gets(422, "spec.toppings[0].name: Required value"),
 		"null":               create(toppings(`[null]`)).gets(422, "spec.toppings[0].name: Required value"),
 		"a name with spaces": create(toppings(`[{"name":"A B"}]`)).gets(422, `spec.toppings[0].name: Invalid value: "A B": `+noSubdomain),
+		"unknown":            create(toppings(`[{"name":"tomato"},{"name":"tar"}]`)).gets(422, `spec.toppings[tar]: Not found: "tar"`),
+		"unknown, patched":   patch(types.StrategicMergePatchType, `{"spec":{"toppings":[{"name":"tar"}]}}`).gets(422, `spec.toppings[tar]: Not found: "tar"`),
+		"unknown, applied":   apply(`"spec":{"toppings":[{"name":"tar"}]}`).gets(422, `spec.toppings[tar]: Not found: "tar"`),
 		"65":                 create(toppings(listOf(65, `{"name":"t%d"}`))).gets(422, "spec.toppings: Too many: 65: must have at most 64 items"),
 		"2 000 of 2^31-1":    create(toppings(listOf(2_000, `{"name":"t%d","quantity":2147483647}`))).gets(422, "spec.toppings: Too many: 2000: must have at most 64 items"),
 	} {
@@ -288,6 +293,8 @@ func TestBadSpecs(t *testing.T) {
 		"empty":              create(toppings(`[""]`)).gets(422, `spec.toppings: Invalid value: "": `+noSubdomain),
 		"null":               create(toppings(`[null]`)).gets(422, `spec.toppings: Invalid value: "": `+noSubdomain),
 		"a name with spaces": create(toppings(`["A B"]`)).gets(422, `spec.toppings: Invalid value: "A B": `+noSubdomain),
+		"unknown":            create(toppings(`["tomato","tar","tar"]`)).gets(422, `spec.toppings[tar]: Not found: "tar"`),
+		"unknown, patched":   patch(types.MergePatchType, `{"spec":{"toppings":["tar"]}}`).gets(422, `spec.toppings[tar]: Not found: "tar"`),
 		"65":                 create(toppings(listOf(65, `"t%d"`))).gets(422, "spec.toppings: Invalid value: must not have more than 64 different toppings"),
 		"10 000":             create(toppings(listOf(10_000, `"t%d"`))).gets(422, "spec.toppings: Invalid value: must not have more than 64 different toppings"),
 		"a number":           create(toppings(`[1]`)).gets(400),

@@ -323,6 +323,15 @@ func TestDefaults(t *testing.T) {
 			created, err := pizza.client().Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
 			require.Equal(t, object.Object["spec"], created.Object["spec"])
+
+			// No pizza is without toppings.
+			for name, spec := range map[string]map[string]any{"no-spec": nil, "no-toppings": {"toppings": nil}, "empty-toppings": {"toppings": []any{}}} {
+				object := pizza.new(name)
+				object.Object["spec"] = spec
+				created, err := pizza.client().Create(t.Context(), object, metav1.CreateOptions{})
+				require.NoError(t, err)
+				require.Equal(t, map[string]any{"toppings": toppingsIn(version, "mozzarella", "tomato", "salami"), "replicas": int64(1)}, created.Object["spec"], name)
+			}
 		})
 	}
 }

@@ -35,8 +35,10 @@ import (
 	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
 // watcher is a watch that a test reads event by event.
@@ -324,6 +326,7 @@ func TestForgottenHistory(t *testing.T) {
 	direct.Host = server.URL()
 	pizza := newSubject(t, "Pizza", "v1")
 	client := pizza.clientFor(direct)
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(direct), "mozzarella", "tomato"))
 	create := func(name string) *unstructured.Unstructured {
 		created, err := client.Create(t.Context(), pizza.new(name), metav1.CreateOptions{})
 		require.NoError(t, err)

@@ -55,6 +55,7 @@ func TestDataSurvives(t *testing.T) {
 	acknowledged := sets.New[string]()
 	for round, end := range []func(){func() { require.NoError(t, server.Stop()) }, server.Kill, server.Kill} {
 		require.NoError(t, server.Start(t.Context()))
+		stock(t, server)
 		require.Subset(t, names(t, server).UnsortedList(), acknowledged.UnsortedList(), "After round %d.", round)
 		acknowledged = acknowledged.Union(write(t, server, fmt.Sprintf("round-%d", round), 100, end))
 	}
@@ -122,6 +123,7 @@ func TestSuccessorWaitsForTheFolder(t *testing.T) {
 	t.Parallel()
 	first := newServer(t, cp, flags())
 	require.NoError(t, first.Start(t.Context()))
+	stock(t, first)
 	_, err := client(t, first).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
 
@@ -145,6 +147,7 @@ func TestDatabaseIsFull(t *testing.T) {
 	const quota = "--etcd-quota-backend-bytes=%d"
 	server := newServer(t, cp, flags(fmt.Sprintf(quota, 8<<20)))
 	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
 	pizzas := client(t, server).RestaurantV1().Pizzas("default")
 	large := pizza("")
 	large.GenerateName = "large-"

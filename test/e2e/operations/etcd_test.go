@@ -157,6 +157,7 @@ func TestServerStartsBeforeItsEtcd(t *testing.T) {
 		`and --etcd-cafile, --etcd-certfile and --etcd-keyfile (`)
 	require.NoError(t, late.Start(t.Context()))
 	require.NoError(t, server.WaitReady(t.Context()))
+	stock(t, server)
 	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
 }

@@ -40,6 +40,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
 // cp is the control plane that all tests share. Its own server stores objects in
@@ -55,7 +56,7 @@ func TestMain(m *testing.M) {
 			ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--request-timeout=" + requestTimeout.String()}},
 		},
 		ControllerManager: controlplane.ComponentConfig{Off: true},
-	})
+	}, fixture.Toppings("tomato"))
 }
 
 const (
@@ -195,6 +196,12 @@ func waitUnready(t *testing.T, server *controlplane.Component, check string) {
 		}
 		return err
 	})
+}
+
+// stock gives a server with an etcd of its own what pizzas need.
+func stock(t *testing.T, at *controlplane.Component) {
+	t.Helper()
+	require.NoError(t, fixture.CreateToppings(t.Context(), client(t, at), "tomato"))
 }
 
 func pizza(name string) *restaurantv1.Pizza {
