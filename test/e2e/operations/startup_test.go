@@ -27,6 +27,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -120,9 +124,34 @@ func TestRolesArriveLate(t *testing.T) {
 	waitForLog(t, server, "this server may not create tokenreviews.authentication.k8s.io: "+
 		"bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding")
 	kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
+
+	// Each of these would otherwise be an admission plugin that refuses all requests.
+	const registration = ".admissionregistration.k8s.io"
+	roles := kubernetes.NewForConfigOrDie(cp.RESTConfig()).RbacV1().ClusterRoles()
+	role, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole="+user, "--user="+user)
+	for _, step := range []struct {
+		missing string
+		grant   []string
+	}{
+		{"namespaces", []string{"namespaces", "mutatingadmissionpolicies" + registration, "mutatingadmissionpolicybindings" + registration}},
+		{"services", []string{"services", "mutatingwebhookconfigurations" + registration, "validatingadmissionpolicies" + registration, "validatingadmissionpolicybindings" + registration}},
+		{"validatingwebhookconfigurations" + registration, []string{"validatingwebhookconfigurations" + registration}},
+		{"resourcequotas", []string{"resourcequotas"}},
+	} {
+		waitForLog(t, server, "this server may not list "+step.missing+": bind a ClusterRole to its user that allows get, list and watch, "+
+			"or disable the admission plugins that read it with --disable-admission-plugins")
+		for _, resource := range step.grant {
+			parsed := schema.ParseGroupResource(resource)
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{parsed.Group}, Resources: []string{parsed.Resource}})
+		}
+		role, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
 	waitUnready(t, server, "informer-sync")
-	waitForLog(t, server, "namespaces is forbidden")
-	kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole=restaurant-apiserver", "--user="+user)
+	waitForLog(t, server, "flowschemas.flowcontrol.apiserver.k8s.io is forbidden")
+	kubectl(t, cp, "create", "clusterrolebinding", user+":server", "--clusterrole=restaurant-apiserver", "--user="+user)
 	require.NoError(t, server.WaitReady(t.Context()))
 
 	log, err := os.ReadFile(server.LogFile())
