@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	componentbaseconfig "k8s.io/component-base/config"
 	baseversion "k8s.io/component-base/version"
 	"k8s.io/kube-openapi/pkg/common"
 
@@ -50,6 +51,10 @@ type Config struct {
 	Codecs serializer.CodecFactory
 	// Runtimes are those of the groups that have one, by the group's name.
 	Runtimes map[string]registry.Runtime
+	// RunControllers is false if the groups' controllers run elsewhere only.
+	RunControllers bool
+	// LeaderElection says which replica runs the groups' controllers.
+	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 }
 
 // CompletedConfig is a Config after Complete; nothing else makes one.
@@ -79,7 +84,9 @@ func (o CompletedOptions) Config() (*Config, error) {
 		Scheme:  scheme,
 		Codecs:  codecs,
 
-		Runtimes: map[string]registry.Runtime{},
+		Runtimes:       map[string]registry.Runtime{},
+		RunControllers: o.RunControllers,
+		LeaderElection: o.LeaderElection,
 	}
 	config.setOpenAPI()
 	config.Generic.BuildHandlerChainFunc = buildHandlerChain
@@ -144,6 +151,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.Features.ApplyTo(&generic.Config, kubeClient, generic.SharedInformerFactory); err != nil {
 		return err
 	}
+	// Nothing has used the informers yet.
 	admission.TolerateAbsence(generic.SharedInformerFactory)
 	initializers, err := admission.Initializers(generic, dynamicClient)
 	if err != nil {

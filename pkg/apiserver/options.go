@@ -25,14 +25,19 @@ import (
 	"path/filepath"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/compatibility"
+	componentbaseconfig "k8s.io/component-base/config"
+	componentbaseoptions "k8s.io/component-base/config/options"
+	componentbasevalidation "k8s.io/component-base/config/validation"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	baseversion "k8s.io/component-base/version"
@@ -76,8 +81,11 @@ type Options struct {
 	EgressSelector *genericoptions.EgressSelectorOptions
 	Traces         *genericoptions.TracingOptions
 	Logs           *logsapi.LoggingConfiguration
+	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
-	plugins []admission.Plugin
+	// RunControllers is false for a replica that never runs the groups' controllers.
+	RunControllers bool
+	plugins        []admission.Plugin
 	// StartupTimeout bounds the wait for kube-apiserver, RBAC, and etcd or the data
 	// folder.
 	StartupTimeout time.Duration
@@ -128,6 +136,15 @@ func NewOptions(groups ...registry.Group) *Options {
 		EgressSelector: recommended.EgressSelector,
 		Traces:         recommended.Traces,
 		Logs:           logsapi.NewLoggingConfiguration(),
+		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
+			LeaderElect:   true,
+			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+			RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+			ResourceLock:  resourcelock.LeasesResourceLock,
+			ResourceName:  "apiserver-controllers",
+		},
+		RunControllers: true,
 		plugins:        plugins,
 		StartupTimeout: defaultStartupTimeout,
 	}
@@ -146,6 +163,11 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	o.EgressSelector.AddFlags(sections.FlagSet("egress selector"))
 	o.Traces.AddFlags(sections.FlagSet("traces"))
 	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
+
+	controllers := sections.FlagSet("controllers")
+	controllers.BoolVar(&o.RunControllers, "run-controllers", o.RunControllers, ""+
+		"Whether this server runs controllers, such as those that keep the status of objects, when it is elected among its replicas.")
+	componentbaseoptions.BindLeaderElectionFlags(&o.LeaderElection, controllers)
 
 	cluster := sections.FlagSet("cluster")
 	cluster.StringVar(&o.CoreAPI.CoreAPIKubeconfigPath, "kubeconfig", o.CoreAPI.CoreAPIKubeconfigPath, ""+
@@ -189,6 +211,9 @@ func (o *Options) Complete() (CompletedOptions, error) {
 			*path = o.CoreAPI.CoreAPIKubeconfigPath
 		}
 	}
+	if o.LeaderElection.ResourceNamespace == "" {
+		completed.LeaderElection.ResourceNamespace = ownNamespace(o.CoreAPI.CoreAPIKubeconfigPath)
+	}
 	if completed.embeddedEtcd {
 		if o.EmbeddedEtcd.Dir != "" {
 			dir, err := filepath.Abs(o.EmbeddedEtcd.Dir)
@@ -225,6 +250,9 @@ func (o CompletedOptions) Validate() []error {
 	}
 	if o.Authentication.SkipInClusterLookup && o.Authentication.RequestHeader.ClientCAFile == "" {
 		errs = append(errs, errors.New("--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user"))
+	}
+	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, nil) {
+		errs = append(errs, fmt.Errorf("a flag --leader-elect-*: %w", err))
 	}
 	for _, section := range [][]error{
 		o.ServerRun.Validate(),

@@ -50,24 +50,33 @@ func (c CompletedConfig) New() (*Server, error) {
 			return nil, fmt.Errorf("installing %s: %w", group.Name, err)
 		}
 	}
-	for name, group := range c.Runtimes {
-		if err := startRuntime(generic, name, group); err != nil {
+	if err := startInformers(generic, c.Runtimes); err != nil {
+		return nil, err
+	}
+	if c.RunControllers {
+		controllers, err := newControllers(c.Runtimes, c.LeaderElection, c.Generic.ClientConfig)
+		if err != nil {
+			return nil, err
+		}
+		if err := controllers.install(generic); err != nil {
 			return nil, err
 		}
 	}
 	return &Server{generic}, nil
 }
 
-// startRuntime makes the server start what a group has besides its API.
-func startRuntime(server *genericapiserver.GenericAPIServer, name string, group registry.Runtime) error {
-	if group.Informers == nil {
-		return nil
+// startInformers makes the server start the informers of the groups, and ready when
+// they have synced.
+func startInformers(server *genericapiserver.GenericAPIServer, runtimes map[string]registry.Runtime) error {
+	for name, group := range runtimes {
+		if err := server.AddReadyzChecks(healthz.NamedCheck("informer-sync-"+name, healthz.NewInformerSyncHealthz(group.Informers).Check)); err != nil {
+			return err
+		}
 	}
-	if err := server.AddReadyzChecks(healthz.NamedCheck("informer-sync-"+name, healthz.NewInformerSyncHealthz(group.Informers).Check)); err != nil {
-		return err
-	}
-	return server.AddPostStartHook("start-informers-"+name, func(hook genericapiserver.PostStartHookContext) error {
-		group.Informers.Start(hook.Done())
+	return server.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {
+		for _, group := range runtimes {
+			group.Informers.Start(hook.Done())
+		}
 		return nil
 	})
 }

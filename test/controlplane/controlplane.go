@@ -183,7 +183,7 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if cp.admin, err = cp.RESTConfigFor("admin", "system:masters"); err != nil {
 		return nil, err
 	}
-	if err := writeKubeconfig(cp.Kubeconfig(), cp.admin); err != nil {
+	if err := writeKubeconfig(cp.Kubeconfig(), cp.admin, ""); err != nil {
 		return nil, err
 	}
 	if cp.ControllerManager, err = cp.newControllerManager(config.ControllerManager); err != nil {

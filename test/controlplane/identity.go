@@ -61,12 +61,16 @@ func (cp *ControlPlane) KubeconfigFor(user string, groups ...string) (string, er
 	// Names of users may hold characters that a file's may not.
 	id := sha256.Sum256([]byte(strings.Join(append([]string{user}, groups...), "\x00")))
 	path := filepath.Join(cp.PKI.dir, fmt.Sprintf("user-%x.kubeconfig", id[:8]))
-	return path, writeKubeconfig(path, config)
+	namespace := ""
+	if serviceAccount, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
+		namespace, _, _ = strings.Cut(serviceAccount, ":")
+	}
+	return path, writeKubeconfig(path, config, namespace)
 }
 
 // writeKubeconfig writes a client configuration in the form that kubectl and all
-// components read.
-func writeKubeconfig(path string, config *rest.Config) error {
+// components read. The namespace may be empty.
+func writeKubeconfig(path string, config *rest.Config, namespace string) error {
 	const name = "local"
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{
@@ -77,7 +81,7 @@ func writeKubeconfig(path string, config *rest.Config) error {
 		ClientCertificateData: config.CertData,
 		ClientKeyData:         config.KeyData,
 	}
-	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: namespace}
 	kubeconfig.CurrentContext = name
 	data, err := clientcmd.Write(*kubeconfig)
 	if err != nil {

@@ -20,6 +20,7 @@ package restaurant
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
@@ -29,6 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/controller/pricing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/openapi"
@@ -62,9 +64,18 @@ func connect(clients registry.Clients) (registry.Runtime, error) {
 	if err != nil {
 		return registry.Runtime{}, err
 	}
+	cluster, err := kubernetes.NewForConfig(clients.Cluster)
+	if err != nil {
+		return registry.Runtime{}, err
+	}
 	informers := externalversions.NewSharedInformerFactory(client, 0)
+	prices, err := pricing.New(client, informers, cluster)
+	if err != nil {
+		return registry.Runtime{}, err
+	}
 	return registry.Runtime{
-		Informers: informers,
-		Admission: initializer.New(client, informers),
+		Informers:   informers,
+		Admission:   initializer.New(client, informers),
+		Controllers: []registry.Controller{prices},
 	}, nil
 }
