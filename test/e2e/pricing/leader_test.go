@@ -1,0 +1,169 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package pricing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// get reads from a replica itself.
+func get(ctx context.Context, replica *controlplane.Component, path string) (string, error) {
+	config := cp.RESTConfig()
+	config.Host = replica.URL()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	body, err := client.RESTClient().Get().AbsPath(path).DoRaw(ctx)
+	return string(body), err
+}
+
+// leads tells whether a replica says of itself that it runs the controllers.
+func leads(t *testing.T, replica *controlplane.Component) bool {
+	t.Helper()
+	metrics, err := get(t.Context(), replica, "/metrics")
+	require.NoError(t, err)
+	lines := strings.Split(metrics, "\n")
+	leads := slices.Contains(lines, `leader_election_master_status{name="apiserver-controllers"} 1`)
+	require.NotEqual(t, leads, slices.Contains(lines, `leader_election_master_status{name="apiserver-controllers"} 0`), "It says neither or both.")
+	return leads
+}
+
+// TestReplicas kills the replica that runs the controllers. Tests that run in
+// parallel wait until it is over.
+func TestReplicas(t *testing.T) {
+	ns := namespace(t)
+	cheese := topping(t, "1")
+	pizza(t, ns, "margherita", cheese)
+	awaitPizza(t, ns, "margherita", costs("1"))
+
+	leader := cp.APIServer
+	require.True(t, leads(t, leader))
+	second, err := cp.NewAPIServer("second", replica())
+	require.NoError(t, err)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, second.Stop()) })
+
+	// A replica that does not lead is as ready as the one that does.
+	require.False(t, leads(t, second))
+	for _, replica := range []*controlplane.Component{leader, second} {
+		ready, err := get(t.Context(), replica, "/readyz")
+		require.NoError(t, err)
+		require.Equal(t, "ok", ready)
+	}
+	require.NoError(t, cp.Register(t.Context(), second))
+
+	leader.Kill()
+	killed := time.Now()
+	eventually(t, func() error {
+		if !leads(t, second) {
+			return errors.New("the second replica does not lead")
+		}
+		return nil
+	})
+	// The lease may have been renewed just before, and is looked at every 500 ms.
+	require.Less(t, time.Since(killed), leaseDuration+2*time.Second)
+	setCost(t, cheese, "2")
+	awaitPizza(t, ns, "margherita", costs("2"))
+
+	// A leader that is stopped gives its lease away at once.
+	require.NoError(t, leader.Start(t.Context()))
+	require.NoError(t, cp.Register(t.Context(), leader))
+	require.False(t, leads(t, leader))
+	require.NoError(t, second.Stop())
+	lease, err := kubeClient().CoordinationV1().Leases("restaurant-system").Get(t.Context(), "apiserver-controllers", metav1.GetOptions{})
+	require.NoError(t, err)
+	if holder := *lease.Spec.HolderIdentity; holder != "" {
+		// It is the other one by now.
+		require.True(t, leads(t, leader), holder)
+	}
+	setCost(t, cheese, "3")
+	awaitPizza(t, ns, "margherita", costs("3"))
+}
+
+// TestLostLease takes the lease from the leader, which goes on serving and leads
+// again later.
+func TestLostLease(t *testing.T) {
+	ns := namespace(t)
+	cheese := topping(t, "1")
+	pizza(t, ns, "margherita", cheese)
+	awaitPizza(t, ns, "margherita", costs("1"))
+	pid := cp.APIServer.PID()
+
+	leases := kubeClient().CoordinationV1().Leases("restaurant-system")
+	eventually(t, func() error {
+		lease, err := leases.Get(t.Context(), "apiserver-controllers", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lease.Spec.HolderIdentity = new(string)
+		*lease.Spec.HolderIdentity = "nobody"
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	})
+	eventually(t, func() error {
+		if leads(t, cp.APIServer) {
+			return errors.New("the server still leads")
+		}
+		return nil
+	})
+	setCost(t, cheese, "2") // It serves.
+	awaitPizza(t, ns, "margherita", costs("2"))
+	require.True(t, leads(t, cp.APIServer))
+	require.Equal(t, pid, cp.APIServer.PID())
+}
+
+// TestMetrics shows what an operator can watch.
+func TestMetrics(t *testing.T) {
+	ns := namespace(t)
+	pizza(t, ns, "margherita", topping(t, "1"))
+	awaitPizza(t, ns, "margherita", costs("1"))
+	metrics, err := get(t.Context(), cp.APIServer, "/metrics")
+	require.NoError(t, err)
+	for _, metric := range []string{
+		`workqueue_depth{name="pricing-controller"} `,
+		`workqueue_adds_total{name="pricing-controller"} `,
+		`workqueue_retries_total{name="pricing-controller"} `,
+		`workqueue_work_duration_seconds_count{name="pricing-controller"} `,
+		`leader_election_master_status{name="apiserver-controllers"} 1`,
+	} {
+		require.True(t, strings.Contains(metrics, "\n"+metric), "%s is missing in\n%s", metric, lines(metrics, "workqueue", "leader"))
+	}
+}
+
+// lines are those that begin with one of the prefixes.
+func lines(text string, prefixes ...string) string {
+	var found []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) }) {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "\n")
+}
