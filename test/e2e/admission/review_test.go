@@ -30,12 +30,15 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
@@ -424,4 +427,127 @@ func comparable(t *testing.T, calls []call) []map[string]any {
 		reviews = append(reviews, call.comparable(t))
 	}
 	return reviews
+}
+
+// TestReviewVersions shows that a webhook gets the first of its versions that there
+// is, with the same content in each.
+func TestReviewVersions(t *testing.T) {
+	s := newScope(t)
+	tests := map[string]struct {
+		accepted []string
+		want     string
+	}{
+		"v1":                              {[]string{"v1"}, "v1"},
+		"v1beta1":                         {[]string{"v1beta1"}, "v1beta1"},
+		"the first":                       {[]string{"v1", "v1beta1"}, "v1"},
+		"the first, though it is older":   {[]string{"v1beta1", "v1"}, "v1beta1"},
+		"the first that is not too young": {[]string{"v3", "v2", "v1beta1", "v1"}, "v1beta1"},
+	}
+	recorders := map[string]*webhook{}
+	var mutating []admissionregistrationv1.MutatingWebhook
+	var validating []admissionregistrationv1.ValidatingWebhook
+	for i, name := range slices.Sorted(maps.Keys(tests)) {
+		recorders[name] = s.webhook(allow)
+		m, v := recorders[name].mutating(rule(on("*"), "pizzas")), recorders[name].validating(rule(on("*"), "pizzas"))
+		m.Name, v.Name = fmt.Sprintf("m%d.example.com", i), fmt.Sprintf("v%d.example.com", i)
+		m.AdmissionReviewVersions, v.AdmissionReviewVersions = tests[name].accepted, tests[name].accepted
+		mutating, validating = append(mutating, m), append(validating, v)
+	}
+	s.registerMutating("mutating", mutating...)
+	s.registerValidating("validating", validating...)
+	// With options and an old object, so that no field is empty.
+	pizza := s.createPizza("v1alpha1", "a")
+	_, err := s.pizzas("v1alpha1").Patch(t.Context(), pizza.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{FieldManager: kitchen, DryRun: []string{metav1.DryRunAll}})
+	require.NoError(t, err)
+
+	byReviewer := func(name string) (creates, updates []call) {
+		for _, call := range recorders[name].received() {
+			switch {
+			case call.request.Operation == admissionv1.Create:
+				creates = append(creates, call)
+			case call.request.DryRun != nil && *call.request.DryRun:
+				updates = append(updates, call)
+			}
+		}
+		return creates, updates
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			creates, updates := byReviewer(name)
+			require.Len(t, creates, 2, "A mutating and a validating webhook.")
+			require.Len(t, updates, 2, "A mutating and a validating webhook.")
+			_, wantUpdates := byReviewer("v1")
+			for i, call := range append(creates, updates...) {
+				require.Equal(t, "admission.k8s.io/"+test.want, call.apiVersion, i)
+			}
+			for i := range updates {
+				want, got := wantUpdates[i].comparable(t), updates[i].comparable(t)
+				want["apiVersion"] = "admission.k8s.io/" + test.want
+				require.Empty(t, cmp.Diff(want, got))
+			}
+		})
+	}
+}
+
+// TestReviewsOfUsers shows that webhooks are told of a user all that kube-apiserver
+// knows.
+func TestReviewsOfUsers(t *testing.T) {
+	s := newScopeWithReferences(t)
+	recorder := s.webhook(allow)
+	webhook := recorder.validating(pizzaKind.recordingRule())
+	webhook.ObjectSelector, webhook.NamespaceSelector = nil, s.selector()
+	s.registerEverywhere("users", nil, []admissionregistrationv1.ValidatingWebhook{webhook})
+
+	accounts := kubeClient().CoreV1().ServiceAccounts(s.namespace)
+	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "waiter"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	token, err := accounts.CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	waiter := config()
+	waiter.CertData, waiter.KeyData, waiter.BearerToken = nil, nil, token.Status.Token
+	guest, err := cp.RESTConfigFor(s.name("guest"), "guests")
+	require.NoError(t, err)
+	_, err = kubeClient().RbacV1().RoleBindings(s.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "users"},
+		Subjects: []rbacv1.Subject{
+			{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: s.namespace},
+			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.name("guest")},
+		},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	for name, test := range map[string]struct {
+		config    *rest.Config
+		want      authenticationv1.UserInfo
+		wantExtra []string
+	}{
+		"with a certificate": {guest, authenticationv1.UserInfo{
+			Username: s.name("guest"), Groups: []string{"guests", "system:authenticated"},
+		}, []string{"authentication.kubernetes.io/credential-id"}},
+		"a service account": {waiter, authenticationv1.UserInfo{
+			Username: "system:serviceaccount:" + s.namespace + ":waiter", UID: string(account.UID),
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + s.namespace, "system:authenticated"},
+		}, []string{"authentication.kubernetes.io/credential-id"}},
+		"impersonated": {s.cook(), authenticationv1.UserInfo{
+			Username: s.id, UID: "uid-of-" + s.id, Groups: []string{"kitchen", "system:masters", "system:authenticated"},
+		}, []string{"example.com/shift", "tables"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var users []authenticationv1.UserInfo
+			for _, kind := range []servedKind{pizzaKind.reference(), pizzaKind} {
+				// It takes its time until a server knows what a role binding grants.
+				eventually(t, func() error {
+					_, err := kind.client(s, test.config, "v1").Create(t.Context(), kind.object(s, "v1", "a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+					return err
+				})
+				calls := recorder.received()
+				users = append(users, calls[len(calls)-1].request.UserInfo)
+			}
+			require.Equal(t, users[0], users[1])
+			require.ElementsMatch(t, test.wantExtra, slices.Collect(maps.Keys(users[1].Extra)))
+			users[1].Extra = nil
+			require.Equal(t, test.want, users[1])
+		})
+	}
 }
