@@ -215,7 +215,7 @@ var reviews = map[string]struct {
 		existing: 3,
 		send: func(r reviewedRequest) error {
 			return r.client.DeleteCollection(r.t.Context(), metav1.DeleteOptions{DryRun: r.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)},
-				metav1.ListOptions{LabelSelector: "dish=" + r.suffix})
+				metav1.ListOptions{LabelSelector: "dish=" + r.scope.name(r.suffix)})
 		},
 		operation: "DELETE", oldObject: true, unnamed: true,
 		options: `{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1","propagationPolicy":"Background"}`,
@@ -309,7 +309,7 @@ func TestReviews(t *testing.T) {
 							require.Empty(t, cmp.Diff(comparable(t, want), comparable(t, got)), "kube-apiserver says something else (-) than this server (+).")
 						}
 
-						require.Len(t, got, 2*2*max(1, test.existing), "Once to be tried, once to be done, each by a mutating and a validating webhook.")
+						require.Equal(t, 2*2*max(1, test.existing), len(got), "Once to be tried, once to be done, each by a mutating and a validating webhook.")
 						for i, call := range got {
 							dryRun := i < len(got)/2
 							request := call.request
@@ -362,9 +362,8 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// sendReviewed sends a request about a kind, first to be tried only, and returns
-// what the webhooks were told about it.
-func (s *scope) sendReviewed(t *testing.T, kind servedKind, version, suffix string, existing int, send func(reviewedRequest) error, webhooks ...*webhook) []call {
+// newReviewedRequest prepares a request by creating the objects that exist before.
+func (s *scope) newReviewedRequest(t *testing.T, kind servedKind, version, suffix string, existing int) reviewedRequest {
 	t.Helper()
 	r := reviewedRequest{t: t, scope: s, kind: kind, version: version, client: kind.client(s, s.cook(), version), suffix: suffix}
 	for i := range existing {
@@ -373,7 +372,7 @@ func (s *scope) sendReviewed(t *testing.T, kind servedKind, version, suffix stri
 			name += fmt.Sprintf("-%d", i)
 		}
 		object := kind.object(s, version, name)
-		object.SetLabels(map[string]string{"dish": suffix})
+		object.SetLabels(map[string]string{testLabel: s.id, "dish": s.name(suffix)})
 		created, err := r.client.Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 		r.existing = append(r.existing, created)
@@ -383,6 +382,19 @@ func (s *scope) sendReviewed(t *testing.T, kind servedKind, version, suffix stri
 		})
 		require.NoError(t, err)
 	}
+	if !kind.namespaced {
+		s.cleanup(func(ctx context.Context) error {
+			return kind.client(s, s.cook(), version).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: testLabel + "=" + s.id})
+		})
+	}
+	return r
+}
+
+// sendReviewed sends a request about a kind, first to be tried only, and returns
+// what the webhooks were told about it.
+func (s *scope) sendReviewed(t *testing.T, kind servedKind, version, suffix string, existing int, send func(reviewedRequest) error, webhooks ...*webhook) []call {
+	t.Helper()
+	r := s.newReviewedRequest(t, kind, version, suffix, existing)
 	var calls []call
 	for _, r.dryRun = range [][]string{{metav1.DryRunAll}, nil} {
 		before := make([]int, len(webhooks))
@@ -396,11 +408,6 @@ func (s *scope) sendReviewed(t *testing.T, kind servedKind, version, suffix stri
 			slices.SortStableFunc(received, func(a, b call) int { return strings.Compare(objectName(t, a), objectName(t, b)) })
 			calls = append(calls, received...)
 		}
-	}
-	if !kind.namespaced {
-		s.cleanup(func(ctx context.Context) error {
-			return kind.client(s, s.cook(), version).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: testLabel + "=" + s.id})
-		})
 	}
 	return calls
 }

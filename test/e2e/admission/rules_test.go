@@ -215,6 +215,11 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// configurations is a client for "Validating" or "Mutating" webhook configurations.
+func configurations(sort string) dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(config()).Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(sort) + "webhookconfigurations"))
+}
+
 // TestChangesOfConfigurations shows that configurations that come, change and go
 // take effect within seconds, in the server that runs.
 func TestChangesOfConfigurations(t *testing.T) {
@@ -223,7 +228,7 @@ func TestChangesOfConfigurations(t *testing.T) {
 		t.Run(strings.ToLower(sort), func(t *testing.T) {
 			s := newScope(t)
 			process := cp.APIServer.PID()
-			client := dynamic.NewForConfigOrDie(config()).Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(sort) + "webhookconfigurations"))
+			client := configurations(sort)
 			remove := func(ctx context.Context) error { return client.Delete(ctx, s.id, metav1.DeleteOptions{}) }
 			s.cleanup(remove)
 			pizza := s.createPizza("v1", "existing")
