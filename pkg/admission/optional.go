@@ -97,10 +97,12 @@ func (o *optionalListWatch) ListWithContext(ctx context.Context, options metav1.
 }
 
 // WatchWithContext returns a watch without events if the resource is not served.
-// The one after it begins with all objects, as the empty list has no version.
+// The one after it begins with all objects, as the empty list has no version. If the
+// resource was served before, an error makes the reflector list it, so that its
+// objects are forgotten.
 func (o *optionalListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := o.served.WatchWithContext(ctx, options)
-	if !o.absent(err) {
+	if !o.absent(err) || options.ResourceVersion != "" {
 		return w, err
 	}
 	idle := watch.NewFake()

@@ -97,13 +97,16 @@ func newParameterInformer(resource schema.GroupVersionResource, client dynamic.R
 	return i
 }
 
+// note keeps the last answer about the permission: an error of another kind says
+// nothing about it.
 func (i *parameterInformer) note(err error) {
-	if !apierrors.IsForbidden(err) {
+	switch {
+	case err == nil:
 		i.denied.Store(nil)
-		return
+	case apierrors.IsForbidden(err):
+		err = fmt.Errorf("allow the user of this server to get, list and watch %s, which are parameters: %w", i.resource, err)
+		i.denied.Store(&err)
 	}
-	err = fmt.Errorf("allow the user of this server to get, list and watch %s, which are parameters: %w", i.resource, err)
-	i.denied.Store(&err)
 }
 
 func (i *parameterInformer) err() error {

@@ -1,0 +1,124 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package admission
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func object(apiVersion, kind string, fields map[string]any) *unstructured.Unstructured {
+	content := map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": "default", "name": "limits"}}
+	for name, value := range fields {
+		content[name] = value
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+func TestTypedParameter(t *testing.T) {
+	thing := object("example.com/v1", "Thing", map[string]any{"spec": "any"})
+	for name, test := range map[string]struct {
+		in      any
+		want    any
+		wantErr string
+	}{
+		"a kind of Kubernetes": {
+			object("v1", "ConfigMap", map[string]any{"data": map[string]any{"max": "3"}}),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "limits"}, Data: map[string]string{"max": "3"}}, "",
+		},
+		"another kind":                 {thing, thing, ""},
+		"what is not from the cluster": {"tombstone", "tombstone", ""},
+		"a kind of Kubernetes with another field": {
+			object("v1", "ConfigMap", map[string]any{"data": "3"}), nil,
+			`reading the parameter /v1, Kind=ConfigMap default/limits: cannot restore map from string`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := typedParameter(test.in)
+			if (err != nil || test.wantErr != "") && (err == nil || err.Error() != test.wantErr) {
+				t.Fatalf("got error %v, want %q", err, test.wantErr)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("unexpected object (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A parameter that may not be read is an error, whatever was read before.
+func TestDeniedParameter(t *testing.T) {
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	limits := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "limits"}}
+	const denied = "allow the user of this server to get, list and watch configmaps, which are parameters: configmaps is forbidden: no"
+	for name, test := range map[string]struct {
+		answers []error
+		want    string
+		// wantDecided is whether waiting for the parameters is over.
+		wantDecided bool
+	}{
+		"nothing asked yet":       {nil, "", false},
+		"no answer":               {[]error{errors.New("connection refused")}, "", false},
+		"refused":                 {[]error{apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no"))}, denied, true},
+		"refused after a while":   {[]error{nil, apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no"))}, denied, true},
+		"allowed after a while":   {[]error{apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no")), nil}, "", false},
+		"refused, then no answer": {[]error{apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no")), errors.New("connection refused")}, denied, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			informer := newParameterInformer(resource, nil)
+			if err := informer.GetIndexer().Add(limits); err != nil {
+				t.Fatal(err)
+			}
+			for _, answer := range test.answers {
+				informer.note(answer)
+			}
+			if got := informer.HasSynced(); got != test.wantDecided {
+				t.Errorf("got HasSynced %v, want %v", got, test.wantDecided)
+			}
+			lister := informer.Lister()
+			for how, read := range map[string]func() (any, error){
+				"get":               func() (any, error) { return lister.Get("default/limits") },
+				"get in namespace":  func() (any, error) { return lister.ByNamespace("default").Get("limits") },
+				"list":              func() (any, error) { return lister.List(labels.Everything()) },
+				"list in namespace": func() (any, error) { return lister.ByNamespace("default").List(labels.Everything()) },
+			} {
+				got, err := read()
+				if test.want != "" {
+					if err == nil || err.Error() != test.want || !apierrors.IsForbidden(err) {
+						t.Errorf("%s: got %v, want a Forbidden: %s", how, err, test.want)
+					}
+					continue
+				}
+				want := any(limits)
+				if _, ok := got.([]runtime.Object); ok {
+					want = []runtime.Object{limits}
+				}
+				if err != nil || !cmp.Equal(want, got) {
+					t.Errorf("%s: got %v, %v, want %v", how, got, err, want)
+				}
+			}
+		})
+	}
+}
