@@ -85,7 +85,10 @@ rm -rf "${work}/proto"
 mkdir -p "${work}/proto/out/$(dirname "${module}")" "${work}/proto/import/"{k8s.io,github.com/gogo}
 ln -s "${PWD}" "${work}/proto/out/${module}"
 ln -s "$(module_dir . k8s.io/apimachinery)" "${work}/proto/import/k8s.io/apimachinery"
-ln -s "$(module_dir hack/tools/codegen github.com/gogo/protobuf)" "${work}/proto/import/github.com/gogo/protobuf"
+gogo=$(module_dir hack/tools/codegen github.com/gogo/protobuf)
+ln -s "${gogo}" "${work}/proto/import/github.com/gogo/protobuf"
+# Debian has descriptor.proto in a package that protoc only recommends.
+ln -s "${gogo}/protobuf/google" "${work}/proto/import/google"
 go-to-protobuf --go-header-file "${header}" \
 	--output-dir "${work}/proto/out" \
 	--proto-import "${work}/proto/import" \
