@@ -48,8 +48,11 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&Pizza{},
 		&PizzaList{},
+		&Bake{},
+		&PizzaTrackOptions{},
 		&Topping{},
 		&ToppingList{},
+		&PriceReview{},
 	)
 	return nil
 }

@@ -33,6 +33,12 @@ const (
 	MaxReplicas = 1000
 	// MaxCost is the highest cost of a topping.
 	MaxCost = 1_000_000_000
+	// MaxTrackSeconds is how long a pizza can be followed.
+	MaxTrackSeconds = 3600
+	// DefaultTrackSeconds is how long a pizza is followed unless a client says
+	// otherwise: a little less than kube-apiserver lets a request take that it does
+	// not know to be a long one.
+	DefaultTrackSeconds = 50
 	// MaxPizzaCost is the highest cost of a pizza that follows from the other
 	// limits.
 	MaxPizzaCost = MaxToppings * MaxQuantity * MaxCost
@@ -92,6 +98,43 @@ type PizzaList struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
+// Bake asks the kitchen to bake some of a pizza. It is created at the pizza's
+// subresource of that name, and never stored.
+type Bake struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+
+	Spec   BakeSpec
+	Status BakeStatus
+}
+
+// BakeSpec is what to bake.
+type BakeSpec struct {
+	// Count is how many pizzas to bake.
+	Count int32
+}
+
+// BakeStatus is what has been done.
+type BakeStatus struct {
+	// Baked is how many pizzas have been baked: fewer than were asked for if
+	// not as many were missing.
+	Baked int32
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PizzaTrackOptions are the query parameters of a pizza's subresource track.
+type PizzaTrackOptions struct {
+	metav1.TypeMeta
+
+	// Follow asks for a line whenever there is progress, until the pizza is ready.
+	Follow bool
+	// TimeoutSeconds is how long to follow the pizza.
+	TimeoutSeconds int64
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // Topping is a topping that pizzas can have, with its price.
 type Topping struct {
 	metav1.TypeMeta
@@ -115,4 +158,31 @@ type ToppingList struct {
 	metav1.ListMeta
 
 	Items []Topping
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PriceReview asks what a pizza with certain toppings would cost. It is answered
+// and never stored.
+type PriceReview struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+
+	Spec   PriceReviewSpec
+	Status PriceReviewStatus
+}
+
+// PriceReviewSpec is what to compute the price of.
+type PriceReviewSpec struct {
+	// Toppings names every topping once.
+	Toppings []PizzaTopping
+}
+
+// PriceReviewStatus is the answer.
+type PriceReviewStatus struct {
+	// Cost is the sum of each topping's cost times its quantity, or nil if a
+	// topping is missing.
+	Cost *resource.Quantity
+	// MissingToppings are the names of those toppings that do not exist.
+	MissingToppings []string
 }

@@ -112,26 +112,41 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                    schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                     schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                        schema_k8sio_apimachinery_pkg_version_Info(ref),
+		restaurantv1.Bake{}.OpenAPIModelName():                   schema_pkg_apis_restaurant_v1_Bake(ref),
+		restaurantv1.BakeSpec{}.OpenAPIModelName():               schema_pkg_apis_restaurant_v1_BakeSpec(ref),
+		restaurantv1.BakeStatus{}.OpenAPIModelName():             schema_pkg_apis_restaurant_v1_BakeStatus(ref),
 		restaurantv1.Pizza{}.OpenAPIModelName():                  schema_pkg_apis_restaurant_v1_Pizza(ref),
 		restaurantv1.PizzaList{}.OpenAPIModelName():              schema_pkg_apis_restaurant_v1_PizzaList(ref),
 		restaurantv1.PizzaSpec{}.OpenAPIModelName():              schema_pkg_apis_restaurant_v1_PizzaSpec(ref),
 		restaurantv1.PizzaStatus{}.OpenAPIModelName():            schema_pkg_apis_restaurant_v1_PizzaStatus(ref),
 		restaurantv1.PizzaTopping{}.OpenAPIModelName():           schema_pkg_apis_restaurant_v1_PizzaTopping(ref),
+		restaurantv1.PizzaTrackOptions{}.OpenAPIModelName():      schema_pkg_apis_restaurant_v1_PizzaTrackOptions(ref),
+		restaurantv1.PriceReview{}.OpenAPIModelName():            schema_pkg_apis_restaurant_v1_PriceReview(ref),
+		restaurantv1.PriceReviewSpec{}.OpenAPIModelName():        schema_pkg_apis_restaurant_v1_PriceReviewSpec(ref),
+		restaurantv1.PriceReviewStatus{}.OpenAPIModelName():      schema_pkg_apis_restaurant_v1_PriceReviewStatus(ref),
 		restaurantv1.Topping{}.OpenAPIModelName():                schema_pkg_apis_restaurant_v1_Topping(ref),
 		restaurantv1.ToppingList{}.OpenAPIModelName():            schema_pkg_apis_restaurant_v1_ToppingList(ref),
 		restaurantv1.ToppingSpec{}.OpenAPIModelName():            schema_pkg_apis_restaurant_v1_ToppingSpec(ref),
+		v1alpha1.Bake{}.OpenAPIModelName():                       schema_pkg_apis_restaurant_v1alpha1_Bake(ref),
+		v1alpha1.BakeSpec{}.OpenAPIModelName():                   schema_pkg_apis_restaurant_v1alpha1_BakeSpec(ref),
+		v1alpha1.BakeStatus{}.OpenAPIModelName():                 schema_pkg_apis_restaurant_v1alpha1_BakeStatus(ref),
 		v1alpha1.Pizza{}.OpenAPIModelName():                      schema_pkg_apis_restaurant_v1alpha1_Pizza(ref),
 		v1alpha1.PizzaList{}.OpenAPIModelName():                  schema_pkg_apis_restaurant_v1alpha1_PizzaList(ref),
 		v1alpha1.PizzaSpec{}.OpenAPIModelName():                  schema_pkg_apis_restaurant_v1alpha1_PizzaSpec(ref),
 		v1alpha1.PizzaStatus{}.OpenAPIModelName():                schema_pkg_apis_restaurant_v1alpha1_PizzaStatus(ref),
+		v1alpha1.PizzaTrackOptions{}.OpenAPIModelName():          schema_pkg_apis_restaurant_v1alpha1_PizzaTrackOptions(ref),
 		v1alpha1.Topping{}.OpenAPIModelName():                    schema_pkg_apis_restaurant_v1alpha1_Topping(ref),
 		v1alpha1.ToppingList{}.OpenAPIModelName():                schema_pkg_apis_restaurant_v1alpha1_ToppingList(ref),
 		v1alpha1.ToppingSpec{}.OpenAPIModelName():                schema_pkg_apis_restaurant_v1alpha1_ToppingSpec(ref),
+		v1beta1.Bake{}.OpenAPIModelName():                        schema_pkg_apis_restaurant_v1beta1_Bake(ref),
+		v1beta1.BakeSpec{}.OpenAPIModelName():                    schema_pkg_apis_restaurant_v1beta1_BakeSpec(ref),
+		v1beta1.BakeStatus{}.OpenAPIModelName():                  schema_pkg_apis_restaurant_v1beta1_BakeStatus(ref),
 		v1beta1.Pizza{}.OpenAPIModelName():                       schema_pkg_apis_restaurant_v1beta1_Pizza(ref),
 		v1beta1.PizzaList{}.OpenAPIModelName():                   schema_pkg_apis_restaurant_v1beta1_PizzaList(ref),
 		v1beta1.PizzaSpec{}.OpenAPIModelName():                   schema_pkg_apis_restaurant_v1beta1_PizzaSpec(ref),
 		v1beta1.PizzaStatus{}.OpenAPIModelName():                 schema_pkg_apis_restaurant_v1beta1_PizzaStatus(ref),
 		v1beta1.PizzaTopping{}.OpenAPIModelName():                schema_pkg_apis_restaurant_v1beta1_PizzaTopping(ref),
+		v1beta1.PizzaTrackOptions{}.OpenAPIModelName():           schema_pkg_apis_restaurant_v1beta1_PizzaTrackOptions(ref),
 		v1beta1.Topping{}.OpenAPIModelName():                     schema_pkg_apis_restaurant_v1beta1_Topping(ref),
 		v1beta1.ToppingList{}.OpenAPIModelName():                 schema_pkg_apis_restaurant_v1beta1_ToppingList(ref),
 		v1beta1.ToppingSpec{}.OpenAPIModelName():                 schema_pkg_apis_restaurant_v1beta1_ToppingSpec(ref),
@@ -3739,6 +3754,98 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_restaurant_v1_Bake(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. A pizza that is being deleted, or of which none is missing, is not baked: the answer is a conflict.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what to bake.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(restaurantv1.BakeSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what has been done. It is filled in by the server and read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(restaurantv1.BakeStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), restaurantv1.BakeSpec{}.OpenAPIModelName(), restaurantv1.BakeStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1_BakeSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BakeSpec is what to bake.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many pizzas to bake, from 1 to 1000. Never more are baked than are missing. Defaults to 1.",
+							Default:     1,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1_BakeStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BakeStatus is what has been done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"baked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "baked is how many pizzas have been baked: fewer than were asked for if not as many were missing.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_restaurant_v1_Pizza(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3981,6 +4088,175 @@ func schema_pkg_apis_restaurant_v1_PizzaTopping(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_restaurant_v1_PizzaTrackOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PizzaTrackOptions are the query parameters of a pizza's subresource track, which answers with the progress of the pizza in lines of plain text.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"follow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "follow asks for a line whenever there is progress, until the pizza is ready or deleted. Without it, one line says what is so now.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"timeoutSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeoutSeconds is how long to follow the pizza, from 1 to 3600. Defaults to 50: kube-apiserver breaks off what takes longer than its own request timeout, which is 60 seconds unless its operator has chosen otherwise.",
+							Default:     50,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1_PriceReview(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PriceReview asks what a pizza with certain toppings would cost. It is answered and never stored.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what to compute the price of.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(restaurantv1.PriceReviewSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer. It is filled in by the server and read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(restaurantv1.PriceReviewStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), restaurantv1.PriceReviewSpec{}.OpenAPIModelName(), restaurantv1.PriceReviewStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1_PriceReviewSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PriceReviewSpec is what to compute the price of.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"toppings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "toppings lists what would be on the pizza, each topping once: at least 1, at most 64 different ones.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(restaurantv1.PizzaTopping{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"toppings"},
+			},
+		},
+		Dependencies: []string{
+			restaurantv1.PizzaTopping{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1_PriceReviewStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PriceReviewStatus is the answer.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cost": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cost is the price of one pizza: the sum of each topping's cost times its quantity. There is none if a topping is missing.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+					"missingToppings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "missingToppings are the names of those toppings that do not exist, in the order of spec.toppings.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_restaurant_v1_Topping(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -4093,6 +4369,98 @@ func schema_pkg_apis_restaurant_v1_ToppingSpec(ref common.ReferenceCallback) com
 		},
 		Dependencies: []string{
 			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1alpha1_Bake(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. A pizza that is being deleted, or of which none is missing, is not baked: the answer is a conflict.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what to bake.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BakeSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what has been done. It is filled in by the server and read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BakeStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.BakeSpec{}.OpenAPIModelName(), v1alpha1.BakeStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1alpha1_BakeSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BakeSpec is what to bake.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many pizzas to bake, from 1 to 1000. Never more are baked than are missing. Defaults to 1.",
+							Default:     1,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1alpha1_BakeStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BakeStatus is what has been done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"baked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "baked is how many pizzas have been baked: fewer than were asked for if not as many were missing.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -4302,6 +4670,48 @@ func schema_pkg_apis_restaurant_v1alpha1_PizzaStatus(ref common.ReferenceCallbac
 	}
 }
 
+func schema_pkg_apis_restaurant_v1alpha1_PizzaTrackOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PizzaTrackOptions are the query parameters of a pizza's subresource track, which answers with the progress of the pizza in lines of plain text.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"follow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "follow asks for a line whenever there is progress, until the pizza is ready or deleted. Without it, one line says what is so now.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"timeoutSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeoutSeconds is how long to follow the pizza, from 1 to 3600. Defaults to 50: kube-apiserver breaks off what takes longer than its own request timeout, which is 60 seconds unless its operator has chosen otherwise.",
+							Default:     50,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_restaurant_v1alpha1_Topping(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -4414,6 +4824,98 @@ func schema_pkg_apis_restaurant_v1alpha1_ToppingSpec(ref common.ReferenceCallbac
 		},
 		Dependencies: []string{
 			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1beta1_Bake(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Bake asks the kitchen to bake some of a pizza. It is created at the pizza's subresource of that name, and never stored. A pizza that is being deleted, or of which none is missing, is not baked: the answer is a conflict.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what to bake.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.BakeSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what has been done. It is filled in by the server and read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.BakeStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1beta1.BakeSpec{}.OpenAPIModelName(), v1beta1.BakeStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1beta1_BakeSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BakeSpec is what to bake.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many pizzas to bake, from 1 to 1000. Never more are baked than are missing. Defaults to 1.",
+							Default:     1,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1beta1_BakeStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BakeStatus is what has been done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"baked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "baked is how many pizzas have been baked: fewer than were asked for if not as many were missing.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -4654,6 +5156,48 @@ func schema_pkg_apis_restaurant_v1beta1_PizzaTopping(ref common.ReferenceCallbac
 					},
 				},
 				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_restaurant_v1beta1_PizzaTrackOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PizzaTrackOptions are the query parameters of a pizza's subresource track, which answers with the progress of the pizza in lines of plain text.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"follow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "follow asks for a line whenever there is progress, until the pizza is ready or deleted. Without it, one line says what is so now.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"timeoutSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeoutSeconds is how long to follow the pizza, from 1 to 3600. Defaults to 50: kube-apiserver breaks off what takes longer than its own request timeout, which is 60 seconds unless its operator has chosen otherwise.",
+							Default:     50,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
 			},
 		},
 	}

@@ -67,9 +67,32 @@ func Funcs(serializer.CodecFactory) []any {
 			status.ObservedGeneration = c.Int63()
 			status.Conditions = conditions(c)
 		},
+		func(spec *restaurant.BakeSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			spec.Count = 1 + c.Int31n(restaurant.MaxReplicas)
+		},
+		func(status *restaurant.BakeStatus, c randfill.Continue) {
+			c.FillNoCustom(status)
+			status.Baked = replicas(c)
+		},
+		func(options *restaurant.PizzaTrackOptions, c randfill.Continue) {
+			c.FillNoCustom(options)
+			options.TimeoutSeconds = 1 + c.Int63n(restaurant.MaxTrackSeconds)
+		},
 		func(spec *restaurant.ToppingSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
 			spec.Cost = cost(c)
+		},
+		func(spec *restaurant.PriceReviewSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			spec.Toppings = toppings(c)
+		},
+		func(status *restaurant.PriceReviewStatus, c randfill.Continue) {
+			c.FillNoCustom(status)
+			status.Cost = nil
+			if c.Bool() {
+				status.Cost = cost(c)
+			}
 		},
 	}
 }

@@ -39,3 +39,12 @@ func Convert_v1_ToppingSpec_To_restaurant_ToppingSpec(in *ToppingSpec, out *rest
 	out.Cost = restaurant.BoundCost(out.Cost)
 	return nil
 }
+
+// Convert_v1_PriceReviewStatus_To_restaurant_PriceReviewStatus bounds the cost; see restaurant.BoundCost.
+func Convert_v1_PriceReviewStatus_To_restaurant_PriceReviewStatus(in *PriceReviewStatus, out *restaurant.PriceReviewStatus, s conversion.Scope) error {
+	if err := autoConvert_v1_PriceReviewStatus_To_restaurant_PriceReviewStatus(in, out, s); err != nil {
+		return err
+	}
+	out.Cost = restaurant.BoundCost(out.Cost)
+	return nil
+}

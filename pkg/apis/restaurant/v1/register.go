@@ -47,8 +47,11 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&Pizza{},
 		&PizzaList{},
+		&Bake{},
+		&PizzaTrackOptions{},
 		&Topping{},
 		&ToppingList{},
+		&PriceReview{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

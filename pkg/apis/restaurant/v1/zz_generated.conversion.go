@@ -22,6 +22,7 @@ limitations under the License.
 package v1
 
 import (
+	url "net/url"
 	unsafe "unsafe"
 
 	resource "k8s.io/apimachinery/pkg/api/resource"
@@ -38,6 +39,36 @@ func init() {
 // RegisterConversions adds conversion functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterConversions(s *runtime.Scheme) error {
+	if err := s.AddGeneratedConversionFunc((*Bake)(nil), (*restaurant.Bake)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_Bake_To_restaurant_Bake(a.(*Bake), b.(*restaurant.Bake), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*restaurant.Bake)(nil), (*Bake)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_restaurant_Bake_To_v1_Bake(a.(*restaurant.Bake), b.(*Bake), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*BakeSpec)(nil), (*restaurant.BakeSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_BakeSpec_To_restaurant_BakeSpec(a.(*BakeSpec), b.(*restaurant.BakeSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*restaurant.BakeSpec)(nil), (*BakeSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_restaurant_BakeSpec_To_v1_BakeSpec(a.(*restaurant.BakeSpec), b.(*BakeSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*BakeStatus)(nil), (*restaurant.BakeStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_BakeStatus_To_restaurant_BakeStatus(a.(*BakeStatus), b.(*restaurant.BakeStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*restaurant.BakeStatus)(nil), (*BakeStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_restaurant_BakeStatus_To_v1_BakeStatus(a.(*restaurant.BakeStatus), b.(*BakeStatus), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*Pizza)(nil), (*restaurant.Pizza)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_Pizza_To_restaurant_Pizza(a.(*Pizza), b.(*restaurant.Pizza), scope)
 	}); err != nil {
@@ -83,6 +114,41 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*PizzaTrackOptions)(nil), (*restaurant.PizzaTrackOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_PizzaTrackOptions_To_restaurant_PizzaTrackOptions(a.(*PizzaTrackOptions), b.(*restaurant.PizzaTrackOptions), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*restaurant.PizzaTrackOptions)(nil), (*PizzaTrackOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_restaurant_PizzaTrackOptions_To_v1_PizzaTrackOptions(a.(*restaurant.PizzaTrackOptions), b.(*PizzaTrackOptions), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PriceReview)(nil), (*restaurant.PriceReview)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_PriceReview_To_restaurant_PriceReview(a.(*PriceReview), b.(*restaurant.PriceReview), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*restaurant.PriceReview)(nil), (*PriceReview)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_restaurant_PriceReview_To_v1_PriceReview(a.(*restaurant.PriceReview), b.(*PriceReview), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PriceReviewSpec)(nil), (*restaurant.PriceReviewSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_PriceReviewSpec_To_restaurant_PriceReviewSpec(a.(*PriceReviewSpec), b.(*restaurant.PriceReviewSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*restaurant.PriceReviewSpec)(nil), (*PriceReviewSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_restaurant_PriceReviewSpec_To_v1_PriceReviewSpec(a.(*restaurant.PriceReviewSpec), b.(*PriceReviewSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*restaurant.PriceReviewStatus)(nil), (*PriceReviewStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_restaurant_PriceReviewStatus_To_v1_PriceReviewStatus(a.(*restaurant.PriceReviewStatus), b.(*PriceReviewStatus), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*Topping)(nil), (*restaurant.Topping)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_Topping_To_restaurant_Topping(a.(*Topping), b.(*restaurant.Topping), scope)
 	}); err != nil {
@@ -108,8 +174,18 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*url.Values)(nil), (*PizzaTrackOptions)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_url_Values_To_v1_PizzaTrackOptions(a.(*url.Values), b.(*PizzaTrackOptions), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddConversionFunc((*PizzaStatus)(nil), (*restaurant.PizzaStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1_PizzaStatus_To_restaurant_PizzaStatus(a.(*PizzaStatus), b.(*restaurant.PizzaStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*PriceReviewStatus)(nil), (*restaurant.PriceReviewStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_PriceReviewStatus_To_restaurant_PriceReviewStatus(a.(*PriceReviewStatus), b.(*restaurant.PriceReviewStatus), scope)
 	}); err != nil {
 		return err
 	}
@@ -119,6 +195,82 @@ func RegisterConversions(s *runtime.Scheme) error {
 		return err
 	}
 	return nil
+}
+
+func autoConvert_v1_Bake_To_restaurant_Bake(in *Bake, out *restaurant.Bake, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1_BakeSpec_To_restaurant_BakeSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1_BakeStatus_To_restaurant_BakeStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1_Bake_To_restaurant_Bake is an autogenerated conversion function.
+func Convert_v1_Bake_To_restaurant_Bake(in *Bake, out *restaurant.Bake, s conversion.Scope) error {
+	return autoConvert_v1_Bake_To_restaurant_Bake(in, out, s)
+}
+
+func autoConvert_restaurant_Bake_To_v1_Bake(in *restaurant.Bake, out *Bake, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_restaurant_BakeSpec_To_v1_BakeSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_restaurant_BakeStatus_To_v1_BakeStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_restaurant_Bake_To_v1_Bake is an autogenerated conversion function.
+func Convert_restaurant_Bake_To_v1_Bake(in *restaurant.Bake, out *Bake, s conversion.Scope) error {
+	return autoConvert_restaurant_Bake_To_v1_Bake(in, out, s)
+}
+
+func autoConvert_v1_BakeSpec_To_restaurant_BakeSpec(in *BakeSpec, out *restaurant.BakeSpec, s conversion.Scope) error {
+	if err := metav1.Convert_Pointer_int32_To_int32(&in.Count, &out.Count, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1_BakeSpec_To_restaurant_BakeSpec is an autogenerated conversion function.
+func Convert_v1_BakeSpec_To_restaurant_BakeSpec(in *BakeSpec, out *restaurant.BakeSpec, s conversion.Scope) error {
+	return autoConvert_v1_BakeSpec_To_restaurant_BakeSpec(in, out, s)
+}
+
+func autoConvert_restaurant_BakeSpec_To_v1_BakeSpec(in *restaurant.BakeSpec, out *BakeSpec, s conversion.Scope) error {
+	if err := metav1.Convert_int32_To_Pointer_int32(&in.Count, &out.Count, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_restaurant_BakeSpec_To_v1_BakeSpec is an autogenerated conversion function.
+func Convert_restaurant_BakeSpec_To_v1_BakeSpec(in *restaurant.BakeSpec, out *BakeSpec, s conversion.Scope) error {
+	return autoConvert_restaurant_BakeSpec_To_v1_BakeSpec(in, out, s)
+}
+
+func autoConvert_v1_BakeStatus_To_restaurant_BakeStatus(in *BakeStatus, out *restaurant.BakeStatus, s conversion.Scope) error {
+	*out = *(*restaurant.BakeStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1_BakeStatus_To_restaurant_BakeStatus is an autogenerated conversion function.
+func Convert_v1_BakeStatus_To_restaurant_BakeStatus(in *BakeStatus, out *restaurant.BakeStatus, s conversion.Scope) error {
+	return autoConvert_v1_BakeStatus_To_restaurant_BakeStatus(in, out, s)
+}
+
+func autoConvert_restaurant_BakeStatus_To_v1_BakeStatus(in *restaurant.BakeStatus, out *BakeStatus, s conversion.Scope) error {
+	*out = *(*BakeStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_restaurant_BakeStatus_To_v1_BakeStatus is an autogenerated conversion function.
+func Convert_restaurant_BakeStatus_To_v1_BakeStatus(in *restaurant.BakeStatus, out *BakeStatus, s conversion.Scope) error {
+	return autoConvert_restaurant_BakeStatus_To_v1_BakeStatus(in, out, s)
 }
 
 func autoConvert_v1_Pizza_To_restaurant_Pizza(in *Pizza, out *restaurant.Pizza, s conversion.Scope) error {
@@ -288,6 +440,146 @@ func autoConvert_restaurant_PizzaTopping_To_v1_PizzaTopping(in *restaurant.Pizza
 // Convert_restaurant_PizzaTopping_To_v1_PizzaTopping is an autogenerated conversion function.
 func Convert_restaurant_PizzaTopping_To_v1_PizzaTopping(in *restaurant.PizzaTopping, out *PizzaTopping, s conversion.Scope) error {
 	return autoConvert_restaurant_PizzaTopping_To_v1_PizzaTopping(in, out, s)
+}
+
+func autoConvert_v1_PizzaTrackOptions_To_restaurant_PizzaTrackOptions(in *PizzaTrackOptions, out *restaurant.PizzaTrackOptions, s conversion.Scope) error {
+	out.Follow = in.Follow
+	if err := metav1.Convert_Pointer_int64_To_int64(&in.TimeoutSeconds, &out.TimeoutSeconds, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1_PizzaTrackOptions_To_restaurant_PizzaTrackOptions is an autogenerated conversion function.
+func Convert_v1_PizzaTrackOptions_To_restaurant_PizzaTrackOptions(in *PizzaTrackOptions, out *restaurant.PizzaTrackOptions, s conversion.Scope) error {
+	return autoConvert_v1_PizzaTrackOptions_To_restaurant_PizzaTrackOptions(in, out, s)
+}
+
+func autoConvert_restaurant_PizzaTrackOptions_To_v1_PizzaTrackOptions(in *restaurant.PizzaTrackOptions, out *PizzaTrackOptions, s conversion.Scope) error {
+	out.Follow = in.Follow
+	if err := metav1.Convert_int64_To_Pointer_int64(&in.TimeoutSeconds, &out.TimeoutSeconds, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_restaurant_PizzaTrackOptions_To_v1_PizzaTrackOptions is an autogenerated conversion function.
+func Convert_restaurant_PizzaTrackOptions_To_v1_PizzaTrackOptions(in *restaurant.PizzaTrackOptions, out *PizzaTrackOptions, s conversion.Scope) error {
+	return autoConvert_restaurant_PizzaTrackOptions_To_v1_PizzaTrackOptions(in, out, s)
+}
+
+func autoConvert_url_Values_To_v1_PizzaTrackOptions(in *url.Values, out *PizzaTrackOptions, s conversion.Scope) error {
+	// WARNING: Field TypeMeta does not have json tag, skipping.
+
+	if values, ok := map[string][]string(*in)["follow"]; ok && len(values) > 0 {
+		if err := runtime.Convert_Slice_string_To_bool(&values, &out.Follow, s); err != nil {
+			return err
+		}
+	} else {
+		out.Follow = false
+	}
+	if values, ok := map[string][]string(*in)["timeoutSeconds"]; ok && len(values) > 0 {
+		if err := runtime.Convert_Slice_string_To_Pointer_int64(&values, &out.TimeoutSeconds, s); err != nil {
+			return err
+		}
+	} else {
+		out.TimeoutSeconds = nil
+	}
+	return nil
+}
+
+// Convert_url_Values_To_v1_PizzaTrackOptions is an autogenerated conversion function.
+func Convert_url_Values_To_v1_PizzaTrackOptions(in *url.Values, out *PizzaTrackOptions, s conversion.Scope) error {
+	return autoConvert_url_Values_To_v1_PizzaTrackOptions(in, out, s)
+}
+
+func autoConvert_v1_PriceReview_To_restaurant_PriceReview(in *PriceReview, out *restaurant.PriceReview, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1_PriceReviewSpec_To_restaurant_PriceReviewSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1_PriceReviewStatus_To_restaurant_PriceReviewStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1_PriceReview_To_restaurant_PriceReview is an autogenerated conversion function.
+func Convert_v1_PriceReview_To_restaurant_PriceReview(in *PriceReview, out *restaurant.PriceReview, s conversion.Scope) error {
+	return autoConvert_v1_PriceReview_To_restaurant_PriceReview(in, out, s)
+}
+
+func autoConvert_restaurant_PriceReview_To_v1_PriceReview(in *restaurant.PriceReview, out *PriceReview, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_restaurant_PriceReviewSpec_To_v1_PriceReviewSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_restaurant_PriceReviewStatus_To_v1_PriceReviewStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_restaurant_PriceReview_To_v1_PriceReview is an autogenerated conversion function.
+func Convert_restaurant_PriceReview_To_v1_PriceReview(in *restaurant.PriceReview, out *PriceReview, s conversion.Scope) error {
+	return autoConvert_restaurant_PriceReview_To_v1_PriceReview(in, out, s)
+}
+
+func autoConvert_v1_PriceReviewSpec_To_restaurant_PriceReviewSpec(in *PriceReviewSpec, out *restaurant.PriceReviewSpec, s conversion.Scope) error {
+	if in.Toppings != nil {
+		in, out := &in.Toppings, &out.Toppings
+		*out = make([]restaurant.PizzaTopping, len(*in))
+		for i := range *in {
+			if err := Convert_v1_PizzaTopping_To_restaurant_PizzaTopping(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Toppings = nil
+	}
+	return nil
+}
+
+// Convert_v1_PriceReviewSpec_To_restaurant_PriceReviewSpec is an autogenerated conversion function.
+func Convert_v1_PriceReviewSpec_To_restaurant_PriceReviewSpec(in *PriceReviewSpec, out *restaurant.PriceReviewSpec, s conversion.Scope) error {
+	return autoConvert_v1_PriceReviewSpec_To_restaurant_PriceReviewSpec(in, out, s)
+}
+
+func autoConvert_restaurant_PriceReviewSpec_To_v1_PriceReviewSpec(in *restaurant.PriceReviewSpec, out *PriceReviewSpec, s conversion.Scope) error {
+	if in.Toppings != nil {
+		in, out := &in.Toppings, &out.Toppings
+		*out = make([]PizzaTopping, len(*in))
+		for i := range *in {
+			if err := Convert_restaurant_PizzaTopping_To_v1_PizzaTopping(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Toppings = nil
+	}
+	return nil
+}
+
+// Convert_restaurant_PriceReviewSpec_To_v1_PriceReviewSpec is an autogenerated conversion function.
+func Convert_restaurant_PriceReviewSpec_To_v1_PriceReviewSpec(in *restaurant.PriceReviewSpec, out *PriceReviewSpec, s conversion.Scope) error {
+	return autoConvert_restaurant_PriceReviewSpec_To_v1_PriceReviewSpec(in, out, s)
+}
+
+func autoConvert_v1_PriceReviewStatus_To_restaurant_PriceReviewStatus(in *PriceReviewStatus, out *restaurant.PriceReviewStatus, s conversion.Scope) error {
+	out.Cost = (*resource.Quantity)(unsafe.Pointer(in.Cost))
+	out.MissingToppings = *(*[]string)(unsafe.Pointer(&in.MissingToppings))
+	return nil
+}
+
+func autoConvert_restaurant_PriceReviewStatus_To_v1_PriceReviewStatus(in *restaurant.PriceReviewStatus, out *PriceReviewStatus, s conversion.Scope) error {
+	out.Cost = (*resource.Quantity)(unsafe.Pointer(in.Cost))
+	out.MissingToppings = *(*[]string)(unsafe.Pointer(&in.MissingToppings))
+	return nil
+}
+
+// Convert_restaurant_PriceReviewStatus_To_v1_PriceReviewStatus is an autogenerated conversion function.
+func Convert_restaurant_PriceReviewStatus_To_v1_PriceReviewStatus(in *restaurant.PriceReviewStatus, out *PriceReviewStatus, s conversion.Scope) error {
+	return autoConvert_restaurant_PriceReviewStatus_To_v1_PriceReviewStatus(in, out, s)
 }
 
 func autoConvert_v1_Topping_To_restaurant_Topping(in *Topping, out *restaurant.Topping, s conversion.Scope) error {

@@ -29,9 +29,19 @@ import (
 // Public to allow building arbitrary schemes.
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&Bake{}, func(obj interface{}) { SetObjectDefaults_Bake(obj.(*Bake)) })
 	scheme.AddTypeDefaultingFunc(&Pizza{}, func(obj interface{}) { SetObjectDefaults_Pizza(obj.(*Pizza)) })
 	scheme.AddTypeDefaultingFunc(&PizzaList{}, func(obj interface{}) { SetObjectDefaults_PizzaList(obj.(*PizzaList)) })
+	scheme.AddTypeDefaultingFunc(&PizzaTrackOptions{}, func(obj interface{}) { SetObjectDefaults_PizzaTrackOptions(obj.(*PizzaTrackOptions)) })
+	scheme.AddTypeDefaultingFunc(&PriceReview{}, func(obj interface{}) { SetObjectDefaults_PriceReview(obj.(*PriceReview)) })
 	return nil
+}
+
+func SetObjectDefaults_Bake(in *Bake) {
+	if in.Spec.Count == nil {
+		var ptrVar1 int32 = 1
+		in.Spec.Count = &ptrVar1
+	}
 }
 
 func SetObjectDefaults_Pizza(in *Pizza) {
@@ -52,5 +62,22 @@ func SetObjectDefaults_PizzaList(in *PizzaList) {
 	for i := range in.Items {
 		a := &in.Items[i]
 		SetObjectDefaults_Pizza(a)
+	}
+}
+
+func SetObjectDefaults_PizzaTrackOptions(in *PizzaTrackOptions) {
+	if in.TimeoutSeconds == nil {
+		var ptrVar1 int64 = 50
+		in.TimeoutSeconds = &ptrVar1
+	}
+}
+
+func SetObjectDefaults_PriceReview(in *PriceReview) {
+	for i := range in.Spec.Toppings {
+		a := &in.Spec.Toppings[i]
+		if a.Quantity == nil {
+			var ptrVar1 int32 = 1
+			a.Quantity = &ptrVar1
+		}
 	}
 }

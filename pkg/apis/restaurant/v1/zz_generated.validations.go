@@ -39,6 +39,21 @@ func init() { localSchemeBuilder.Register(RegisterValidations) }
 // RegisterValidations adds validation functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterValidations(scheme *runtime.Scheme) error {
+	// type Bake
+	scheme.AddValidationFunc(
+		(*Bake)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/":
+				return Validate_Bake(
+					ctx, op, nil, /* fldPath */
+					obj.(*Bake),
+					safe.Cast[*Bake](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
 	// type Pizza
 	scheme.AddValidationFunc(
 		(*Pizza)(nil),
@@ -49,6 +64,36 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 					ctx, op, nil, /* fldPath */
 					obj.(*Pizza),
 					safe.Cast[*Pizza](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
+	// type PizzaTrackOptions
+	scheme.AddValidationFunc(
+		(*PizzaTrackOptions)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/":
+				return Validate_PizzaTrackOptions(
+					ctx, op, nil, /* fldPath */
+					obj.(*PizzaTrackOptions),
+					safe.Cast[*PizzaTrackOptions](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
+	// type PriceReview
+	scheme.AddValidationFunc(
+		(*PriceReview)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/":
+				return Validate_PriceReview(
+					ctx, op, nil, /* fldPath */
+					obj.(*PriceReview),
+					safe.Cast[*PriceReview](oldObj))
 			}
 			return field.ErrorList{
 				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
@@ -70,6 +115,86 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 			}
 		})
 	return nil
+}
+
+// Validate_Bake validates an instance of Bake according
+// to declarative validation rules in the API schema.
+func Validate_Bake(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *Bake) (errs field.ErrorList) {
+
+	// field Bake.TypeMeta has no validation
+	// field Bake.ObjectMeta has no validation
+
+	{ // field Bake.Spec
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *BakeSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_BakeSpec(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *Bake) *BakeSpec {
+				return &oldObj.Spec
+			})
+		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
+	}
+
+	// field Bake.Status has no validation
+	return errs
+}
+
+// Validate_BakeSpec validates an instance of BakeSpec according
+// to declarative validation rules in the API schema.
+func Validate_BakeSpec(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *BakeSpec) (errs field.ErrorList) {
+
+	{ // field BakeSpec.Count
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int32,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			// optional fields with default values are effectively required
+			if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			if e := validate.Maximum(ctx, op, fldPath, obj, oldObj, 1000); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 1); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *BakeSpec) *int32 {
+				return oldObj.Count
+			})
+		errs = append(errs, fn(fldPath.Child("count"), obj.Count, oldVal, oldObj != nil)...)
+	}
+
+	return errs
 }
 
 // Validate_Pizza validates an instance of Pizza according
@@ -363,6 +488,141 @@ func Validate_PizzaTopping(
 				return oldObj.Quantity
 			})
 		errs = append(errs, fn(fldPath.Child("quantity"), obj.Quantity, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_PizzaTrackOptions validates an instance of PizzaTrackOptions according
+// to declarative validation rules in the API schema.
+func Validate_PizzaTrackOptions(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PizzaTrackOptions) (errs field.ErrorList) {
+
+	// field PizzaTrackOptions.TypeMeta has no validation
+	// field PizzaTrackOptions.Follow has no validation
+
+	{ // field PizzaTrackOptions.TimeoutSeconds
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			// optional fields with default values are effectively required
+			if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			if e := validate.Maximum(ctx, op, fldPath, obj, oldObj, 3600); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 1); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PizzaTrackOptions) *int64 {
+				return oldObj.TimeoutSeconds
+			})
+		errs = append(errs, fn(fldPath.Child("timeoutSeconds"), obj.TimeoutSeconds, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_PriceReview validates an instance of PriceReview according
+// to declarative validation rules in the API schema.
+func Validate_PriceReview(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PriceReview) (errs field.ErrorList) {
+
+	// field PriceReview.TypeMeta has no validation
+	// field PriceReview.ObjectMeta has no validation
+
+	{ // field PriceReview.Spec
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PriceReviewSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PriceReviewSpec(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PriceReview) *PriceReviewSpec {
+				return &oldObj.Spec
+			})
+		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
+	}
+
+	// field PriceReview.Status has no validation
+	return errs
+}
+
+// Validate_PriceReviewSpec validates an instance of PriceReviewSpec according
+// to declarative validation rules in the API schema.
+func Validate_PriceReviewSpec(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PriceReviewSpec) (errs field.ErrorList) {
+
+	{ // field PriceReviewSpec.Toppings
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []PizzaTopping,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 64).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if e := validate.RequiredSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with map semantics require unique keys
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
+				func(a *PizzaTopping, b *PizzaTopping) bool { return a.Name == b.Name }); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
+				func(a *PizzaTopping, b *PizzaTopping) bool { return a.Name == b.Name }, validate.SemanticDeepEqual, Validate_PizzaTopping); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PriceReviewSpec) []PizzaTopping {
+				return oldObj.Toppings
+			})
+		errs = append(errs, fn(fldPath.Child("toppings"), obj.Toppings, oldVal, oldObj != nil)...)
 	}
 
 	return errs

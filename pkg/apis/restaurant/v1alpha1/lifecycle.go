@@ -75,3 +75,23 @@ func (in *ToppingList) APILifecycleDeprecated() (major, minor int) {
 func (in *ToppingList) APILifecycleReplacement() schema.GroupVersionKind {
 	return replacement("ToppingList")
 }
+
+// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+func (in *Bake) APILifecycleDeprecated() (major, minor int) {
+	return deprecated()
+}
+
+// APILifecycleReplacement returns the kind to use instead.
+func (in *Bake) APILifecycleReplacement() schema.GroupVersionKind {
+	return replacement("Bake")
+}
+
+// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+func (in *PizzaTrackOptions) APILifecycleDeprecated() (major, minor int) {
+	return deprecated()
+}
+
+// APILifecycleReplacement returns the kind to use instead.
+func (in *PizzaTrackOptions) APILifecycleReplacement() schema.GroupVersionKind {
+	return replacement("PizzaTrackOptions")
+}

@@ -47,6 +47,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&Pizza{},
 		&PizzaList{},
+		&Bake{},
+		&PizzaTrackOptions{},
 		&Topping{},
 		&ToppingList{},
 	)

@@ -31,6 +31,7 @@ const (
 )
 
 // +genclient
+// +genclient:method=Bake,verb=create,subresource=bake,input=Bake,result=Bake
 // +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
 // +genclient:method=UpdateScale,verb=update,subresource=scale,input=k8s.io/api/autoscaling/v1.Scale,result=k8s.io/api/autoscaling/v1.Scale
 // +genclient:method=ApplyScale,verb=apply,subresource=scale,input=k8s.io/api/autoscaling/v1.Scale,result=k8s.io/api/autoscaling/v1.Scale
@@ -133,6 +134,74 @@ type PizzaList struct {
 
 	// items is the list of pizzas.
 	Items []Pizza `json:"items" protobuf:"bytes,2,rep,name=items"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Bake asks the kitchen to bake some of a pizza. It is created at the pizza's
+// subresource of that name, and never stored. A pizza that is being deleted, or
+// of which none is missing, is not baked: the answer is a conflict.
+type Bake struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
+	// +optional
+	// +k8s:opaqueType
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	// spec is what to bake.
+	// +optional
+	Spec BakeSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
+
+	// status is what has been done. It is filled in by the server and read-only.
+	// +optional
+	Status BakeStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
+}
+
+// BakeSpec is what to bake.
+type BakeSpec struct {
+	// count is how many pizzas to bake, from 1 to 1000. Never more are baked
+	// than are missing. Defaults to 1.
+	// +optional
+	// +default=1
+	// +k8s:optional
+	// +k8s:minimum=1
+	// +k8s:maximum=1000
+	Count *int32 `json:"count,omitempty" protobuf:"varint,1,opt,name=count"`
+}
+
+// BakeStatus is what has been done.
+type BakeStatus struct {
+	// baked is how many pizzas have been baked: fewer than were asked for if
+	// not as many were missing.
+	// +optional
+	Baked int32 `json:"baked" protobuf:"varint,1,opt,name=baked"`
+}
+
+// +k8s:conversion-gen:explicit-from=net/url.Values
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PizzaTrackOptions are the query parameters of a pizza's subresource track,
+// which answers with the progress of the pizza in lines of plain text.
+type PizzaTrackOptions struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+
+	// follow asks for a line whenever there is progress, until the pizza is
+	// ready or deleted. Without it, one line says what is so now.
+	// +optional
+	Follow bool `json:"follow,omitempty" protobuf:"varint,1,opt,name=follow"`
+
+	// timeoutSeconds is how long to follow the pizza, from 1 to 3600. Defaults
+	// to 50: kube-apiserver breaks off what takes longer than its own request
+	// timeout, which is 60 seconds unless its operator has chosen otherwise.
+	// +optional
+	// +default=50
+	// +k8s:optional
+	// +k8s:minimum=1
+	// +k8s:maximum=3600
+	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty" protobuf:"varint,2,opt,name=timeoutSeconds"`
 }
 
 // +genclient

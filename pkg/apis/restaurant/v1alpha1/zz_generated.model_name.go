@@ -22,6 +22,21 @@ limitations under the License.
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Bake) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1alpha1.Bake"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BakeSpec) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1alpha1.BakeSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BakeStatus) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1alpha1.BakeStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Pizza) OpenAPIModelName() string {
 	return "info.programming-kubernetes.restaurant.v1alpha1.Pizza"
 }
@@ -39,6 +54,11 @@ func (in PizzaSpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PizzaStatus) OpenAPIModelName() string {
 	return "info.programming-kubernetes.restaurant.v1alpha1.PizzaStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PizzaTrackOptions) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1alpha1.PizzaTrackOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

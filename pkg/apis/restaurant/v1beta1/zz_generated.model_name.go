@@ -22,6 +22,21 @@ limitations under the License.
 package v1beta1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Bake) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1beta1.Bake"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BakeSpec) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1beta1.BakeSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BakeStatus) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1beta1.BakeStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Pizza) OpenAPIModelName() string {
 	return "info.programming-kubernetes.restaurant.v1beta1.Pizza"
 }
@@ -44,6 +59,11 @@ func (in PizzaStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PizzaTopping) OpenAPIModelName() string {
 	return "info.programming-kubernetes.restaurant.v1beta1.PizzaTopping"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PizzaTrackOptions) OpenAPIModelName() string {
+	return "info.programming-kubernetes.restaurant.v1beta1.PizzaTrackOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

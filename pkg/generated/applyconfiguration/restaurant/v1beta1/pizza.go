@@ -89,6 +89,12 @@ func ExtractPizza(pizza *restaurantv1beta1.Pizza, fieldManager string) (*PizzaAp
 	return ExtractPizzaFrom(pizza, fieldManager, "")
 }
 
+// ExtractPizzaBake extracts the applied configuration owned by fieldManager from
+// pizza for the bake subresource.
+func ExtractPizzaBake(pizza *restaurantv1beta1.Pizza, fieldManager string) (*PizzaApplyConfiguration, error) {
+	return ExtractPizzaFrom(pizza, fieldManager, "bake")
+}
+
 // ExtractPizzaScale extracts the applied configuration owned by fieldManager from
 // pizza for the scale subresource.
 func ExtractPizzaScale(pizza *restaurantv1beta1.Pizza, fieldManager string) (*PizzaApplyConfiguration, error) {

@@ -20,4 +20,6 @@ package v1
 
 type PizzaExpansion interface{}
 
+type PriceReviewExpansion interface{}
+
 type ToppingExpansion interface{}

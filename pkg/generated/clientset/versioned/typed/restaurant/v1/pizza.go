@@ -55,6 +55,7 @@ type PizzaInterface interface {
 	Apply(ctx context.Context, pizza *applyconfigurationrestaurantv1.PizzaApplyConfiguration, opts metav1.ApplyOptions) (result *restaurantv1.Pizza, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, pizza *applyconfigurationrestaurantv1.PizzaApplyConfiguration, opts metav1.ApplyOptions) (result *restaurantv1.Pizza, err error)
+	Bake(ctx context.Context, pizzaName string, bake *restaurantv1.Bake, opts metav1.CreateOptions) (*restaurantv1.Bake, error)
 	GetScale(ctx context.Context, pizzaName string, options metav1.GetOptions) (*autoscalingv1.Scale, error)
 	UpdateScale(ctx context.Context, pizzaName string, scale *autoscalingv1.Scale, opts metav1.UpdateOptions) (*autoscalingv1.Scale, error)
 	ApplyScale(ctx context.Context, pizzaName string, scale *applyconfigurationautoscalingv1.ScaleApplyConfiguration, opts metav1.ApplyOptions) (*autoscalingv1.Scale, error)
@@ -80,6 +81,22 @@ func newPizzas(c *RestaurantV1Client, namespace string) *pizzas {
 			gentype.PrefersProtobuf[*restaurantv1.Pizza](),
 		),
 	}
+}
+
+// Bake takes the representation of a bake and creates it.  Returns the server's representation of the bake, and an error, if there is any.
+func (c *pizzas) Bake(ctx context.Context, pizzaName string, bake *restaurantv1.Bake, opts metav1.CreateOptions) (result *restaurantv1.Bake, err error) {
+	result = &restaurantv1.Bake{}
+	err = c.GetClient().Post().
+		UseProtobufAsDefault().
+		Namespace(c.GetNamespace()).
+		Resource("pizzas").
+		Name(pizzaName).
+		SubResource("bake").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(bake).
+		Do(ctx).
+		Into(result)
+	return
 }
 
 // GetScale takes name of the pizza, and returns the corresponding autoscalingv1.Scale object, and an error if there is any.

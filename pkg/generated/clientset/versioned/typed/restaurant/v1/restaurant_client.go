@@ -29,6 +29,7 @@ import (
 type RestaurantV1Interface interface {
 	RESTClient() rest.Interface
 	PizzasGetter
+	PriceReviewsGetter
 	ToppingsGetter
 }
 
@@ -39,6 +40,10 @@ type RestaurantV1Client struct {
 
 func (c *RestaurantV1Client) Pizzas(namespace string) PizzaInterface {
 	return newPizzas(c, namespace)
+}
+
+func (c *RestaurantV1Client) PriceReviews() PriceReviewInterface {
+	return newPriceReviews(c)
 }
 
 func (c *RestaurantV1Client) Toppings() ToppingInterface {

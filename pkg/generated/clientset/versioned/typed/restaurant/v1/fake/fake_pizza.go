@@ -57,6 +57,18 @@ func newFakePizzas(fake *FakeRestaurantV1, namespace string) typedrestaurantv1.P
 	}
 }
 
+// Bake takes the representation of a bake and creates it.  Returns the server's representation of the bake, and an error, if there is any.
+func (c *fakePizzas) Bake(ctx context.Context, pizzaName string, bake *v1.Bake, opts metav1.CreateOptions) (result *v1.Bake, err error) {
+	emptyResult := &v1.Bake{}
+	obj, err := c.Fake.
+		Invokes(testing.NewCreateSubresourceActionWithOptions(c.Resource(), pizzaName, "bake", c.Namespace(), bake, opts), emptyResult)
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1.Bake), err
+}
+
 // GetScale takes name of the pizza, and returns the corresponding scale object, and an error if there is any.
 func (c *fakePizzas) GetScale(ctx context.Context, pizzaName string, options metav1.GetOptions) (result *autoscalingv1.Scale, err error) {
 	emptyResult := &autoscalingv1.Scale{}

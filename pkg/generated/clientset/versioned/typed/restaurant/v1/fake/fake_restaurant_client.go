@@ -32,6 +32,10 @@ func (c *FakeRestaurantV1) Pizzas(namespace string) v1.PizzaInterface {
 	return newFakePizzas(c, namespace)
 }
 
+func (c *FakeRestaurantV1) PriceReviews() v1.PriceReviewInterface {
+	return newFakePriceReviews(c)
+}
+
 func (c *FakeRestaurantV1) Toppings() v1.ToppingInterface {
 	return newFakeToppings(c)
 }

@@ -57,6 +57,18 @@ func newFakePizzas(fake *FakeRestaurantV1beta1, namespace string) typedrestauran
 	}
 }
 
+// Bake takes the representation of a bake and creates it.  Returns the server's representation of the bake, and an error, if there is any.
+func (c *fakePizzas) Bake(ctx context.Context, pizzaName string, bake *v1beta1.Bake, opts v1.CreateOptions) (result *v1beta1.Bake, err error) {
+	emptyResult := &v1beta1.Bake{}
+	obj, err := c.Fake.
+		Invokes(testing.NewCreateSubresourceActionWithOptions(c.Resource(), pizzaName, "bake", c.Namespace(), bake, opts), emptyResult)
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1beta1.Bake), err
+}
+
 // GetScale takes name of the pizza, and returns the corresponding scale object, and an error if there is any.
 func (c *fakePizzas) GetScale(ctx context.Context, pizzaName string, options v1.GetOptions) (result *autoscalingv1.Scale, err error) {
 	emptyResult := &autoscalingv1.Scale{}
