@@ -26,14 +26,16 @@ layers() {
 	cat <<'EOF'
 pkg/admission/plugin     pkg/admission pkg/generated pkg/apis
 pkg/registry/restaurant  pkg/registry pkg/admission pkg/admission/plugin pkg/controller pkg/generated pkg/apis
+pkg/webhook/restaurant   pkg/webhook pkg/admission/plugin pkg/generated pkg/apis
 pkg/controller           pkg/generated pkg/apis
 pkg/apiserver            pkg/registry pkg/admission pkg/quantities
 pkg/registry             pkg/admission
+pkg/webhook              pkg/quantities
 pkg/admission
 pkg/generated            pkg/apis
 pkg/apis
 pkg/quantities
-cmd                      pkg/admission/plugin pkg/registry/restaurant pkg/controller pkg/apiserver pkg/registry pkg/admission pkg/generated pkg/apis
+cmd                      pkg/admission/plugin pkg/registry/restaurant pkg/webhook/restaurant pkg/webhook pkg/controller pkg/apiserver pkg/registry pkg/admission pkg/generated pkg/apis
 test                     cmd pkg/admission/plugin pkg/registry/restaurant pkg/controller pkg/apiserver pkg/registry pkg/admission pkg/generated pkg/apis
 hack                     pkg/generated pkg/apis
 EOF

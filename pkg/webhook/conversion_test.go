@@ -1,0 +1,175 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// object is one of the group's, with some content behind apiVersion and kind.
+func object(version, kind, content string) string {
+	return fmt.Sprintf(`{"apiVersion":"%s/%s","kind":%q,%s}`, group, version, kind, content)
+}
+
+func conversionReviewOf(version, desired string, objects ...string) string {
+	return fmt.Sprintf(`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/%s","request":{"uid":"u-1","desiredAPIVersion":%q,"objects":[%s]}}`,
+		version, desired, strings.Join(objects, ","))
+}
+
+const (
+	named      = `"metadata":{"name":"a"}`
+	noStatus   = `"status":{"replicas":0}`
+	inV1       = named + `,"spec":{"replicas":3,"toppings":[{"name":"tomato","quantity":1},{"name":"mozzarella","quantity":2}]},` + noStatus
+	inV1alpha1 = named + `,"spec":{"replicas":3,"toppings":["tomato","mozzarella","mozzarella"]},` + noStatus
+	fullStatus = `"status":{"conditions":[{"lastTransitionTime":"2026-11-20T12:00:00Z","message":"m","reason":"R","status":"True","type":"Ready"}],` +
+		`"cost":"3800m","observedGeneration":7,"replicas":2,"selector":"a=b"}`
+	// Whatever the metadata are, also what no server of today knows.
+	metadata = `"metadata":{"name":"a","namespace":"n","uid":"1","creationTimestamp":null,"generation":12345678901,"labels":{"l":"1"},"annotations":{"a":"1"},` +
+		`"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{"f:toppings":{"k:{\"name\":\"x\"}":{}}}}}],"future":{"b":1,"a":[null]}}`
+)
+
+func TestConvert(t *testing.T) {
+	for name, test := range map[string]struct {
+		desired       string
+		objects, want []string
+	}{
+		"nothing":                 {"v1", nil, []string{}},
+		"v1 to v1alpha1":          {"v1alpha1", []string{object("v1", "Pizza", inV1)}, []string{object("v1alpha1", "Pizza", inV1alpha1)}},
+		"v1alpha1 to v1":          {"v1", []string{object("v1alpha1", "Pizza", inV1alpha1)}, []string{object("v1", "Pizza", inV1)}},
+		"v1beta1 to v1":           {"v1", []string{object("v1beta1", "Pizza", inV1)}, []string{object("v1", "Pizza", inV1)}},
+		"v1 to v1beta1":           {"v1beta1", []string{object("v1", "Pizza", inV1)}, []string{object("v1beta1", "Pizza", inV1)}},
+		"a topping":               {"v1", []string{object("v1alpha1", "Topping", named+`,"spec":{"cost":"1.50"}`)}, []string{object("v1", "Topping", named+`,"spec":{"cost":"1500m"}`)}},
+		"a cost that is a number": {"v1", []string{object("v1alpha1", "Topping", named+`,"spec":{"cost":2}`)}, []string{object("v1", "Topping", named+`,"spec":{"cost":"2"}`)}},
+		"names in any order": {
+			"v1",
+			[]string{object("v1alpha1", "Pizza", named+`,"spec":{"replicas":1,"toppings":["b","a","b"]},`+noStatus)},
+			[]string{object("v1", "Pizza", named+`,"spec":{"replicas":1,"toppings":[{"name":"b","quantity":2},{"name":"a","quantity":1}]},`+noStatus)},
+		},
+		"a status": {
+			"v1alpha1",
+			[]string{object("v1", "Pizza", named+`,"spec":{"replicas":1},`+fullStatus)},
+			[]string{object("v1alpha1", "Pizza", named+`,"spec":{"replicas":1},`+fullStatus)},
+		},
+		"what has a default": {
+			"v1alpha1",
+			[]string{object("v1", "Pizza", named+`,"spec":{"toppings":[{"name":"tomato"}]}`)},
+			[]string{object("v1alpha1", "Pizza", named+`,"spec":{"replicas":1,"toppings":["tomato"]},`+noStatus)},
+		},
+		"an unknown field": {"v1alpha1", []string{object("v1", "Topping", named+`,"spec":{"cost":"1","color":"red"}`)}, []string{object("v1alpha1", "Topping", named+`,"spec":{"cost":"1"}`)}},
+		"the metadata":     {"v1alpha1", []string{object("v1", "Topping", metadata+`,"spec":{"cost":"1"}`)}, []string{object("v1alpha1", "Topping", metadata+`,"spec":{"cost":"1"}`)}},
+		"many, in order": {
+			"v1",
+			[]string{object("v1alpha1", "Pizza", inV1alpha1), object("v1", "Topping", `"metadata":{"name":"b"},"spec":{"cost":"1.50"}`), object("v1beta1", "Topping", `"metadata":{"name":"c"},"spec":{}`), object("v1beta1", "Pizza", inV1)},
+			[]string{object("v1", "Pizza", inV1), object("v1", "Topping", `"metadata":{"name":"b"},"spec":{"cost":"1.50"}`), object("v1", "Topping", `"metadata":{"name":"c"},"spec":{}`), object("v1", "Pizza", inV1)},
+		},
+		"a quantity out of range": {
+			"v1alpha1",
+			[]string{object("v1", "Pizza", named+`,"spec":{"replicas":1,"toppings":[{"name":"a","quantity":2147483647}]},`+noStatus)},
+			[]string{object("v1alpha1", "Pizza", named+`,"spec":{"replicas":1,"toppings":["a`+strings.Repeat(`","a`, 10)+`"]},`+noStatus)},
+		},
+	} {
+		for _, version := range reviewVersions {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				code, answer := post(t, server(t, inertWebhooks()).URL+"/convert", conversionReviewOf(version, group+"/"+test.desired, test.objects...))
+				require.Equal(t, 200, code, answer)
+				assert.JSONEq(t, fmt.Sprintf(`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/%s","response":{"uid":"u-1","convertedObjects":[%s],"result":{"metadata":{},"status":"Success"}}}`,
+					version, strings.Join(test.want, ",")), answer)
+			})
+		}
+	}
+}
+
+func TestConvertRefused(t *testing.T) {
+	good := object("v1", "Pizza", inV1)
+	for name, test := range map[string]struct {
+		desired string
+		objects []string
+		want    string
+	}{
+		"to an unknown version":   {group + "/v2", []string{good}, `request.desiredAPIVersion: the version "` + group + `/v2" is not known`},
+		"to the internal version": {group + "/__internal", []string{good}, `request.desiredAPIVersion: the version "` + group + `/__internal" is not known`},
+		"to another group":        {"apps/v1", []string{good}, `request.desiredAPIVersion: the version "apps/v1" is not known`},
+		"to no version":           {"", []string{good}, `request.desiredAPIVersion: the version "" is not known`},
+		"to garbage":              {"a/b/c", nil, `request.desiredAPIVersion: the version "a/b/c" is not known`},
+		"from an unknown version": {group + "/v1alpha1", []string{good, object("v2", "Pizza", inV1)}, `request.objects[1]: the version "` + group + `/v2" is not known`},
+		"from the internal version": {group + "/v1", []string{object("__internal", "Pizza", named+`,"Spec":{"Replicas":1}`)},
+			`request.objects[0]: the version "` + group + `/__internal" is not known`},
+		"from another group":  {group + "/v1", []string{`{"apiVersion":"apps/v1","kind":"Deployment"}`}, `request.objects[0]: the version "apps/v1" is not known`},
+		"from no version":     {group + "/v1", []string{`{"kind":"Pizza"}`}, `request.objects[0]: the version "" is not known`},
+		"an unknown kind":     {group + "/v1", []string{object("v1beta1", "Calzone", named)}, `request.objects[0]: no kind "Calzone" is registered for version "` + group + `/v1beta1" in scheme`},
+		"no kind":             {group + "/v1", []string{`{"apiVersion":"` + group + `/v1beta1"}`}, `request.objects[0]: Object 'Kind' is missing in`},
+		"a list":              {group + "/v1", []string{object("v1beta1", "PizzaList", `"items":[`+good+`]`)}, `request.objects[0]: a PizzaList is no object by itself`},
+		"options":             {group + "/v1", []string{object("v1beta1", "ListOptions", `"limit":1`)}, `request.objects[0]: a ListOptions is no object by itself`},
+		"null":                {group + "/v1", []string{`null`}, `request.objects[0]: there is no object`},
+		"a string":            {group + "/v1", []string{`"pizza"`}, `request.objects[0]: json: cannot unmarshal string into Go value of type runtime.TypeMeta`},
+		"an array":            {group + "/v1", []string{`[` + good + `]`}, `request.objects[0]: json: cannot unmarshal array into Go value of type runtime.TypeMeta`},
+		"a spec that is none": {group + "/v1", []string{object("v1alpha1", "Pizza", `"spec":"tomato"`)}, `request.objects[0]: json: cannot unmarshal string into Go struct field Pizza.spec of type v1alpha1.PizzaSpec`},
+		"metadata that are none": {group + "/v1", []string{object("v1alpha1", "Pizza", `"metadata":[]`)},
+			`request.objects[0]: json: cannot unmarshal array into Go struct field Pizza.metadata of type v1.ObjectMeta`},
+		"a number too large": {group + "/v1", []string{object("v1alpha1", "Pizza", `"spec":{"replicas":2147483648}`)},
+			`request.objects[0]: json: cannot unmarshal number 2147483648 into Go struct field PizzaSpec.spec.replicas of type int32`},
+		"a cost that takes minutes": {group + "/v1", []string{good, good, object("v1alpha1", "Topping", named+`,"spec":{"cost":"1e-999999999"}`)},
+			`request.objects[2]: a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: 1e-999999999`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, answer := post(t, server(t, inertWebhooks()).URL+"/convert", conversionReviewOf("v1", test.desired, test.objects...))
+			require.Equal(t, 200, code, answer)
+			var review conversionReview
+			require.NoError(t, json.Unmarshal([]byte(answer), &review))
+			require.Equal(t, "Failure", review.Response.Result.Status)
+			require.True(t, strings.HasPrefix(review.Response.Result.Message, test.want), review.Response.Result.Message)
+			require.EqualValues(t, "u-1", review.Response.UID)
+			require.Empty(t, review.Response.ConvertedObjects, "Some were converted, of which all or none should be.")
+		})
+	}
+}
+
+// FuzzConvert fails on a panic, and on an object that is not converted exactly once.
+func FuzzConvert(f *testing.F) {
+	for _, seed := range []string{
+		object("v1", "Pizza", inV1), object("v1alpha1", "Pizza", inV1alpha1), object("v1beta1", "Pizza", metadata+`,"spec":null,`+fullStatus),
+		object("v1alpha1", "Topping", named+`,"spec":{"cost":"1e3"}`), object("v1", "Topping", `"metadata":null,"spec":{"cost":{}}`),
+		object("v1", "PizzaList", `"items":[{}]`), object("v1", "WatchEvent", `"object":{}`), `null`, `[]`, `{"apiVersion":"a/b/c"}`, `{`,
+	} {
+		f.Add(seed, "v1")
+		f.Add(seed, "v1alpha1")
+	}
+	c := converter{newCodec(inertWebhooks().Scheme)}
+	f.Fuzz(func(t *testing.T, object, version string) {
+		request := conversionRequest{DesiredAPIVersion: group + "/" + version}
+		if json.Unmarshal([]byte("["+object+"]"), &request.Objects) != nil {
+			return // What is no JSON does not get as far as this.
+		}
+		converted, err := c.convertAll(&request)
+		if err != nil {
+			return
+		}
+		require.Len(t, converted, len(request.Objects))
+		for _, object := range converted {
+			decoded, got, err := c.codec.decode(object.Raw)
+			require.NoError(t, err)
+			require.NotNil(t, decoded)
+			require.Equal(t, version, got.Version)
+		}
+	})
+}

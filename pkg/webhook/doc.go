@@ -1,0 +1,33 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package webhook is a server for the webhooks of an API group, over HTTPS:
+//
+//	/admit     fills in what an object leaves out (mutating admission)
+//	/validate  refuses what must not be stored (validating admission)
+//	/convert   converts custom resources between their versions
+//	/healthz   tells whether the process works
+//	/readyz    tells whether admission can judge, and names what is missing
+//
+// It knows nothing of any group: what to fill in and to refuse is declared by
+// Webhooks, versions and conversions by a scheme.
+//
+// /convert works before the server is ready, and has to: to become ready the
+// informers read objects, and kube-apiserver has those that are stored in another
+// version converted here. A Service with no other endpoints than ready ones would
+// never have any. Until it is ready the server answers admission with 503 and asks
+// for another try a second later.
+package webhook

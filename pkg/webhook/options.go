@@ -1,0 +1,92 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+// Options are what an operator can choose, by flags.
+type Options struct {
+	SecureServing *genericoptions.SecureServingOptions
+	// Kubeconfig is empty in a pod, which has a service account.
+	Kubeconfig string
+	// ShutdownDelay is how long the server goes on as before, but for /readyz, when
+	// it is told to stop.
+	ShutdownDelay time.Duration
+	Logs          *logsapi.LoggingConfiguration
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	serving := genericoptions.NewSecureServingOptions()
+	serving.Required = true
+	return &Options{SecureServing: serving, Logs: logsapi.NewLoggingConfiguration()}
+}
+
+// Flags returns the flags in the sections of --help.
+func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
+	serving := sections.FlagSet("secure serving")
+	o.SecureServing.AddFlags(serving)
+	// The text of the library offers certificates that are generated, which
+	// kube-apiserver has no reason to trust.
+	serving.Lookup("cert-dir").Hidden = true
+	serving.Lookup("secure-port").Usage = "The port on which to serve HTTPS."
+	serving.Lookup("tls-cert-file").Usage = "File with the certificate for HTTPS, followed by those of intermediate authorities. Required. When the file changes, new connections get the new certificate."
+	serving.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, ""+
+		"How long to go on answering, with /readyz failing, when told to stop, so that load balancers can take notice.")
+	sections.FlagSet("cluster").StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
+		"File that says how to reach the kube-apiserver of the cluster, and as whom. In a pod it may be left out: the service account is used.")
+	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
+	return sections
+}
+
+// Validate returns everything that is wrong, each error with its flag.
+func (o *Options) Validate() []error {
+	errs := o.SecureServing.Validate()
+	if certificate := o.SecureServing.ServerCert.CertKey; certificate.CertFile == "" || certificate.KeyFile == "" {
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file must both be set: kube-apiserver calls only webhooks whose certificate it can verify"))
+	}
+	if o.ShutdownDelay < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-delay-duration must not be below 0, but is %s", o.ShutdownDelay))
+	}
+	return errs
+}
+
+// restConfig returns the configuration of clients.
+func (o *Options) restConfig() (*rest.Config, error) {
+	if o.Kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig is not set and this is not a pod with a service account: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the file of --kubeconfig: %w", err)
+	}
+	return config, nil
+}

@@ -1,0 +1,121 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package restaurant declares the webhooks of the restaurant's API group. They do
+// what a server with the group's own types and its admission plugins does, by the
+// same code.
+package restaurant
+
+import (
+	"context"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/pizzatoppings"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/toppinginuse"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/validation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/webhook"
+)
+
+// New returns the webhooks. Through a client of the configuration they watch
+// toppings and list pizzas, in v1.
+func New(config *rest.Config) (webhook.Webhooks, error) {
+	// kube-apiserver queues requests by itself; a queue here would outlast its patience.
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return webhook.Webhooks{}, err
+	}
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	kinds := externalversions.NewSharedInformerFactory(client, 0).Restaurant().V1()
+	rules := rules{client.RestaurantV1(), kinds.Toppings().Lister()}
+	return webhook.Webhooks{
+		Scheme:         scheme,
+		Mutate:         mutate,
+		ValidateObject: validateObject,
+		Validate:       rules.validate,
+		Informers:      map[string]cache.SharedIndexInformer{"toppings": kinds.Toppings().Informer()},
+	}, nil
+}
+
+// mutate puts the default toppings on a pizza without any.
+func mutate(_ context.Context, request *webhook.Request) error {
+	if pizza, ok := request.New.(*restaurant.Pizza); ok && request.SubResource == "" {
+		pizzatoppings.Default(pizza)
+	}
+	return nil
+}
+
+func validateObject(obj runtime.Object) field.ErrorList {
+	switch obj := obj.(type) {
+	case *restaurant.Pizza:
+		return validation.ValidatePizza(obj)
+	case *restaurant.Topping:
+		return validation.ValidateTopping(obj)
+	}
+	return nil
+}
+
+// rules are what must hold between objects.
+type rules struct {
+	client   clients.RestaurantV1Interface
+	toppings listers.ToppingLister
+}
+
+// validate refuses a pizza with toppings that do not exist, and to delete a topping
+// that is on a pizza.
+func (r rules) validate(ctx context.Context, request *webhook.Request) error {
+	if request.SubResource != "" {
+		return nil
+	}
+	if pizza, ok := request.New.(*restaurant.Pizza); ok {
+		old, _ := request.Old.(*restaurant.Pizza) // nil on create
+		return pizzatoppings.Check(pizza, old, func(name string) (*restaurantv1.Topping, error) {
+			return r.topping(ctx, name)
+		})
+	}
+	// When a collection is deleted, only the object has a name.
+	if topping, ok := request.Old.(*restaurant.Topping); ok && request.Operation == admissionv1.Delete {
+		return toppinginuse.Check(topping.Name, func() (*restaurantv1.PizzaList, error) {
+			return r.client.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		})
+	}
+	return nil
+}
+
+// topping may be one of a moment ago that the informer has not seen yet.
+func (r rules) topping(ctx context.Context, name string) (*restaurantv1.Topping, error) {
+	topping, err := r.toppings.Get(name)
+	if apierrors.IsNotFound(err) {
+		return r.client.Toppings().Get(ctx, name, metav1.GetOptions{})
+	}
+	return topping, err
+}

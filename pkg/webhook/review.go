@@ -1,0 +1,98 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+var errNoRequest = errors.New("the review has no request")
+
+// reviewVersions are the versions of reviews that are answered, each in the same.
+var reviewVersions = []string{"v1", "v1beta1"}
+
+// handleReviews handles the reviews of a kind: what is none is refused with a
+// Status and not passed on.
+func handleReviews[Review any, Pointer interface {
+	*Review
+	GetObjectKind() schema.ObjectKind
+}](kind schema.GroupKind, maxBody int64, answer func(context.Context, Pointer) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "send a POST")
+			return
+		}
+		if mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || mediaType != runtime.ContentTypeJSON {
+			refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "send "+runtime.ContentTypeJSON)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("a review may have %d bytes", tooLarge.Limit))
+			return
+		}
+		if err != nil {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body can't be read: %v", err))
+			return
+		}
+		review := Pointer(new(Review))
+		if err := utiljson.Unmarshal(body, review); err != nil {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s: %v", kind, err))
+			return
+		}
+		if got := review.GetObjectKind().GroupVersionKind(); got.GroupKind() != kind || !slices.Contains(reviewVersions, got.Version) {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s of the versions %v, but %q", kind, reviewVersions, got))
+			return
+		}
+		if err := answer(req.Context(), review); err != nil {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+			return
+		}
+		respond(w, http.StatusOK, review)
+	})
+}
+
+func refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason, message string) {
+	respond(w, int(code), &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	})
+}
+
+func respond(w http.ResponseWriter, code int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	w.WriteHeader(code)
+	_, _ = w.Write(data) // Whoever asked has gone.
+}

@@ -1,0 +1,103 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/mux"
+)
+
+const (
+	// requestTimeout is the longest that kube-apiserver waits for a webhook.
+	requestTimeout = 30 * time.Second
+	// maxAdmissionBody is more than the two objects of a request can have, each of
+	// which is limited to 3 MiB.
+	maxAdmissionBody = 8 << 20
+	// maxConversionBody is enough for 10000 objects, as many as kube-apiserver reads
+	// from etcd at once, of 10 KiB each.
+	maxConversionBody = 100 << 20
+)
+
+// serve answers requests until the context ends, and then those that have begun.
+func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hooks Webhooks, delay time.Duration) error {
+	informing, stopInforming := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopInforming()
+	for _, informer := range hooks.Informers {
+		go informer.RunWithContext(informing)
+	}
+
+	stop := make(chan struct{})
+	// No request goes on for longer than its timeout.
+	stopped, listenerStopped, err := serving.Serve(withTimeout(newHandler(ctx, hooks), requestTimeout), requestTimeout, stop)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	time.Sleep(delay)
+	close(stop)
+	<-listenerStopped
+	<-stopped
+	return nil
+}
+
+// newHandler serves exact paths only, so that it never redirects to another one.
+// The end of the context makes it unready.
+func newHandler(ctx context.Context, hooks Webhooks) http.Handler {
+	paths := mux.NewPathRecorderMux("webhook")
+	codec := newCodec(hooks.Scheme)
+	judge := admission{hooks, codec}
+	review := schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
+	paths.Handle("/admit", handleReviews(review, maxAdmissionBody, judge.admit))
+	paths.Handle("/validate", handleReviews(review, maxAdmissionBody, judge.validate))
+	paths.Handle("/convert", handleReviews(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "ConversionReview"}, maxConversionBody, converter{codec}.answer))
+
+	ready := []healthz.HealthChecker{healthz.PingHealthz, healthz.NewShutdownHealthz(ctx.Done())}
+	for _, resource := range slices.Sorted(maps.Keys(hooks.Informers)) {
+		ready = append(ready, healthz.NamedCheck("informer-"+resource, func(*http.Request) error {
+			if !hooks.Informers[resource].HasSynced() {
+				return errors.New("not all objects have been read yet")
+			}
+			return nil
+		}))
+	}
+	healthz.InstallHandler(paths, healthz.PingHealthz, healthz.LogHealthz)
+	healthz.InstallReadyzHandler(paths, ready...)
+	return paths
+}
+
+// withTimeout ends requests, also those of clients who send or read slowly.
+func withTimeout(next http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := context.WithTimeout(req.Context(), timeout)
+		defer cancel()
+		deadline, connection := time.Now().Add(timeout), http.NewResponseController(w)
+		if err := errors.Join(connection.SetReadDeadline(deadline), connection.SetWriteDeadline(deadline)); err != nil {
+			refuse(w, http.StatusInternalServerError, "", err.Error())
+			return
+		}
+		next.ServeHTTP(w, req.WithContext(ctx))
+	})
+}

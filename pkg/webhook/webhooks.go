@@ -1,0 +1,126 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/cache"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/quantities"
+)
+
+// Webhooks declares the webhooks of an API group.
+type Webhooks struct {
+	// Scheme knows all versions of the group with their conversions, defaults and
+	// declarative validation, and nothing else.
+	Scheme *runtime.Scheme
+	// Mutate changes Request.New of a request that creates or updates an object. An
+	// error refuses the request.
+	Mutate func(context.Context, *Request) error
+	// ValidateObject finds in an object of the internal version what declarative
+	// validation can't.
+	ValidateObject func(runtime.Object) field.ErrorList
+	// Validate refuses a valid request for what it means in the cluster. It is not
+	// called before all informers have synced.
+	Validate func(context.Context, *Request) error
+	// Informers are what Validate reads from, by the resource. The server starts them.
+	Informers map[string]cache.SharedIndexInformer
+}
+
+// Request is an admission request.
+type Request struct {
+	*admissionv1.AdmissionRequest
+	// New is the object that is to be stored, and Old the stored one, in the internal
+	// version. Each is nil if there is none.
+	New, Old runtime.Object
+}
+
+// codec reads and writes objects in the versions of a scheme.
+type codec struct {
+	scheme  *runtime.Scheme
+	decoder runtime.Decoder
+}
+
+func newCodec(scheme *runtime.Scheme) codec {
+	return codec{scheme, json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})}
+}
+
+// knows tells whether a version is one of those that objects can have outside of
+// this process.
+func (c codec) knows(version schema.GroupVersion) bool {
+	return slices.Contains(c.scheme.PrioritizedVersionsForGroup(version.Group), version)
+}
+
+// decode returns an object in its internal version, with defaults, and the version
+// that it was in.
+func (c codec) decode(raw []byte) (runtime.Object, schema.GroupVersion, error) {
+	version, err := c.version(raw)
+	if err != nil {
+		return nil, schema.GroupVersion{}, err
+	}
+	if err := quantities.Check(runtime.ContentTypeJSON, raw); err != nil {
+		return nil, version, err
+	}
+	obj, _, err := c.decoder.Decode(raw, nil, nil)
+	if err != nil {
+		return nil, version, err
+	}
+	if _, err := meta.Accessor(obj); err != nil {
+		return nil, version, fmt.Errorf("a %s is no object by itself: %w", obj.GetObjectKind().GroupVersionKind().Kind, err)
+	}
+	c.scheme.Default(obj)
+	internal, err := c.scheme.UnsafeConvertToVersion(obj, runtime.InternalGroupVersioner)
+	return internal, version, err
+}
+
+func (c codec) version(raw []byte) (schema.GroupVersion, error) {
+	if len(raw) == 0 { // It was null.
+		return schema.GroupVersion{}, errors.New("there is no object")
+	}
+	var typeMeta runtime.TypeMeta
+	if err := utiljson.Unmarshal(raw, &typeMeta); err != nil {
+		return schema.GroupVersion{}, err
+	}
+	version, err := schema.ParseGroupVersion(typeMeta.APIVersion)
+	if err != nil {
+		return version, err
+	}
+	if !c.knows(version) {
+		return version, fmt.Errorf("the version %q is not known", version)
+	}
+	return version, nil
+}
+
+// encode returns the content of an object of the internal version in another one.
+func (c codec) encode(obj runtime.Object, version schema.GroupVersion) (map[string]any, error) {
+	versioned, err := c.scheme.ConvertToVersion(obj, version)
+	if err != nil {
+		return nil, err
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
+}
