@@ -36,11 +36,11 @@ ETCD_PORT ?= 26445
 KUBE_CONTROLLER_MANAGER_PORT ?= 26446
 
 .PHONY: build
-build: ## Builds the server
-	@hack/build-binaries.sh apiserver
+build: ## Builds the server and the webhook
+	@hack/build-binaries.sh apiserver webhook
 
 .PHONY: binaries
-binaries: build $(addprefix $(BIN)/,etcd kube-apiserver kubectl kube-controller-manager) ## Builds the server and what the tests run with it
+binaries: build $(addprefix $(BIN)/,etcd kube-apiserver kubectl kube-controller-manager) ## Builds the server, the webhook and what the tests run with them
 
 $(addprefix $(BIN)/,$(KUBERNETES_BINARIES)): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
 	@hack/build-binaries.sh $(@F)
