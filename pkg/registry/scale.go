@@ -148,6 +148,10 @@ func (u scaleUpdate[O]) UpdatedObject(ctx context.Context, stored runtime.Object
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be an autoscaling/v1 Scale, not %T", obj))
 	}
 
+	if after.UID != "" && after.UID != o.GetUID() {
+		return nil, apierrors.NewConflict(u.rest.store.DefaultQualifiedResource, o.GetName(),
+			fmt.Errorf("the uid of the Scale is %s, but the object's is %s", after.UID, o.GetUID()))
+	}
 	*u.rest.Replicas(o) = after.Spec.Replicas
 	if after.ResourceVersion != "" {
 		o.SetResourceVersion(after.ResourceVersion)
