@@ -63,7 +63,8 @@ type cluster struct {
 // client reaches a kube-apiserver.
 type client struct {
 	kubernetes.Interface
-	host string
+	config *rest.Config
+	host   string
 }
 
 // kubeconfig loads the configuration of a client from a file, or if none is named
@@ -92,7 +93,7 @@ func newClient(path string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{clientset, config.Host}, nil
+	return &client{clientset, config, config.Host}, nil
 }
 
 func (o CompletedOptions) newCluster() (*cluster, error) {

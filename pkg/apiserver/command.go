@@ -106,8 +106,7 @@ func (o *Options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	dependencies.cluster.prime(config.Generic.SecureServing)
-	config.Generic.AddReadyzChecks(dependencies.readyzChecks()...)
+	dependencies.applyTo(&config.Generic.Config)
 	server, err := config.Complete().New()
 	if err != nil {
 		return err

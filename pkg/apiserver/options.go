@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -44,6 +46,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/servingcert"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -85,7 +88,11 @@ type Options struct {
 
 	// RunControllers is false for a replica that never runs the groups' controllers.
 	RunControllers bool
-	plugins        []admission.Plugin
+
+	// ServingCert makes the replicas have certificates of an authority of their own,
+	// if its Secret is named.
+	ServingCert servingcert.Config
+	plugins     []admission.Plugin
 	// StartupTimeout bounds the wait for kube-apiserver, RBAC, and etcd or the data
 	// folder.
 	StartupTimeout time.Duration
@@ -145,6 +152,11 @@ func NewOptions(groups ...registry.Group) *Options {
 			ResourceName:  "apiserver-controllers",
 		},
 		RunControllers: true,
+		ServingCert: servingcert.Config{
+			Service:           "apiserver",
+			AuthorityValidity: 365 * 24 * time.Hour,
+			Validity:          30 * 24 * time.Hour,
+		},
 		plugins:        plugins,
 		StartupTimeout: defaultStartupTimeout,
 	}
@@ -163,6 +175,16 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	o.EgressSelector.AddFlags(sections.FlagSet("egress selector"))
 	o.Traces.AddFlags(sections.FlagSet("traces"))
 	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
+
+	certificate := sections.FlagSet("own certificate authority")
+	certificate.StringVar(&o.ServingCert.Secret, "serving-ca-secret", o.ServingCert.Secret, ""+
+		"Name of a Secret in the namespace of this server in which its replicas keep a certificate authority of their own. It is created and renewed as needed, the APIServices are made to trust it, and each replica gives itself a certificate. Not together with --tls-cert-file.")
+	certificate.StringVar(&o.ServingCert.Service, "serving-service", o.ServingCert.Service, ""+
+		"Name of the Service in the namespace of this server by which kube-apiserver reaches it. With --serving-ca-secret only.")
+	certificate.DurationVar(&o.ServingCert.AuthorityValidity, "serving-ca-validity", o.ServingCert.AuthorityValidity, ""+
+		"How long the certificate authority of --serving-ca-secret is good for. It is renewed after two thirds of that.")
+	certificate.DurationVar(&o.ServingCert.Validity, "serving-cert-validity", o.ServingCert.Validity, ""+
+		"How long a certificate of the authority of --serving-ca-secret is good for. It is renewed after two thirds of that.")
 
 	controllers := sections.FlagSet("controllers")
 	controllers.BoolVar(&o.RunControllers, "run-controllers", o.RunControllers, ""+
@@ -211,8 +233,15 @@ func (o *Options) Complete() (CompletedOptions, error) {
 			*path = o.CoreAPI.CoreAPIKubeconfigPath
 		}
 	}
-	if o.LeaderElection.ResourceNamespace == "" {
-		completed.LeaderElection.ResourceNamespace = ownNamespace(o.CoreAPI.CoreAPIKubeconfigPath)
+	namespace := ownNamespace(o.CoreAPI.CoreAPIKubeconfigPath)
+	completed.LeaderElection.ResourceNamespace = cmp.Or(o.LeaderElection.ResourceNamespace, namespace)
+	completed.ServingCert.Namespace = namespace
+	for _, group := range o.groups {
+		apiServices, err := group.APIServices()
+		if err != nil {
+			return CompletedOptions{}, err
+		}
+		completed.ServingCert.APIServices = append(completed.ServingCert.APIServices, apiServices...)
 	}
 	if completed.embeddedEtcd {
 		if o.EmbeddedEtcd.Dir != "" {
@@ -251,6 +280,14 @@ func (o CompletedOptions) Validate() []error {
 	if o.Authentication.SkipInClusterLookup && o.Authentication.RequestHeader.ClientCAFile == "" {
 		errs = append(errs, errors.New("--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user"))
 	}
+	if o.ServingCert.Secret != "" {
+		if o.SecureServing.ServerCert.CertKey.CertFile != "" {
+			errs = append(errs, errors.New("--serving-ca-secret and --tls-cert-file exclude each other: the certificate comes from either"))
+		}
+		if err := o.ServingCert.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("--serving-cert-validity or --serving-ca-validity: %w", err))
+		}
+	}
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, nil) {
 		errs = append(errs, fmt.Errorf("a flag --leader-elect-*: %w", err))
 	}
@@ -275,6 +312,8 @@ func (o CompletedOptions) Validate() []error {
 // dependencies run before the server and stop after it.
 type dependencies struct {
 	cluster *cluster
+	// servingCert is nil if the certificate comes from elsewhere.
+	servingCert *servingcert.Manager
 	// etcd is nil if it does not run inside this server.
 	etcd *embeddedetcd.Etcd
 }
@@ -290,17 +329,30 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 	if err := cluster.wait(ctx); err != nil {
 		return nil, err
 	}
-	if !o.embeddedEtcd {
-		if err := o.awaitEtcd(ctx); err != nil {
+	d := &dependencies{cluster: cluster}
+	if o.ServingCert.Secret != "" {
+		if d.servingCert, err = servingcert.New(o.ServingCert, cluster.coreClient.config); err != nil {
 			return nil, err
 		}
-		return &dependencies{cluster: cluster}, nil
+		if err := await(ctx, "the serving certificate", d.servingCert.Sync); err != nil {
+			return nil, err
+		}
 	}
-	etcd, err := o.EmbeddedEtcd.Start(ctx)
-	if err != nil {
-		return nil, err
+	if !o.embeddedEtcd {
+		return d, o.awaitEtcd(ctx)
 	}
-	return &dependencies{cluster, etcd}, nil
+	d.etcd, err = o.EmbeddedEtcd.Start(ctx)
+	return d, err
+}
+
+// applyTo gives a config what the dependencies have.
+func (d *dependencies) applyTo(config *genericapiserver.Config) {
+	if d.servingCert != nil {
+		config.SecureServing.Cert = d.servingCert
+	}
+	watchExpiration(config.SecureServing.Cert)
+	d.cluster.prime(config.SecureServing)
+	config.AddReadyzChecks(d.readyzChecks()...)
 }
 
 // context ends with its parent, or when a dependency has failed, with that cause.

@@ -59,7 +59,10 @@ type Component struct {
 	logFile  string
 	lockFile string
 	// rank orders the stopping: higher ranks stop first.
-	rank int
+	// ownCertificate is set if the control plane's authorities have not issued its
+	// certificate.
+	ownCertificate bool
+	rank           int
 	// lingers is set for a component that may have to be killed, since it waits
 	// for its clients.
 	lingers bool

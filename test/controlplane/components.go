@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 )
 
 // Ranks order the stopping of components: higher ranks stop first.
@@ -201,14 +202,23 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 	if err != nil {
 		return nil, err
 	}
+	if server.ownCertificate = config.OwnCertificate; server.ownCertificate {
+		// That kube-apiserver trusts it is for a test to find out.
+		probe = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // See above.
+	}
 	server.check = checkURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
-		serving, err := cp.serving(name, cp.manifests.serviceHost())
-		if err != nil {
-			return nil, err
+		var certificate []string
+		if !config.OwnCertificate {
+			serving, err := cp.serving(name, cp.manifests.serviceHost())
+			if err != nil {
+				return nil, err
+			}
+			certificate = []string{"--tls-cert-file=" + serving.cert, "--tls-private-key-file=" + serving.key}
 		}
 		kubeconfig := config.Kubeconfig
 		if kubeconfig == "" {
+			var err error
 			// Not the administrator's: that the server works shows that the
 			// manifests grant all it needs.
 			user, groups := cp.manifests.identity()
@@ -218,17 +228,16 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 		}
 		storage := []string{"--data-dir=" + filepath.Join(server.dir, "data")}
 		if config.Etcd != "" {
+			var err error
 			if storage, err = cp.etcdFlags(cp.Component(config.Etcd)); err != nil {
 				return nil, err
 			}
 		}
-		return append(storage,
-			"--bind-address="+host,
+		return slices.Concat(storage, certificate, []string{
+			"--bind-address=" + host,
 			fmt.Sprintf("--secure-port=%d", server.port),
-			"--tls-cert-file="+serving.cert,
-			"--tls-private-key-file="+serving.key,
-			"--kubeconfig="+kubeconfig,
-		), nil
+			"--kubeconfig=" + kubeconfig,
+		}), nil
 	}
 	return server, nil
 }

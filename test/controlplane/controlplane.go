@@ -81,6 +81,9 @@ type ServerConfig struct {
 	// in its own process; "etcd" is kube-apiserver's; any other name is an etcd
 	// of its own, which is started with the first server that names it.
 	Etcd string
+	// OwnCertificate is set for a server that gets itself a certificate, by flags
+	// of its own, and sees to it that the APIServices trust it.
+	OwnCertificate bool
 	// Kubeconfig is the one to run with, by default one for the service account
 	// that the manifests give the server.
 	Kubeconfig string

@@ -81,10 +81,13 @@ func (cp *ControlPlane) Register(ctx context.Context, server *Component) error {
 		}
 		annotations[registeredAt] = began.Format(time.RFC3339Nano)
 		apiService.SetAnnotations(annotations)
-		for field, value := range map[string]any{
-			"caBundle": base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM()),
-			"service":  map[string]any{"namespace": service.GetNamespace(), "name": service.GetName(), "port": int64(server.port)},
-		} {
+		fields := map[string]any{
+			"service": map[string]any{"namespace": service.GetNamespace(), "name": service.GetName(), "port": int64(server.port)},
+		}
+		if !server.ownCertificate {
+			fields["caBundle"] = base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM())
+		}
+		for field, value := range fields {
 			if err := unstructured.SetNestedField(apiService.Object, value, "spec", field); err != nil {
 				return err
 			}

@@ -1,0 +1,27 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package servingcert gives the replicas of a server certificates that
+// kube-apiserver trusts, and renews them in time, without any other program: the
+// replicas share a certificate authority in a Secret, each issues a certificate for
+// itself, and all see to it that the server's APIServices trust the authority.
+//
+// An authority is renewed in steps, so that at each moment kube-apiserver trusts
+// all certificates in use. After two thirds of its life the next authority is made
+// and trusted, but issues nothing. When kube-apiserver has had time to learn that,
+// it takes over, and the previous one stays trusted until it expires. Any replica
+// takes any step; the resourceVersion of the Secret decides who was first.
+package servingcert
