@@ -1,0 +1,69 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+)
+
+// webhookName is the name of the binary.
+const webhookName = "webhook"
+
+// WebhookConfig configures one process of this repository's webhook server.
+type WebhookConfig struct {
+	ComponentConfig
+	// Service is what the certificate is for.
+	Service types.NamespacedName
+	// Account is the service account to run as.
+	Account types.NamespacedName
+}
+
+// NewWebhook adds a process of this repository's webhook server. It is not started,
+// and the objects that make kube-apiserver call it are the caller's.
+func (cp *ControlPlane) NewWebhook(name string, config WebhookConfig) (*Component, error) {
+	server, err := cp.newComponent(name, webhookName, rankServer, config.ComponentConfig)
+	if err != nil {
+		return nil, err
+	}
+	probe, err := cp.httpClient(nil)
+	if err != nil {
+		return nil, err
+	}
+	server.check = checkURL(probe, server.URL()+"/readyz")
+	server.args = func() ([]string, error) {
+		serving, err := cp.serving(name, config.Service.Name+"."+config.Service.Namespace+".svc")
+		if err != nil {
+			return nil, err
+		}
+		kubeconfig, err := cp.KubeconfigFor(serviceaccount.MakeUsername(config.Account.Namespace, config.Account.Name),
+			serviceaccount.MakeGroupNames(config.Account.Namespace)...)
+		if err != nil {
+			return nil, err
+		}
+		return []string{
+			"--bind-address=" + host,
+			fmt.Sprintf("--secure-port=%d", server.port),
+			"--tls-cert-file=" + serving.cert,
+			"--tls-private-key-file=" + serving.key,
+			"--kubeconfig=" + kubeconfig,
+		}, nil
+	}
+	return server, nil
+}
