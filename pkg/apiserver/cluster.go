@@ -197,7 +197,7 @@ func (c *cluster) checkAuthentication(ctx context.Context) error {
 		}
 	}
 	if subject, ok := overlap(requestHeader, users); ok && len(names) == 0 {
-		return fmt.Errorf("%w: the request-header CA and the client CA overlap in %q and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names", errRefused, subject)
+		return fmt.Errorf("%w: %w", errRefused, overlapError(subject))
 	}
 	c.clientCAs = slices.Concat(requestHeader, users)
 	return nil
@@ -224,6 +224,10 @@ func trustedCAs(file, published string) ([]*x509.Certificate, error) {
 		return nil, nil
 	}
 	return certutil.ParseCertsPEM(bundle)
+}
+
+func overlapError(subject string) error {
+	return fmt.Errorf("the request-header CA and the client CA overlap in %q and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names", subject)
 }
 
 // overlap tells whether a certificate of a user could pass for one of a front

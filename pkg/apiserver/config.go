@@ -29,6 +29,7 @@ import (
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/dynamic"
@@ -125,6 +126,11 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	}
 	if err := o.Authentication.ApplyTo(&generic.Authentication, generic.SecureServing, generic.OpenAPIConfig); err != nil {
 		return err
+	}
+	if generic.Authentication.RequestHeaderConfig != nil {
+		proxy := newFrontProxy(generic.Authentication.Authenticator, generic.Authentication.RequestHeaderConfig, generic.SecureServing.ClientCA)
+		generic.Authentication.Authenticator = proxy
+		generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.check() }))
 	}
 	if generic.Authentication.Authenticator, err = newIdentified(generic.Authentication.Authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)

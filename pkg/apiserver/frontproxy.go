@@ -1,0 +1,93 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"crypto/x509"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+)
+
+// frontProxy believes request headers only while no user could send them with a
+// certificate of theirs. That is checked before the server starts, too, but the
+// certificate authorities can be rotated while it runs. Who sends the headers is
+// then taken for who their certificate says: kube-apiserver for a user without
+// rights, so that all it forwards is refused.
+type frontProxy struct {
+	authenticator.Request
+	config *authenticatorfactory.RequestHeaderConfig
+	// clientCAs are those of users and of front proxies.
+	clientCAs dynamiccertificates.CAContentProvider
+	// overlapping is the subject of a certificate authority of both, or nil.
+	overlapping atomic.Pointer[string]
+}
+
+func newFrontProxy(inner authenticator.Request, config *authenticatorfactory.RequestHeaderConfig, clientCAs dynamiccertificates.CAContentProvider) *frontProxy {
+	f := &frontProxy{Request: inner, config: config, clientCAs: clientCAs}
+	clientCAs.AddListener(f)
+	f.Enqueue()
+	return f
+}
+
+// Enqueue is called when a certificate authority has changed.
+func (f *frontProxy) Enqueue() {
+	// A bundle that can't be read is not in use.
+	proxies, _ := certutil.ParseCertsPEM(f.config.CAContentProvider.CurrentCABundleContent())
+	users, _ := certutil.ParseCertsPEM(f.clientCAs.CurrentCABundleContent())
+	// Each of the proxies' is in the other list once for itself; another time, it is
+	// that of users.
+	for _, proxy := range proxies {
+		if i := slices.IndexFunc(users, func(ca *x509.Certificate) bool { return ca.Equal(proxy) }); i >= 0 {
+			users = slices.Delete(users, i, i+1)
+		}
+	}
+	subject, overlaps := overlap(proxies, users)
+	if !overlaps {
+		f.overlapping.Store(nil)
+		return
+	}
+	f.overlapping.Store(&subject)
+	if err := f.check(); err != nil {
+		klog.ErrorS(err, "Requests from kube-apiserver are refused from now on")
+	}
+}
+
+// check returns why request headers are not believed, or nil.
+func (f *frontProxy) check() error {
+	subject := f.overlapping.Load()
+	if subject == nil || len(f.config.AllowedClientNames.Value()) > 0 {
+		return nil
+	}
+	return overlapError(*subject)
+}
+
+// AuthenticateRequest returns who makes the request.
+func (f *frontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	if f.check() != nil {
+		req = req.Clone(req.Context())
+		headerrequest.ClearAuthenticationHeaders(req.Header, f.config.UsernameHeaders, f.config.UIDHeaders, f.config.GroupHeaders, f.config.ExtraHeaderPrefixes)
+	}
+	return f.Request.AuthenticateRequest(req)
+}
