@@ -1,0 +1,113 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package crd tests the other way to serve the restaurant's kinds: as custom
+// resources, which the webhook of this repository converts, completes and judges.
+package crd
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+var (
+	// cp is the control plane that all tests share. No API server but kube-apiserver
+	// runs in it.
+	cp *controlplane.ControlPlane
+	// webhook is what the tests share. Tests that stop it do not run in parallel, so
+	// that they are over when those that do run.
+	webhook *controlplane.Component
+)
+
+const (
+	// patience bounds every wait for something that happens in its own time.
+	patience = time.Minute
+	// pollInterval is how often it is looked at.
+	pollInterval = 50 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	off := controlplane.ComponentConfig{Off: true}
+	controlplane.Main(m, &cp, controlplane.Config{APIServer: controlplane.ServerConfig{ComponentConfig: off}, ControllerManager: off},
+		install, createToppings)
+}
+
+// install installs the definitions and starts the webhook.
+func install(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
+	if webhook, err = newWebhook(cp, "webhook"); err != nil {
+		return err
+	}
+	manifests, err := kustomize(ctx, cp, "artifacts/crd")
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, cp, callAt(cp, webhook, manifests)); err != nil {
+		return err
+	}
+	if err := waitEstablished(ctx, cp); err != nil {
+		return err
+	}
+	return webhook.Start(ctx)
+}
+
+func createToppings(ctx context.Context, cp *controlplane.ControlPlane) error {
+	config := cp.RESTConfig()
+	// A custom resource has no protobuf, which the client would send.
+	config.ContentType = runtime.ContentTypeJSON
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	return fixture.CreateToppings(ctx, client, "mozzarella", "tomato", "salami", "basil")
+}
+
+// definitions are the CustomResourceDefinitions themselves.
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// waitEstablished waits until kube-apiserver serves both kinds.
+func waitEstablished(ctx context.Context, cp *controlplane.ControlPlane) error {
+	client, err := dynamic.NewForConfig(cp.RESTConfig())
+	if err != nil {
+		return err
+	}
+	var reason error
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
+		for _, resource := range []string{"pizzas", "toppings"} {
+			// The version that needs no conversion.
+			_, reason = client.Resource(gvr("v1", resource)).List(ctx, metav1.ListOptions{})
+			if reason != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the custom resources are not served: %w", reason)
+	}
+	return nil
+}

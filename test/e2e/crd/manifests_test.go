@@ -1,0 +1,112 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package crd
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// service is what the manifests call the webhook.
+var service = types.NamespacedName{Namespace: "restaurant-system", Name: "webhook"}
+
+// newWebhook adds a webhook that runs as the manifests want it to.
+func newWebhook(cp *controlplane.ControlPlane, name string, flags ...string) (*controlplane.Component, error) {
+	return cp.NewWebhook(name, controlplane.WebhookConfig{
+		ComponentConfig: controlplane.ComponentConfig{Flags: flags},
+		Service:         service,
+		Account:         types.NamespacedName{Namespace: service.Namespace, Name: "webhook"},
+	})
+}
+
+// kustomize returns the objects of a kustomization of this repository.
+func kustomize(ctx context.Context, cp *controlplane.ControlPlane, path string) ([]*unstructured.Unstructured, error) {
+	output, err := cp.Kubectl(ctx, "kustomize", filepath.Join("../../..", path)).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("kubectl kustomize %s: %s", path, exit.Stderr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(output), len(output)+1); ; {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, object)
+	}
+}
+
+// callAt adds to objects what an overlay would: how kube-apiserver reaches the
+// webhook, and the certificate authority that it trusts. The Service is another name
+// for localhost, with the port that the process listens on.
+func callAt(cp *controlplane.ControlPlane, webhook *controlplane.Component, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Service":
+			object.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
+		case "CustomResourceDefinition":
+			at(cp, webhook, object.Object["spec"].(map[string]any)["conversion"].(map[string]any)["webhook"])
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			for _, webhookOf := range object.Object["webhooks"].([]any) {
+				at(cp, webhook, webhookOf)
+			}
+		}
+	}
+	return objects
+}
+
+func at(cp *controlplane.ControlPlane, webhook *controlplane.Component, caller any) {
+	config := caller.(map[string]any)["clientConfig"].(map[string]any)
+	config["caBundle"] = base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM())
+	config["service"].(map[string]any)["port"] = int64(webhook.Port())
+}
+
+// apply applies objects as a user would, and with strict validation.
+func apply(ctx context.Context, cp *controlplane.ControlPlane, objects []*unstructured.Unstructured) error {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+	for _, object := range objects {
+		list.Items = append(list.Items, *object)
+	}
+	content, err := list.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	cmd := cp.Kubectl(ctx, "apply", "--server-side", "--validate=strict", "--filename=-")
+	cmd.Stdin = bytes.NewReader(content)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl apply: %w: %s", err, output)
+	}
+	return nil
+}
