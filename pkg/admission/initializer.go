@@ -38,7 +38,7 @@ func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Int
 	}
 	wrapper := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, config.EgressSelector, config.ClientConfig, config.TracerProvider)
 	return admission.PluginInitializers{
-		webhookinitializer.NewPluginInitializer(wrapper, services),
+		webhookinitializer.NewPluginInitializer(boundAnswers(wrapper), services),
 		initializeFunc(func(plugin admission.Interface) {
 			if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
 				// Without evaluators of their own all resources are counted by object.
