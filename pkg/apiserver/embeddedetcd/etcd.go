@@ -40,8 +40,18 @@ import (
 // sun_path of unix(7) and its counterparts without the closing zero.
 const maxSocketPath = 103
 
-// memberURL is a name that etcd wants its only member to have; nothing listens there.
-const memberURL = "http://localhost:2380"
+// Etcd wants its only member to have a name and a URL; nothing listens there.
+const (
+	memberName = "embedded"
+	memberURL  = "http://localhost:2380"
+)
+
+// What is in the folder.
+const (
+	lockFile   = "lock"
+	socketFile = "etcd.sock"
+	dataFolder = "etcd"
+)
 
 // defragThreshold is how many megabytes must be free in the database for the start
 // to take the time to give them back.
@@ -77,7 +87,9 @@ func (c Config) Validate() []error {
 	return errs
 }
 
-func (c Config) socket() string { return filepath.Join(c.Dir, "etcd.sock") }
+func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
+
+func (c Config) socket() string { return c.path(socketFile) }
 
 // Endpoint is the address of the member for a client in this process: a unix
 // socket in a folder that only the server's user may enter, so that the data can't
@@ -95,6 +107,19 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
+	etcd, err := c.run(ctx, lock)
+	if err != nil {
+		return nil, err
+	}
+	if err := etcd.recoverSpace(ctx, c.QuotaBytes); err != nil {
+		return nil, errors.Join(err, etcd.Close())
+	}
+	return etcd, nil
+}
+
+// run starts the member in a folder that is locked and returns when it serves. It
+// owns the lock.
+func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
 	// A socket left by a killed predecessor; the lock says that it is dead.
 	if err := os.Remove(c.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("removing the old socket of the embedded etcd: %w", err), lock.Close())
@@ -107,9 +132,6 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	started := &Etcd{etcd, lock}
 	select {
 	case <-etcd.Server.ReadyNotify():
-		if err := started.recoverSpace(ctx, c.QuotaBytes); err != nil {
-			return nil, errors.Join(err, started.Close())
-		}
 		return started, nil
 	case err := <-etcd.Err():
 		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), started.Close())
@@ -119,14 +141,10 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 }
 
 func (c Config) acquire(ctx context.Context) (*fileutil.LockedFile, error) {
-	path := filepath.Join(c.Dir, "lock")
 	for waiting := false; ; waiting = true {
-		lock, err := fileutil.TryLockFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
-		if err == nil {
-			return lock, nil
-		}
+		lock, err := c.tryLock()
 		if !errors.Is(err, fileutil.ErrLocked) {
-			return nil, fmt.Errorf("locking the folder of the embedded etcd: %w", err)
+			return lock, err
 		}
 		if !waiting {
 			klog.InfoS("The data folder is in use by another server; waiting until it stops. If it is not being replaced, choose another folder with --data-dir", "dir", c.Dir)
@@ -139,10 +157,20 @@ func (c Config) acquire(ctx context.Context) (*fileutil.LockedFile, error) {
 	}
 }
 
+// tryLock returns an error that is fileutil.ErrLocked if another process holds the
+// folder.
+func (c Config) tryLock() (*fileutil.LockedFile, error) {
+	lock, err := fileutil.TryLockFile(c.path(lockFile), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the folder of the embedded etcd: %w", err)
+	}
+	return lock, nil
+}
+
 func (c Config) embedded() *embed.Config {
 	cfg := embed.NewConfig()
-	cfg.Name = "embedded"
-	cfg.Dir = filepath.Join(c.Dir, "etcd")
+	cfg.Name = memberName
+	cfg.Dir = c.path(dataFolder)
 	cfg.QuotaBackendBytes = c.QuotaBytes
 	cfg.BootstrapDefragThresholdMegabytes = defragThreshold
 

@@ -1,0 +1,345 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embeddedetcd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+const (
+	// sectorSize divides the size of every database, so that a file with a hash at
+	// its end can be told from one without, as etcd's own tools do.
+	sectorSize = 512
+	// restoreFolder holds a database that is not complete yet.
+	restoreFolder = "etcd.restore"
+	// restoreLead is by how many writes a restored database goes ahead of its
+	// snapshot if the clock is of no use.
+	restoreLead = 1_000_000_000
+	// connectTimeout bounds the wait for a server that has just started.
+	connectTimeout = 30 * time.Second
+)
+
+// Snapshot describes a file that holds a database and its hash.
+type Snapshot struct {
+	// Revision is that of the last write.
+	Revision int64 `json:"revision"`
+	// Keys is how many keys there are.
+	Keys int `json:"keys"`
+	// Size is the database's, in bytes.
+	Size int64 `json:"size"`
+	// Hash is the database's SHA-256 in hexadecimal.
+	Hash string `json:"hash"`
+	// Version is the oldest version of etcd that reads the database.
+	Version string `json:"version"`
+}
+
+// Progress is told how many bytes of how many are done. The total is 0 if nobody
+// knows it.
+type Progress func(done, total int64)
+
+// Save writes a snapshot of the database, as it is in the server that runs on the
+// folder or, if none does, in the folder itself. Everything is in it that was
+// acknowledged before.
+func (c Config) Save(ctx context.Context, out io.Writer, progress Progress) (err error) {
+	if _, err := os.Stat(c.path(dataFolder)); err != nil {
+		return fmt.Errorf("there is no database of an embedded etcd in %s: name the folder of the server by --data-dir, and run this as the same user (%w)", c.Dir, err)
+	}
+	lock, err := c.tryLock()
+	switch {
+	case errors.Is(err, fileutil.ErrLocked): // By the server, which is going to answer.
+	case err != nil:
+		return err
+	default:
+		// The last writes may be in the write-ahead log only: etcd itself has to add
+		// them to the database.
+		etcd, runErr := c.run(ctx, lock)
+		if runErr != nil {
+			return runErr
+		}
+		defer func() { err = errors.Join(err, etcd.Close()) }()
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	return receive(ctx, client, out, progress)
+}
+
+// receive copies a snapshot from a running etcd.
+func receive(ctx context.Context, client *clientv3.Client, out io.Writer, progress Progress) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(connectTimeout, func() {
+		cancel(fmt.Errorf("it has not answered in %s: see the log of the process that holds its folder", connectTimeout))
+	})
+	defer silent.Stop()
+	stream, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Snapshot(ctx, &etcdserverpb.SnapshotRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return fmt.Errorf("asking the embedded etcd for a snapshot: %w", cmp.Or(context.Cause(ctx), err))
+	}
+	verifier := newVerifier()
+	for {
+		part, err := stream.Recv()
+		silent.Stop()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("receiving a snapshot from the embedded etcd: %w", cmp.Or(context.Cause(ctx), err))
+		}
+		if _, err := io.MultiWriter(verifier, out).Write(part.Blob); err != nil {
+			return fmt.Errorf("writing the snapshot: %w", err)
+		}
+		progress(verifier.size, verifier.size+int64(part.RemainingBytes)) //nolint:gosec // G115: no database is that large.
+	}
+	if _, err := verifier.hash(); err != nil {
+		return fmt.Errorf("the snapshot was damaged on its way: it %w", err)
+	}
+	return nil
+}
+
+// SaveFile saves a snapshot in a file, which is there when it is complete, and
+// replaces one of that name.
+func (c Config) SaveFile(ctx context.Context, path string, progress Progress) (_ Snapshot, err error) {
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("creating the snapshot: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(part.Name()))
+		}
+	}()
+	if err := errors.Join(c.Save(ctx, part, progress), part.Sync(), part.Close()); err != nil {
+		return Snapshot{}, err
+	}
+	snapshot, err := ReadFile(part.Name(), func(int64, int64) {})
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return snapshot, rename(part.Name(), path)
+}
+
+// ReadFile verifies a snapshot and describes it.
+func ReadFile(path string, progress Progress) (Snapshot, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("opening the snapshot: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	sum, err := verify(file, io.Discard, info.Size(), progress)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("the snapshot %s can't be used: it %w", path, err)
+	}
+	return describe(path, sum)
+}
+
+// describe reads a database whose hash is known to be right: any other could make
+// the reader crash.
+func describe(path, sum string) (Snapshot, error) {
+	status, err := etcdsnapshot.NewV3(zap.NewNop()).Status(path)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("the snapshot %s is no database of an etcd: %w", path, err)
+	}
+	return Snapshot{Revision: status.Revision, Keys: status.TotalKey, Size: status.TotalSize, Hash: sum, Version: status.Version}, nil
+}
+
+// Restore puts a snapshot into the folder, which must be empty. The total is the
+// snapshot's size, or 0 if that is not known.
+//
+// Clients remember the revision of what they have seen, and expect all that is
+// later to be news. If the database went back to the snapshot's revision, they
+// would take other objects for those that they know, and miss what is written
+// until the old revision is reached. So it goes ahead, beyond all that was ever
+// written, and what came before counts as compacted: the clients are told that
+// their revision is gone, and read everything again.
+func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapshot, err error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return Snapshot{}, fmt.Errorf("creating the folder of the embedded etcd (choose another with --data-dir): %w", err)
+	}
+	lock, err := c.tryLock()
+	if errors.Is(err, fileutil.ErrLocked) {
+		return Snapshot{}, fmt.Errorf("the data folder %s is in use by a server: choose a new folder with --data-dir, and then restart the server with that", c.Dir)
+	}
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := c.checkEmpty(); err != nil {
+		return Snapshot{}, err
+	}
+	work := c.path(restoreFolder)
+	// What an interrupted run has left is of no use.
+	if err := os.RemoveAll(work); err != nil {
+		return Snapshot{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return Snapshot{}, err
+	}
+
+	file := filepath.Join(work, "snapshot")
+	snapshot, err := copyFile(in, file, total, progress)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	member := c.embedded()
+	member.Dir = filepath.Join(work, dataFolder)
+	err = etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
+		SnapshotPath:        file,
+		Name:                member.Name,
+		OutputDataDir:       member.Dir,
+		PeerURLs:            []string{memberURL},
+		InitialCluster:      member.InitialCluster,
+		InitialClusterToken: member.InitialClusterToken,
+		RevisionBump:        uint64(laterThanAll(snapshot.Revision, time.Now()) - snapshot.Revision), //nolint:gosec // G115: it is later.
+		MarkCompacted:       true,
+	})
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("restoring the snapshot: %w", err)
+	}
+	return snapshot, rename(member.Dir, c.path(dataFolder))
+}
+
+// laterThanAll is a revision that no write has had, even one after the same snapshot
+// was restored before: the number of microseconds since 1970, since no etcd takes a
+// million writes in each second.
+func laterThanAll(revision int64, now time.Time) int64 {
+	if later := now.UnixMicro(); later > revision {
+		return later
+	}
+	return revision + restoreLead
+}
+
+// checkEmpty refuses a folder that holds what could be somebody's.
+func (c Config) checkEmpty() error {
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		// A new file system has a folder lost+found.
+		if !slices.Contains([]string{lockFile, socketFile, restoreFolder, "lost+found"}, entry.Name()) {
+			return fmt.Errorf("the data folder %s is not empty, but has %q: choose a new folder with --data-dir, and then restart the server with that", c.Dir, entry.Name())
+		}
+	}
+	return nil
+}
+
+// copyFile copies a snapshot into a file, verifies it and describes it.
+func copyFile(in io.Reader, path string, total int64, progress Progress) (_ Snapshot, err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	sum, err := verify(in, file, total, progress)
+	if err != nil {
+		return Snapshot{}, errors.Join(fmt.Errorf("the snapshot can't be used: it %w", err), file.Close())
+	}
+	if err := file.Close(); err != nil {
+		return Snapshot{}, err
+	}
+	return describe(path, sum)
+}
+
+// rename puts what is complete in its place, so that it is there after a crash.
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// verify copies a snapshot and returns the hash of its database. An error's text
+// goes on from "it", the snapshot.
+func verify(in io.Reader, out io.Writer, total int64, progress Progress) (sum string, err error) {
+	verifier := newVerifier()
+	buffer := make([]byte, 1<<20)
+	for {
+		n, err := in.Read(buffer)
+		if _, err := io.MultiWriter(verifier, out).Write(buffer[:n]); err != nil {
+			return "", fmt.Errorf("can't be copied: %w", err)
+		}
+		progress(verifier.size, total)
+		if errors.Is(err, io.EOF) {
+			return verifier.hash()
+		}
+		if err != nil {
+			return "", fmt.Errorf("can't be read: %w", err)
+		}
+	}
+}
+
+// verifier hashes all that is written but the last bytes, which are the hash.
+type verifier struct {
+	database hash.Hash
+	end      []byte
+	size     int64
+}
+
+func newVerifier() *verifier { return &verifier{database: sha256.New()} }
+
+// Write never fails.
+func (v *verifier) Write(part []byte) (int, error) {
+	v.size += int64(len(part))
+	v.end = append(v.end, part...)
+	if more := len(v.end) - sha256.Size; more > 0 {
+		v.database.Write(v.end[:more])
+		v.end = append(v.end[:0], v.end[more:]...)
+	}
+	return len(part), nil
+}
+
+// hash returns the hash of the database, which must be the one at the end.
+func (v *verifier) hash() (string, error) {
+	if v.size%sectorSize != sha256.Size {
+		return "", errors.New("has no hash at its end: it is cut off, or no file of \"snapshot save\"; use another one")
+	}
+	sum := v.database.Sum(nil)
+	if !bytes.Equal(sum, v.end) {
+		return "", fmt.Errorf("is damaged: its database has the hash %x, and not %x as when it was saved; use another one", sum, v.end)
+	}
+	return hex.EncodeToString(sum), nil
+}

@@ -1,0 +1,372 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embeddedetcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+func noProgress(int64, int64) {}
+
+// saved returns a snapshot file with a few keys, and what is in it.
+func saved(t *testing.T) (path string, keys map[string]string) {
+	t.Helper()
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	etcd := start(t, config)
+	defer closed(t, etcd)
+	client := newClient(t, config)
+	for i := range 10 {
+		if _, err := client.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := client.Delete(t.Context(), "key-3"); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "snapshot")
+	if _, err := config.SaveFile(t.Context(), path, noProgress); err != nil {
+		t.Fatal(err)
+	}
+	return path, content(t, client)
+}
+
+func content(t *testing.T, client *clientv3.Client) map[string]string {
+	t.Helper()
+	response, err := client.Get(t.Context(), "key", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]string{}
+	for _, kv := range response.Kvs {
+		keys[string(kv.Key)] = string(kv.Value)
+	}
+	return keys
+}
+
+func restore(config Config, path string) (Snapshot, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer file.Close()
+	return config.Restore(file, 0, noProgress)
+}
+
+func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
+	const writes = 50
+	for name, prepare := range map[string]func(t *testing.T, config Config, stop func()) Config{
+		"of a running server": func(_ *testing.T, config Config, _ func()) Config { return config },
+		"of a stopped server": func(_ *testing.T, config Config, stop func()) Config {
+			stop()
+			return config
+		},
+		// At once, so that the last writes are in the write-ahead log only.
+		"of a killed server": func(t *testing.T, config Config, _ func()) Config {
+			killed := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+			if err := os.CopyFS(killed.path(dataFolder), os.DirFS(config.path(dataFolder))); err != nil {
+				t.Fatal(err)
+			}
+			return killed
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+			etcd := start(t, config)
+			stop := sync.OnceFunc(func() { closed(t, etcd) })
+			defer stop()
+			client := newClient(t, config)
+			want := map[string]string{}
+			var revision int64
+			for i := range writes {
+				key := fmt.Sprintf("key-%d", i)
+				response, err := client.Put(t.Context(), key, "value")
+				if err != nil {
+					t.Fatal(err)
+				}
+				want[key], revision = "value", response.Header.Revision
+			}
+			config = prepare(t, config, stop)
+			path := filepath.Join(t.TempDir(), "snapshot")
+			snapshot, err := config.SaveFile(t.Context(), path, noProgress)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if snapshot.Revision != revision || snapshot.Keys != writes || snapshot.Version != "3.7.0" {
+				t.Errorf("got %+v, want revision %d, %d keys, version 3.7.0", snapshot, revision, writes)
+			}
+
+			restored := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
+			if _, err := restore(restored, path); err != nil {
+				t.Fatal(err)
+			}
+			defer closed(t, start(t, restored))
+			if diff := cmp.Diff(want, content(t, newClient(t, restored))); diff != "" {
+				t.Errorf("unexpected keys (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestARestoredDatabaseIsLater shows that a client that has seen more than the
+// snapshot has is told so, also when the same snapshot was restored before.
+func TestARestoredDatabaseIsLater(t *testing.T) {
+	path, want := saved(t)
+	var seen int64
+	for range 2 {
+		config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+		if _, err := restore(config, path); err != nil {
+			t.Fatal(err)
+		}
+		etcd := start(t, config)
+		client := newClient(t, config)
+		if diff := cmp.Diff(want, content(t, client)); diff != "" {
+			t.Errorf("unexpected keys (-want +got):\n%s", diff)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		watch := <-client.Watch(ctx, "key", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
+		cancel()
+		if err := watch.Err(); !errors.Is(err, rpctypes.ErrCompacted) {
+			t.Errorf("a watch from revision %d on ends with %v, want %v", seen+1, err, rpctypes.ErrCompacted)
+		}
+		for i := range 10 {
+			response, err := client.Put(t.Context(), fmt.Sprintf("key-%d", i), "lost")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.Header.Revision <= seen {
+				t.Errorf("revision %d comes after %d", response.Header.Revision, seen)
+			}
+			seen = response.Header.Revision
+		}
+		closed(t, etcd)
+	}
+}
+
+func TestLaterThanAll(t *testing.T) {
+	now := time.UnixMicro(1_700_000_000_000_000)
+	for name, test := range map[string]struct{ revision, want int64 }{
+		"a snapshot of an old database":     {7, 1_700_000_000_000_000},
+		"one of a restored database":        {1_699_999_999_000_000, 1_700_000_000_000_000},
+		"one of a database from the future": {1_700_000_000_000_001, 1_700_001_000_000_001},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := laterThanAll(test.revision, now); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// TestBadSnapshots gives each to all who read snapshots.
+func TestBadSnapshots(t *testing.T) {
+	path, _ := saved(t)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := ReadFile(path, noProgress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const noHash = `it has no hash at its end: it is cut off, or no file of "snapshot save"; use another one`
+	for name, test := range map[string]struct {
+		content []byte
+		want    string
+	}{
+		"nothing":           {nil, noHash},
+		"without the hash":  {good[:len(good)-32], noHash},
+		"cut off":           {good[:len(good)/2+7], noHash},
+		"one byte more":     {append(bytes.Clone(good), 0), noHash},
+		"text":              {[]byte(strings.Repeat("text", 136)), "it is damaged: its database has the hash "},
+		"a byte is changed": {flipped(good, len(good)/2), "it is damaged: its database has the hash "},
+		"the hash is changed": {flipped(good, len(good)-1), "it is damaged: its database has the hash " + snapshot.Hash +
+			fmt.Sprintf(", and not %s%02x as when it was saved; use another one", snapshot.Hash[:62], good[len(good)-1]^1)},
+		"cut off at a sector": {good[:len(good)-sectorSize], "it is damaged: its database has the hash "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "snapshot")
+			if err := os.WriteFile(path, test.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ReadFile(path, noProgress); err == nil || !strings.HasPrefix(err.Error(), "the snapshot "+path+" can't be used: "+test.want) {
+				t.Errorf("got error %v, want %s", err, test.want)
+			}
+			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+			if _, err := restore(config, path); err == nil || !strings.HasPrefix(err.Error(), "the snapshot can't be used: "+test.want) {
+				t.Errorf("got error %v, want %s", err, test.want)
+			}
+			if diff := cmp.Diff([]string{lockFile}, files(t, config.Dir)); diff != "" {
+				t.Errorf("a refused snapshot has left files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func flipped(content []byte, at int) []byte {
+	content = bytes.Clone(content)
+	content[at] ^= 1
+	return content
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestRestoreRefusesAFolder(t *testing.T) {
+	path, _ := saved(t)
+	const fix = ": choose a new folder with --data-dir, and then restart the server with that"
+	for name, test := range map[string]struct {
+		prepare func(*testing.T, Config)
+		want    string
+	}{
+		"of a running server": {func(t *testing.T, config Config) {
+			etcd := start(t, config)
+			t.Cleanup(func() { closed(t, etcd) })
+		}, "the data folder %s is in use by a server" + fix},
+		"of a stopped server": {func(t *testing.T, config Config) { closed(t, start(t, config)) },
+			"the data folder %s is not empty, but has \"etcd\"" + fix},
+		"of somebody else": {func(t *testing.T, config Config) {
+			if err := os.WriteFile(filepath.Join(config.Dir, "letters"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "the data folder %s is not empty, but has \"letters\"" + fix},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+			test.prepare(t, config)
+			before := append(files(t, config.Dir), lockFile)
+			if _, err := restore(config, path); err == nil || err.Error() != fmt.Sprintf(test.want, config.Dir) {
+				t.Errorf("got error %v, want %s", err, test.want)
+			}
+			if diff := cmp.Diff(sets.New(before...), sets.New(files(t, config.Dir)...)); diff != "" {
+				t.Errorf("the folder has changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRestoreIntoAUsedVolume restores where a new file system, a killed server or an
+// interrupted restore has left something.
+func TestRestoreIntoAUsedVolume(t *testing.T) {
+	path, want := saved(t)
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	for _, folder := range []string{"lost+found", filepath.Join(restoreFolder, dataFolder, "member")} {
+		if err := os.MkdirAll(config.path(folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{socketFile, lockFile} {
+		if err := os.WriteFile(config.path(file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := restore(config, path); err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, start(t, config))
+	if diff := cmp.Diff(want, content(t, newClient(t, config))); diff != "" {
+		t.Errorf("unexpected keys (-want +got):\n%s", diff)
+	}
+}
+
+// TestAFailedSaveLeavesTheOldFile saves where nothing can be read, and where
+// nothing can be written.
+func TestAFailedSaveLeavesTheOldFile(t *testing.T) {
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "snapshot")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := config.SaveFile(t.Context(), path, noProgress)
+	if want := "there is no database of an embedded etcd in " + config.Dir + ": name the folder of the server by --data-dir, and run this as the same user ("; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got error %v, want %s", err, want)
+	}
+
+	defer closed(t, start(t, config))
+	err = config.Save(t.Context(), failingWriter{}, noProgress)
+	if want := "writing the snapshot: the disk is full"; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := config.SaveFile(canceled, path, noProgress); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+	if diff := cmp.Diff([]string{"snapshot"}, files(t, dir)); diff != "" {
+		t.Errorf("unexpected files (-want +got):\n%s", diff)
+	}
+	if content, err := os.ReadFile(path); err != nil || string(content) != "old" {
+		t.Errorf("the file has changed to %q (%v)", content, err)
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// TestProgress expects that all bytes are accounted for, in order.
+func TestProgress(t *testing.T) {
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	defer closed(t, start(t, config))
+	var file bytes.Buffer
+	var last, total int64
+	progress := func(done, of int64) {
+		if done < last {
+			t.Errorf("%d bytes come after %d", done, last)
+		}
+		last, total = done, of
+	}
+	if err := config.Save(t.Context(), &file, progress); err != nil {
+		t.Fatal(err)
+	}
+	if size := int64(file.Len()); last != size || total != size {
+		t.Errorf("saving ends at %d of %d, want %d", last, total, size)
+	}
+	last = 0
+	restored := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	if _, err := restored.Restore(io.MultiReader(&file), 12345, progress); err != nil {
+		t.Fatal(err)
+	}
+	if last%sectorSize != 32 || total != 12345 {
+		t.Errorf("restoring ends at %d of %d", last, total)
+	}
+}
