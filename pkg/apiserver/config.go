@@ -135,7 +135,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if generic.Authentication.Authenticator, err = newIdentified(generic.Authentication.Authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
-	if err := o.Authorization.ApplyTo(&generic.Authorization); err != nil {
+	if generic.Authorization.Authorizer, err = o.Authorization.authorizer(); err != nil {
 		return err
 	}
 	if err := o.Audit.ApplyTo(&generic.Config); err != nil {

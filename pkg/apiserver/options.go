@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -76,7 +77,7 @@ type Options struct {
 	EmbeddedEtcd   embeddedetcd.Config
 	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
 	Authentication *genericoptions.DelegatingAuthenticationOptions
-	Authorization  *genericoptions.DelegatingAuthorizationOptions
+	Authorization  *AuthorizationOptions
 	Audit          *genericoptions.AuditOptions
 	Features       *genericoptions.FeatureOptions
 	CoreAPI        *genericoptions.CoreAPIOptions
@@ -135,7 +136,7 @@ func NewOptions(groups ...registry.Group) *Options {
 		EmbeddedEtcd:   embeddedetcd.Config{Dir: defaultDataDir, QuotaBytes: defaultQuota},
 		SecureServing:  recommended.SecureServing,
 		Authentication: recommended.Authentication,
-		Authorization:  recommended.Authorization,
+		Authorization:  newAuthorizationOptions(recommended.Authorization),
 		Audit:          recommended.Audit,
 		Features:       recommended.Features,
 		CoreAPI:        recommended.CoreAPI,
@@ -288,8 +289,8 @@ func (o CompletedOptions) Validate() []error {
 			errs = append(errs, fmt.Errorf("--serving-cert-validity or --serving-ca-validity: %w", err))
 		}
 	}
-	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, nil) {
-		errs = append(errs, fmt.Errorf("a flag --leader-elect-*: %w", err))
+	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, field.NewPath("--leader-elect")) {
+		errs = append(errs, err)
 	}
 	for _, section := range [][]error{
 		o.ServerRun.Validate(),
