@@ -56,6 +56,8 @@ type Config struct {
 	RunControllers bool
 	// LeaderElection says which replica runs the groups' controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
+
+	streams *streams
 }
 
 // CompletedConfig is a Config after Complete; nothing else makes one.
@@ -88,9 +90,12 @@ func (o CompletedOptions) Config() (*Config, error) {
 		Runtimes:       map[string]registry.Runtime{},
 		RunControllers: o.RunControllers,
 		LeaderElection: o.LeaderElection,
+
+		streams: newStreams(o.groups),
 	}
 	config.setOpenAPI()
-	config.Generic.BuildHandlerChainFunc = buildHandlerChain
+	config.Generic.BuildHandlerChainFunc = config.buildHandlerChain
+	config.Generic.LongRunningFunc = config.streams.or(config.Generic.LongRunningFunc)
 	config.Generic.RequestInfoResolver = requestInfoResolver{genericapiserver.NewRequestInfoResolver(&config.Generic.Config)}
 	return config, o.applyTo(config)
 }
@@ -248,8 +253,9 @@ func (c *Config) setOpenAPI() {
 
 // buildHandlerChain puts the checks of bodies behind authentication and
 // authorization, so that only who may write makes the server read a body.
-func buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	return genericapiserver.DefaultBuildHandlerChain(withRequestChecks(withCurrentOpenAPI(handler), config.Serializer, config.MaxRequestBodyBytes), config)
+func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	handler = c.streams.with(withCurrentOpenAPI(handler), config)
+	return genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
 }
 
 // Complete fills in what follows from the rest.

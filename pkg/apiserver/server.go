@@ -50,6 +50,9 @@ func (c CompletedConfig) New() (*Server, error) {
 			return nil, fmt.Errorf("installing %s: %w", group.Name, err)
 		}
 	}
+	if err := c.streams.install(generic); err != nil {
+		return nil, err
+	}
 	if err := startInformers(generic, c.Runtimes); err != nil {
 		return nil, err
 	}

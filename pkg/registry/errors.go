@@ -206,6 +206,15 @@ func patchError(ctx context.Context, err error) error {
 	return apierrors.NewBadRequest("the patch can't be applied: " + err.Error())
 }
 
+// invalid is the answer about an object in which these errors are.
+func invalid(scheme *runtime.Scheme, obj runtime.Object, name string, errs field.ErrorList) error {
+	gvks, _, err := scheme.ObjectKinds(obj)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	return apierrors.NewInvalid(gvks[0].GroupKind(), name, errs)
+}
+
 func isPatch(ctx context.Context) bool {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	return ok && info.Verb == "patch"

@@ -60,6 +60,9 @@ type Declaration interface {
 	object() runtime.Object
 	// fieldLabels are the field selectors of the kind.
 	fieldLabels() []string
+	// longRunning are the paths of the kind's subresources whose requests go on for
+	// as long as their clients want.
+	longRunning() []string
 	// storage returns the kind's REST storage by path: the resource itself, then
 	// "resource/subresource".
 	storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error)
@@ -148,6 +151,18 @@ func (g Group) StoragePrefixes() map[schema.GroupResource]string {
 		prefixes[schema.GroupResource{Group: g.Name, Resource: kind.resource()}] = g.Name + "/" + kind.resource()
 	}
 	return prefixes
+}
+
+// LongRunning returns the subresources, such as "pizzas/track", whose requests go on
+// for as long as their clients want.
+func (g Group) LongRunning() []schema.GroupResource {
+	var resources []schema.GroupResource
+	for _, kind := range g.Kinds {
+		for _, path := range kind.longRunning() {
+			resources = append(resources, schema.GroupResource{Group: g.Name, Resource: path})
+		}
+	}
+	return resources
 }
 
 // InstallMeta registers what every group needs: the types of meta/v1 without a

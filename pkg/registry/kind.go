@@ -64,6 +64,8 @@ type Kind[O Object] struct {
 
 	// Scale is set for kinds with /scale.
 	Scale *Scale[O]
+	// Subresources are those of the kind's own, by name.
+	Subresources map[string]Subresource[O]
 }
 
 // Scale tells where a kind keeps what an autoscaling/v1 Scale shows. In every

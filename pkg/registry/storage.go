@@ -40,6 +40,16 @@ func (k Kind[O]) fieldLabels() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
+func (k Kind[O]) longRunning() []string {
+	var paths []string
+	for name, subresource := range k.Subresources {
+		if subresource.longRunning() {
+			paths = append(paths, k.Resource+"/"+name)
+		}
+	}
+	return paths
+}
+
 func (k Kind[O]) storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	switch {
 	case (k.KeepStatus == nil) != (k.KeepSpec == nil):
@@ -67,9 +77,9 @@ func (k Kind[O]) storage(group *installedGroup, getter generic.RESTOptionsGetter
 	paths := map[string]rest.Storage{
 		k.Resource: &objectREST{store, k.ShortNames, k.Categories},
 	}
+	statusStore := *store
 	if k.KeepSpec != nil {
 		status := newStatusStrategy(main, group.versions)
-		statusStore := *store
 		statusStore.UpdateStrategy = status
 		statusStore.ResetFieldsStrategy = status
 		paths[k.Resource+"/status"] = &statusREST{&statusStore}
@@ -77,7 +87,7 @@ func (k Kind[O]) storage(group *installedGroup, getter generic.RESTOptionsGetter
 	if k.Scale != nil {
 		paths[k.Resource+"/scale"] = newScaleREST(*k.Scale, store, group.versions)
 	}
-	return paths, nil
+	return paths, parent[O]{&k, group, store, &statusStore}.addSubresources(paths)
 }
 
 // objectREST serves a kind itself.

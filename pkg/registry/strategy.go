@@ -130,6 +130,17 @@ func (s strategy[O]) Validate(_ context.Context, obj runtime.Object) field.Error
 	return append(errs, s.kind.validate(o)...)
 }
 
+// checkUnstored checks an object that is an order or a question, answered and never
+// stored. Nobody owns a field of it, and it is prepared by nothing else.
+func (s strategy[O]) checkUnstored(ctx context.Context, o O) error {
+	o.SetManagedFields(nil)
+	errs := rest.ValidateCreate(ctx, o, s)
+	if len(errs) == 0 {
+		return nil
+	}
+	return invalid(s.Scheme, o, o.GetName(), errs)
+}
+
 // ValidateUpdate checks the new object as if it were created, then against the
 // stored one. The caller has checked the metadata already.
 func (s strategy[O]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
@@ -152,18 +163,23 @@ func (k *Kind[O]) validate(o O) field.ErrorList {
 // A subresource writes the whole object, and so the whole object is validated,
 // whether or not the validation tags of its type list the subresource.
 func (s strategy[O]) ValidateDeclaratively(ctx context.Context, obj, old runtime.Object, errs field.ErrorList, op operation.Type, config rest.DeclarativeValidationConfig) field.ErrorList {
-	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Subresource != "" {
-		whole := *info
-		whole.Subresource = ""
-		ctx = genericapirequest.WithRequestInfo(ctx, &whole)
-	}
 	// The library marks what tags on its own metadata would find too. No tags of a
 	// kind's type do, and each such error of a client would be logged as a fault of
 	// the server.
 	for _, err := range errs {
 		err.CoveredByDeclarative = false
 	}
-	return s.DeclarativeValidation.ValidateDeclaratively(ctx, obj, old, errs, op, config)
+	return s.DeclarativeValidation.ValidateDeclaratively(withoutSubresource(ctx), obj, old, errs, op, config)
+}
+
+func withoutSubresource(ctx context.Context) context.Context {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok || info.Subresource == "" {
+		return ctx
+	}
+	whole := *info
+	whole.Subresource = ""
+	return genericapirequest.WithRequestInfo(ctx, &whole)
 }
 
 // statusStrategy is strategy for updates of /status: they change nothing else.

@@ -74,11 +74,13 @@ func TestAggregatedDiscovery(t *testing.T) {
 					Resource: "pizzas", SingularResource: "pizza", ResponseKind: kind("Pizza"), Scope: apidiscoveryv2.ScopeNamespace,
 					Verbs: allVerbs, ShortNames: []string{"pz"}, Categories: []string{"all", "restaurant"},
 					Subresources: []apidiscoveryv2.APISubresourceDiscovery{
+						{Subresource: "bake", Verbs: []string{"create"}, ResponseKind: kind("Bake")},
 						{
 							Subresource: "scale", Verbs: subresourceVerbs,
 							ResponseKind: &metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
 						},
 						{Subresource: "status", Verbs: subresourceVerbs, ResponseKind: kind("Pizza")},
+						{Subresource: "track", Verbs: []string{"get"}, ResponseKind: kind("PizzaTrackOptions")},
 					},
 				},
 				{
@@ -134,8 +136,10 @@ func TestLegacyDiscovery(t *testing.T) {
 				Name: "pizzas", SingularName: "pizza", Namespaced: true, Kind: "Pizza", Verbs: allVerbs,
 				ShortNames: []string{"pz"}, Categories: []string{"all", "restaurant"},
 			},
+			{Name: "pizzas/bake", Namespaced: true, Kind: "Bake", Verbs: []string{"create"}},
 			{Name: "pizzas/scale", Namespaced: true, Group: "autoscaling", Version: "v1", Kind: "Scale", Verbs: subresourceVerbs},
 			{Name: "pizzas/status", Namespaced: true, Kind: "Pizza", Verbs: subresourceVerbs},
+			{Name: "pizzas/track", Namespaced: true, Kind: "PizzaTrackOptions", Verbs: []string{"get"}},
 			{
 				Name: "toppings", SingularName: "topping", Kind: "Topping", Verbs: allVerbs,
 				ShortNames: []string{"tp"}, Categories: []string{"restaurant"},
@@ -199,7 +203,7 @@ func TestOpenAPIV2(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, models.LookupModel("io.k8s.api.core.v1.Pod"), "The cluster's own kinds are missing.")
 	for _, version := range versions {
-		for _, kind := range []string{"Pizza", "PizzaList", "Topping", "ToppingList"} {
+		for _, kind := range []string{"Pizza", "PizzaList", "Bake", "Topping", "ToppingList"} {
 			model := models.LookupModel(modelName(version, kind))
 			require.NotNil(t, model, "%s %s", version, kind)
 			require.Equal(t, []any{map[any]any{"group": restaurant.GroupName, "version": version, "kind": kind}},
@@ -227,8 +231,20 @@ func servedPaths(version string) []string {
 	pizzas := base + "/namespaces/{namespace}/pizzas"
 	return []string{
 		base + "/", base + "/pizzas", pizzas, pizzas + "/{name}", pizzas + "/{name}/scale", pizzas + "/{name}/status",
+		pizzas + "/{name}/bake", pizzas + "/{name}/track",
 		base + "/toppings", base + "/toppings/{name}",
 	}
+}
+
+// queryParameters are the names of those that a path has besides its own variables.
+func queryParameters(path *spec3.Path) []string {
+	var names []string
+	for _, parameter := range append(slices.Clone(path.Parameters), path.Get.Parameters...) {
+		if parameter.In == "query" {
+			names = append(names, parameter.Name)
+		}
+	}
+	return names
 }
 
 func TestOpenAPIV3(t *testing.T) {
@@ -239,7 +255,7 @@ func TestOpenAPIV3(t *testing.T) {
 			t.Parallel()
 			document, err := openapi3.NewRoot(client).GVSpec(schema.GroupVersion{Group: restaurant.GroupName, Version: version})
 			require.NoError(t, err)
-			for _, kind := range []string{"Pizza", "PizzaList", "Topping", "ToppingList"} {
+			for _, kind := range []string{"Pizza", "PizzaList", "Bake", "Topping", "ToppingList"} {
 				require.Equal(t, []any{map[string]any{"group": restaurant.GroupName, "version": version, "kind": kind}},
 					document.Components.Schemas[modelName(version, kind)].Extensions["x-kubernetes-group-version-kind"])
 			}
@@ -261,6 +277,13 @@ func TestOpenAPIV3(t *testing.T) {
 			scale := document.Paths.Paths["/apis/"+restaurant.GroupName+"/"+version+"/namespaces/{namespace}/pizzas/{name}/scale"]
 			require.Equal(t, map[string]any{"group": "autoscaling", "version": "v1", "kind": "Scale"},
 				scale.Put.Extensions["x-kubernetes-group-version-kind"])
+			bake := document.Paths.Paths["/apis/"+restaurant.GroupName+"/"+version+"/namespaces/{namespace}/pizzas/{name}/bake"]
+			require.Equal(t, map[string]any{"group": restaurant.GroupName, "version": version, "kind": "Bake"},
+				bake.Post.Extensions["x-kubernetes-group-version-kind"])
+			track := document.Paths.Paths["/apis/"+restaurant.GroupName+"/"+version+"/namespaces/{namespace}/pizzas/{name}/track"]
+			require.Equal(t, map[string]any{"group": restaurant.GroupName, "version": version, "kind": "PizzaTrackOptions"},
+				track.Get.Extensions["x-kubernetes-group-version-kind"])
+			require.ElementsMatch(t, []string{"follow", "timeoutSeconds"}, queryParameters(track))
 		})
 	}
 

@@ -130,6 +130,8 @@ func pizzaActions() []action {
 		{"get", "pizzas/scale"},
 		{"update", "pizzas/scale"},
 		{"patch", "pizzas/scale"},
+		{"create", "pizzas/bake"},
+		{"get", "pizzas/track"},
 	}
 }
 
@@ -174,6 +176,10 @@ func (a action) request(t *testing.T, host, namespace, name string) *http.Reques
 		query, body = "watch=true&timeoutSeconds=1", ""
 	case "create":
 		method, query = http.MethodPost, "dryRun=All"
+		if subresource != "" {
+			where, body = one, "{}"
+			break
+		}
 		body = strings.Replace(body, `"name":`, `"generateName":`, 1)
 	case "update":
 		method, where, query = http.MethodPut, one, "dryRun=All"

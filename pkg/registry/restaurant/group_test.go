@@ -139,7 +139,10 @@ func TestPaths(t *testing.T) {
 	for path := range newStorage(t) {
 		got[path] = true
 	}
-	want := map[string]bool{"pizzas": true, "pizzas/status": true, "pizzas/scale": true, "toppings": true}
+	want := map[string]bool{
+		"pizzas": true, "pizzas/status": true, "pizzas/scale": true, "pizzas/bake": true, "pizzas/track": true,
+		"toppings": true,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("unexpected paths (-want +got):\n%s", diff)
 	}

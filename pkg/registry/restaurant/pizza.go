@@ -67,6 +67,10 @@ func pizza() registry.Kind[*restaurant.Pizza] {
 			StatusReplicas: func(p *restaurant.Pizza) int32 { return p.Status.Replicas },
 			Selector:       func(p *restaurant.Pizza) string { return p.Status.Selector },
 		},
+		Subresources: map[string]registry.Subresource[*restaurant.Pizza]{
+			"bake":  bake(),
+			"track": track(),
+		},
 	}
 }
 

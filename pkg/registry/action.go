@@ -1,0 +1,129 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Action declares a subresource that is only created, and never stored: an order
+// to do something with an object of internal type O. The order has a kind of its
+// own, with internal type B, and is also the answer.
+type Action[O, B Object] struct {
+	// New returns an empty order.
+	New func() B
+	// Do changes the object as the order says, and writes into the order what it
+	// has done. Of a kind with a /status it changes only the status. When others
+	// change the object at the same time, it starts again with what they have made
+	// of it, and the same order.
+	//
+	// An error means that the object is in no state for it. The answer is Conflict
+	// with the text of the error, unless the error has a status of its own: nothing
+	// is wrong with the order, and the same one can succeed later.
+	Do func(o O, order B) error
+}
+
+func (a Action[O, B]) storage(of parent[O], path string) rest.Storage {
+	orders := &Kind[B]{Namespaced: of.kind.Namespaced}
+	return &actionREST[O, B]{
+		Action:   a,
+		of:       of,
+		strategy: newStrategy(orders, of.group.scheme, of.group.versions),
+		resource: schema.GroupResource{Group: of.group.Name, Resource: path},
+	}
+}
+
+func (a Action[O, B]) longRunning() bool { return false }
+
+// actionREST serves an Action.
+type actionREST[O, B Object] struct {
+	Action[O, B]
+	of       parent[O]
+	strategy strategy[B]
+	resource schema.GroupResource
+}
+
+var (
+	_ rest.Storage      = &actionREST[Object, Object]{}
+	_ rest.NamedCreater = &actionREST[Object, Object]{}
+)
+
+// New returns an empty order.
+func (r *actionREST[O, B]) New() runtime.Object { return r.Action.New() }
+
+// Destroy does nothing: the store is destroyed by objectREST.
+func (r *actionREST[O, B]) Destroy() {}
+
+// Create executes an order. Admission sees the order, not the object.
+func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	order := obj.(B)
+	if order.GetName() == "" {
+		order.SetName(name)
+	}
+	if order.GetName() != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q, but the path names %q", order.GetName(), name))
+	}
+	if err := r.strategy.checkUnstored(ctx, order); err != nil {
+		return nil, err
+	}
+	if err := admit(ctx, order.DeepCopyObject()); err != nil {
+		return nil, err
+	}
+	execution := &execution[O, B]{rest: r, order: order}
+	_, _, err := r.of.status.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
+		&metav1.UpdateOptions{DryRun: options.DryRun})
+	if err != nil {
+		return nil, err
+	}
+	return execution.answer, nil
+}
+
+// execution makes of an order an update of the object.
+type execution[O, B Object] struct {
+	rest          *actionREST[O, B]
+	order, answer B
+}
+
+var _ rest.UpdatedObjectInfo = &execution[Object, Object]{}
+
+func (*execution[O, B]) Preconditions() *metav1.Preconditions { return nil }
+
+// UpdatedObject is called again for each version of the object that others have
+// written in the meantime.
+func (e *execution[O, B]) UpdatedObject(_ context.Context, stored runtime.Object) (runtime.Object, error) {
+	o := stored.DeepCopyObject().(O)
+	if o.GetDeletionTimestamp() != nil {
+		return nil, apierrors.NewConflict(e.rest.resource, o.GetName(), errors.New("it is being deleted"))
+	}
+	e.answer = e.order.DeepCopyObject().(B)
+	if err := e.rest.Do(o, e.answer); err != nil {
+		var known apierrors.APIStatus
+		if !errors.As(err, &known) {
+			err = apierrors.NewConflict(e.rest.resource, o.GetName(), err)
+		}
+		return nil, err
+	}
+	return o, nil
+}
