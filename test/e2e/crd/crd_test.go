@@ -17,10 +17,25 @@ limitations under the License.
 package crd
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/scale"
 )
 
 // What is written in one version reads right in all others, and back.
@@ -33,6 +48,7 @@ func TestVersions(t *testing.T) {
 			spec := map[string]any{"replicas": int64(3), "toppings": portions(written, "tomato", 1, "mozzarella", 2)}
 			created, err := pizzas(written, ns).Create(t.Context(), pizza(written, "margherita", spec), metav1.CreateOptions{})
 			require.NoError(t, err)
+			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"])
 			for _, version := range versions {
 				read, err := pizzas(version, ns).Get(t.Context(), "margherita", metav1.GetOptions{})
 				require.NoError(t, err)
@@ -40,7 +56,368 @@ func TestVersions(t *testing.T) {
 				want.SetAPIVersion(gvr(version, "").GroupVersion().String())
 				want.Object["spec"] = map[string]any{"replicas": int64(3), "toppings": portions(version, "tomato", 1, "mozzarella", 2)}
 				require.Equal(t, want, read)
+
+				read.SetAnnotations(map[string]string{"written-in": version})
+				updated, err := pizzas(version, ns).Update(t.Context(), read, metav1.UpdateOptions{})
+				require.NoError(t, err)
+				require.Equal(t, want.Object["spec"], updated.Object["spec"])
+				created, err = pizzas(written, ns).Get(t.Context(), "margherita", metav1.GetOptions{})
+				require.NoError(t, err)
+				require.Equal(t, spec, created.Object["spec"], "It came back from %s.", version)
+				require.EqualValues(t, 1, created.GetGeneration())
 			}
 		})
 	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			ns := namespace(t)
+			usual := map[string]any{"replicas": int64(1), "toppings": portions(version, "mozzarella", 1, "tomato", 1, "salami", 1)}
+			one := map[string]any{"replicas": int64(1), "toppings": portions(version, "tomato", 1)}
+			tomato := []any{map[string]any{"name": "tomato"}}
+			null := []any{map[string]any{"name": "tomato", "quantity": nil}}
+			if version == "v1alpha1" {
+				tomato, null = []any{"tomato"}, []any{"tomato"}
+			}
+			for name, test := range map[string]struct{ spec, want map[string]any }{
+				"no-spec":       {nil, usual},
+				"empty":         {map[string]any{}, usual},
+				"null-toppings": {map[string]any{"toppings": nil, "replicas": nil}, usual},
+				"no-toppings":   {map[string]any{"toppings": []any{}, "replicas": int64(0)}, map[string]any{"replicas": int64(0), "toppings": usual["toppings"]}},
+				"one":           {map[string]any{"toppings": tomato}, one},
+				"null":          {map[string]any{"toppings": null, "replicas": nil}, one},
+			} {
+				created, err := pizzas(version, ns).Create(t.Context(), pizza(version, name, test.spec), metav1.CreateOptions{})
+				require.NoError(t, err, name)
+				require.Equal(t, test.want, created.Object["spec"], name)
+				read, err := pizzas(version, ns).Get(t.Context(), name, metav1.GetOptions{})
+				require.NoError(t, err)
+				require.Equal(t, created, read)
+			}
+			// An update that takes all toppings away puts the usual ones on.
+			patched, err := pizzas(version, ns).Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"toppings":null}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+			require.Equal(t, usual, patched.Object["spec"])
+		})
+	}
+}
+
+func TestToppingsMustExist(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			ns, name := namespace(t), "caper-"+version
+			withTar := pizza(version, "strange", map[string]any{"toppings": portions(version, "tomato", 1, "tar", 2)})
+			_, err := pizzas(version, ns).Create(t.Context(), withTar, metav1.CreateOptions{})
+			status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+			require.Equal(t, `admission webhook "pizzas.validate.restaurant.programming-kubernetes.info" denied the request: `+
+				`Pizza.restaurant.programming-kubernetes.info "strange" is invalid: spec.toppings[tar]: Not found: "tar"`, status.Message)
+			require.Equal(t, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueNotFound, Field: "spec.toppings[tar]", Message: `Not found: "tar"`}}, status.Details.Causes)
+
+			// A topping of a moment ago is known.
+			createTopping(t, name)
+			caper := pizza(version, "caper", map[string]any{"toppings": portions(version, name, 1)})
+			_, err = pizzas(version, ns).Create(t.Context(), caper, metav1.CreateOptions{})
+			require.NoError(t, err)
+
+			_, err = pizzas(version, ns).Patch(t.Context(), "caper", types.MergePatchType,
+				[]byte(`{"spec":{"toppings":`+jsonOf(t, portions(version, "tar", 1))+`}}`), metav1.PatchOptions{})
+			requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		})
+	}
+}
+
+func TestToppingInUse(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	createTopping(t, "olive")
+	for i := range 4 {
+		_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", fmt.Sprint("oliva-", i), map[string]any{"toppings": portions("v1", "olive", 1)}), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, version := range versions {
+		err := toppings(version).Delete(t.Context(), "olive", metav1.DeleteOptions{})
+		status := requireStatus(t, err, 403, metav1.StatusReasonForbidden)
+		require.Equal(t, fmt.Sprintf(`admission webhook "toppings.validate.restaurant.programming-kubernetes.info" denied the request: `+
+			`toppings.restaurant.programming-kubernetes.info "olive" is forbidden: it is on 4 pizzas: %[1]s/oliva-0, %[1]s/oliva-1, %[1]s/oliva-2 and 1 more`, ns), status.Message)
+	}
+	err := toppings("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=olive"})
+	requireStatus(t, err, 403, metav1.StatusReasonForbidden)
+	require.NoError(t, pizzas("v1", ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	require.NoError(t, toppings("v1beta1").Delete(t.Context(), "olive", metav1.DeleteOptions{}))
+}
+
+// What the schema does not know is dropped, in all versions, and said to who asks.
+func TestPruning(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		ns := namespace(t)
+		spec := map[string]any{"toppings": portions(version, "tomato", 1), "replicas": int64(1), "size": "large"}
+		_, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", spec), metav1.CreateOptions{FieldValidation: "Strict"})
+		require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, `unknown field "spec.size"`)
+		created, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", spec), metav1.CreateOptions{FieldValidation: "Ignore"})
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"toppings": portions(version, "tomato", 1), "replicas": int64(1)}, created.Object["spec"])
+	}
+}
+
+// All objects of a list are converted by one request, and keep their order.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	const count = 300
+	var want []string
+	for i := range count {
+		version := versions[i%len(versions)]
+		name := fmt.Sprintf("pizza-%03d", i)
+		spec := map[string]any{"toppings": portions(version, "mozzarella", i%10+1, "basil", 1), "replicas": int64(i)}
+		_, err := pizzas(version, ns).Create(t.Context(), pizza(version, name, spec), metav1.CreateOptions{})
+		require.NoError(t, err)
+		want = append(want, name)
+	}
+	for _, version := range versions {
+		for _, options := range []metav1.ListOptions{{}, {ResourceVersion: "0"}, {Limit: 77}} {
+			var names []string
+			for {
+				list, err := pizzas(version, ns).List(t.Context(), options)
+				require.NoError(t, err)
+				for _, item := range list.Items {
+					i := len(names)
+					names = append(names, item.GetName())
+					require.Equal(t, gvr(version, "").GroupVersion().String(), item.GetAPIVersion())
+					require.Equal(t, map[string]any{"toppings": portions(version, "mozzarella", i%10+1, "basil", 1), "replicas": int64(i)}, item.Object["spec"])
+				}
+				if options.Continue = list.GetContinue(); options.Continue == "" {
+					break
+				}
+			}
+			require.Equal(t, want, names)
+		}
+	}
+}
+
+// newStatus is a valid status with all fields.
+func newStatus() map[string]any {
+	return map[string]any{
+		"replicas": int64(1), "cost": "2300m", "selector": "pizza=margherita", "observedGeneration": int64(1),
+		"conditions": []any{map[string]any{
+			"type": "Ready", "status": "False", "reason": "Baking", "message": "", "lastTransitionTime": "2026-11-20T12:00:00Z", "observedGeneration": int64(1),
+		}},
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			ns := namespace(t)
+			spec := map[string]any{"toppings": portions(version, "tomato", 1), "replicas": int64(1)}
+			object := pizza(version, "a", spec)
+			object.Object["status"] = newStatus()
+			created, err := pizzas(version, ns).Create(t.Context(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"], "Who creates has no say in the status.")
+
+			created.Object["status"] = newStatus()
+			created.Object["spec"] = map[string]any{"toppings": portions(version, "basil", 9), "replicas": int64(9)}
+			updated, err := pizzas(version, ns).UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, spec, updated.Object["spec"], "The status has no say in the spec.")
+			require.EqualValues(t, 1, updated.GetGeneration())
+			for _, other := range versions {
+				read, err := pizzas(other, ns).Get(t.Context(), "a", metav1.GetOptions{})
+				require.NoError(t, err)
+				require.Equal(t, newStatus(), read.Object["status"])
+			}
+
+			updated.Object["status"] = map[string]any{"replicas": int64(9)}
+			updated.Object["spec"].(map[string]any)["replicas"] = int64(2)
+			updated, err = pizzas(version, ns).Update(t.Context(), updated, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, newStatus(), updated.Object["status"])
+			require.EqualValues(t, 2, updated.GetGeneration())
+		})
+	}
+}
+
+func TestScale(t *testing.T) {
+	t.Parallel()
+	client := kubernetes.NewForConfigOrDie(config()).Discovery()
+	scales, err := scale.NewForConfig(config(), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
+		dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(client))
+	require.NoError(t, err)
+	for _, version := range versions {
+		ns, resource := namespace(t), gvr(version, "pizzas")
+		created, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", nil), metav1.CreateOptions{})
+		require.NoError(t, err)
+		created.Object["status"] = newStatus()
+		created, err = pizzas(version, ns).UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+		require.NoError(t, err)
+
+		read, err := scales.Scales(ns).Get(t.Context(), resource.GroupResource(), "a", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, autoscalingv1.ScaleSpec{Replicas: 1}, read.Spec)
+		require.Equal(t, autoscalingv1.ScaleStatus{Replicas: 1, Selector: "pizza=margherita"}, read.Status)
+		read.Spec.Replicas = 5
+		updated, err := scales.Scales(ns).Update(t.Context(), resource.GroupResource(), read, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, 5, updated.Spec.Replicas)
+		_, err = scales.Scales(ns).Patch(t.Context(), resource, "a", types.MergePatchType, []byte(`{"spec":{"replicas":1001}}`), metav1.PatchOptions{})
+		require.Contains(t, requireStatus(t, err, 422, metav1.StatusReasonInvalid).Message, "spec.replicas: Invalid value: 1001: ")
+
+		scaled, err := pizzas(version, ns).Get(t.Context(), "a", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"toppings": portions(version, "mozzarella", 1, "tomato", 1, "salami", 1), "replicas": int64(5)}, scaled.Object["spec"])
+		require.Equal(t, created.Object["status"], scaled.Object["status"])
+	}
+}
+
+func TestSelectableFields(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	for name, replicas := range map[string]int64{"a": 1, "b": 2} {
+		_, err := pizzas("v1alpha1", ns).Create(t.Context(), pizza("v1alpha1", name, map[string]any{"replicas": replicas}), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	_, err := pizzas("v1beta1", ns).Patch(t.Context(), "b", types.MergePatchType, []byte(`{"status":{"cost":"2300m","replicas":1}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	for _, version := range versions {
+		for selector, want := range map[string][]string{
+			"spec.replicas=1":                   {"a"},
+			"spec.replicas=2":                   {"b"},
+			"spec.replicas!=2":                  {"a"},
+			"status.replicas=0":                 {"a"},
+			"status.replicas=1":                 {"b"},
+			"status.cost=2300m":                 {"b"},
+			"spec.replicas=1,status.cost=2300m": nil,
+			"metadata.name=a":                   {"a"},
+			"metadata.namespace=other":          nil,
+		} {
+			list, err := pizzas(version, ns).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			require.NoError(t, err)
+			require.Equal(t, want, namesOf(list), "%s in %s", selector, version)
+		}
+		_, err := pizzas(version, ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.toppings=tomato"})
+		require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, "field label not supported: spec.toppings")
+	}
+}
+
+func namesOf(list *unstructured.UnstructuredList) []string {
+	var names []string
+	for _, item := range list.Items {
+		names = append(names, item.GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// kubectl returns what kubectl prints, which must succeed.
+func kubectl(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := cp.Kubectl(t.Context(), args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		t.Fatalf("kubectl %s: %s", strings.Join(args, " "), errs.String())
+	}
+	require.NoError(t, err)
+	return out.String(), errs.String()
+}
+
+// table splits a table into its cells. All ages are the same.
+func table(output string) [][]string {
+	age := regexp.MustCompile(`^(\d+s|\dm(\d+s)?)$`)
+	var all [][]string
+	for line := range strings.Lines(output) {
+		cells := strings.Fields(line)
+		for i, cell := range cells {
+			if age.MatchString(cell) {
+				cells[i] = "<age>"
+			}
+		}
+		all = append(all, cells)
+	}
+	return all
+}
+
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", "margherita", map[string]any{"replicas": int64(3), "toppings": portions("v1", "tomato", 2)}), metav1.CreateOptions{})
+	require.NoError(t, err)
+	inNamespace := "--namespace=" + ns
+	first := [][]string{{"NAME", "DESIRED", "BAKED", "COST", "AGE"}, {"margherita", "3", "0", "<age>"}}
+	for _, resource := range []string{"pizzas", "pizza", "pz", "pizza/margherita", "pizzas.v1beta1.restaurant.programming-kubernetes.info"} {
+		output, warnings := kubectl(t, "get", resource, inNamespace)
+		require.Equal(t, first, table(output))
+		require.Empty(t, warnings)
+	}
+	_, err = pizzas("v1", ns).Patch(t.Context(), "margherita", types.MergePatchType, []byte(`{"status":`+jsonOf(t, newStatus())+`}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+
+	output, _ := kubectl(t, "get", "pizzas", "--output=wide", inNamespace)
+	require.Equal(t, [][]string{
+		{"NAME", "DESIRED", "BAKED", "COST", "AGE", "READY", "REASON", "TOPPINGS"},
+		{"margherita", "3", "1", "2300m", "<age>", "False", "Baking", `[{"name":"tomato","quantity":2}]`},
+	}, table(output))
+	output, _ = kubectl(t, "get", "all", inNamespace)
+	require.Contains(t, output, "pizza.restaurant.programming-kubernetes.info/margherita")
+	output, _ = kubectl(t, "get", "tp", "basil")
+	require.Equal(t, [][]string{{"NAME", "COST", "AGE"}, {"basil", "1", "<age>"}}, table(output))
+	output, _ = kubectl(t, "get", "restaurant", inNamespace)
+	require.Contains(t, output, "topping.restaurant.programming-kubernetes.info/basil")
+	require.Contains(t, output, "pizza.restaurant.programming-kubernetes.info/margherita")
+}
+
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	const verbs = "create,delete,deletecollection,get,list,patch,update,watch"
+	output, _ := kubectl(t, "api-resources", "--api-group=restaurant.programming-kubernetes.info", "--output=wide", "--no-headers", "--sort-by=name")
+	for i, line := range []string{
+		"pizzas pz restaurant.programming-kubernetes.info/v1 true Pizza " + verbs + " all,restaurant",
+		"toppings tp restaurant.programming-kubernetes.info/v1 false Topping " + verbs + " restaurant",
+	} {
+		cells := strings.Fields(line)
+		got := table(output)[i]
+		require.Equal(t, cells[:5], got[:5])
+		require.ElementsMatch(t, strings.Split(verbs, ","), strings.Split(got[5], ","))
+		require.Equal(t, cells[6], got[6])
+	}
+	groups, err := kubernetes.NewForConfigOrDie(config()).Discovery().ServerGroups()
+	require.NoError(t, err)
+	i := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == "restaurant.programming-kubernetes.info" })
+	require.GreaterOrEqual(t, i, 0)
+	require.Equal(t, "v1", groups.Groups[i].PreferredVersion.Version)
+	output, _ = kubectl(t, "explain", "pizza.spec.replicas")
+	require.Contains(t, output, "replicas is how many of this pizza the kitchen keeps baked, from 0 to")
+}
+
+func TestDeprecation(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	for resource, kind := range map[string]string{"pizzas": "Pizza", "toppings": "Topping"} {
+		_, warnings := kubectl(t, "get", resource+".v1alpha1.restaurant.programming-kubernetes.info", "--namespace="+ns)
+		require.Contains(t, warnings, "Warning: restaurant.programming-kubernetes.info/v1alpha1 "+kind+" is deprecated in v1.37+; use restaurant.programming-kubernetes.info/v1 "+kind+"\n")
+	}
+}
+
+// Server-side apply merges toppings by their names.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	apply := func(manager, topping string) *unstructured.Unstructured {
+		applied, err := pizzas("v1", ns).Apply(t.Context(), "a", pizza("v1", "a", map[string]any{"toppings": portions("v1", topping, 1)}), metav1.ApplyOptions{FieldManager: manager})
+		require.NoError(t, err)
+		return applied
+	}
+	apply("alice", "tomato")
+	require.Equal(t, portions("v1", "tomato", 1, "basil", 1), apply("bob", "basil").Object["spec"].(map[string]any)["toppings"])
+	require.Equal(t, portions("v1", "basil", 1, "salami", 1), apply("alice", "salami").Object["spec"].(map[string]any)["toppings"])
 }

@@ -18,6 +18,7 @@ package crd
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -135,4 +136,11 @@ func requireStatus(t *testing.T, err error, code int32, reason metav1.StatusReas
 	require.Equal(t, code, status.Code, status.Message)
 	require.Equal(t, reason, status.Reason, status.Message)
 	return status
+}
+
+func jsonOf(t *testing.T, value any) string {
+	t.Helper()
+	content, err := json.Marshal(value)
+	require.NoError(t, err)
+	return string(content)
 }
