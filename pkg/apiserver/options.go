@@ -302,6 +302,7 @@ func (o CompletedOptions) Validate() []error {
 		o.Features.Validate(),
 		o.CoreAPI.Validate(),
 		o.Admission.Validate(),
+		admission.ValidateConfigFile(o.Admission.ConfigFile, o.Admission.Plugins.Registered()),
 		o.EgressSelector.Validate(),
 		o.Traces.Validate(),
 	} {

@@ -53,11 +53,16 @@ func TestValidate(t *testing.T) {
 		"defaults":         {nil, nil},
 		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
 		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"}},
+		"a plugin on and off": {
+			[]string{"--enable-admission-plugins=ResourceQuota,NamespaceLifecycle", "--disable-admission-plugins=ResourceQuota"},
+			[]string{"[ResourceQuota] in enable-admission-plugins and disable-admission-plugins overlapped"},
+		},
 		"everything is reported at once, with its flag": {
 			[]string{
 				"--data-dir=" + long, "--etcd-quota-backend-bytes=0", "--etcd-cafile=ca.crt", "--etcd-certfile=x.crt", "--etcd-keyfile=x.key",
 				"--startup-timeout=0s", "--authentication-skip-lookup", "--max-requests-inflight=-1",
 				"--storage-media-type=text/plain", "--secure-port=70000", "--enable-admission-plugins=Nonsense",
+				"--disable-admission-plugins=Rubbish", "--admission-control-config-file=missing.yaml",
 				"--audit-log-path=-", "--audit-log-maxage=-1", "--authorization-qps=0", "--authorization-timeout=0s",
 				"--serving-ca-secret=ca", "--tls-cert-file=x.crt", "--tls-private-key-file=x.key", "--serving-cert-validity=400h", "--serving-ca-validity=500h",
 				"--leader-elect-lease-duration=1s", "--leader-elect-resource-name=",
@@ -81,6 +86,8 @@ func TestValidate(t *testing.T) {
 				"--authorization-timeout must be above 0, not 0s",
 				"--audit-log-maxage -1 can't be a negative number",
 				`enable-admission-plugins plugin "Nonsense" is unknown`,
+				`disable-admission-plugins plugin "Rubbish" is unknown`,
+				"--admission-control-config-file can't be used: open missing.yaml: no such file or directory",
 			},
 		},
 	} {

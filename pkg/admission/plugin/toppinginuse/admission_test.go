@@ -105,9 +105,15 @@ func TestPlugin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			margherita := pizza("default", "margherita", "basil")
+			client := fake.NewClientset(&margherita)
 			p := newPlugin()
-			p.SetRestaurant(fake.NewClientset(&margherita), nil)
+			p.SetRestaurant(client, nil)
 			requireError(t, p.Validate(t.Context(), test.attributes, nil), test.want, test.wantReason)
+			for _, action := range client.Actions() {
+				if version := action.(clienttesting.ListActionImpl).ListOptions.ResourceVersion; version != "" {
+					t.Errorf("it asks for pizzas that are as old as %s", version)
+				}
+			}
 		})
 	}
 
