@@ -63,11 +63,17 @@ func TestInvalidFlags(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	missing := filepath.Join(dir, "missing")
+	wrong := filepath.Join(dir, "wrong")
+	require.NoError(t, os.WriteFile(wrong, []byte(strings.Replace(limitedResources, "resource: pizzas", "resource:", 1)), 0o600))
 	long := filepath.Join(dir, strings.Repeat("x", 100))
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { taken.Close() })
 	takenPort := taken.Addr().(*net.TCPAddr).Port
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, free.Close())
+	freePort := free.Addr().(*net.TCPAddr).Port
 	for name, test := range map[string]struct {
 		args []string
 		// want is the end of what is printed.
@@ -85,6 +91,10 @@ func TestInvalidFlags(t *testing.T) {
 		"certificates that are none":  {[]string{"--etcd-servers=https://127.0.0.1:1", "--etcd-cafile=" + missing}, "--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: open " + missing + ": no such file or directory\"\n"},
 		"a serving certificate":       {[]string{"--tls-cert-file=" + missing, "--tls-private-key-file=" + missing}, "TLS can't be served; check --tls-cert-file, --tls-private-key-file and the other --tls flags: open " + missing + ": no such file or directory\"\n"},
 		"a port that is taken":        {[]string{fmt.Sprintf("--secure-port=%d", takenPort)}, fmt.Sprintf("port %[1]d can't be listened on; choose another with --secure-port: failed to create listener: failed to listen on 127.0.0.1:%[1]d: listen tcp 127.0.0.1:%[1]d: bind: address already in use\"\n", takenPort)},
+		"a plugin that is unknown":    {[]string{"--enable-admission-plugins=Pineapple"}, "enable-admission-plugins plugin \\\"Pineapple\\\" is unknown\"\n"},
+		"no configuration":            {[]string{"--admission-control-config-file=" + missing}, "--admission-control-config-file can't be used: open " + missing + ": no such file or directory\"\n"},
+		"a configuration's kind":      {[]string{"--admission-control-config-file=" + cp.Kubeconfig()}, "--admission-control-config-file can't be used: " + cp.Kubeconfig() + ": no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\"\"\n"},
+		"a plugin's configuration":    {[]string{"--admission-control-config-file=" + wrong, fmt.Sprintf("--secure-port=%d", freePort)}, "--admission-control-config-file, or another flag of admission: couldn't init admission plugin \\\"ResourceQuota\\\": limitedResources[0].resource: Required value\"\n"},
 		"no front proxy to authorize": {[]string{"--authentication-skip-lookup"}, "--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user\"\n"},
 		"many": {
 			[]string{
