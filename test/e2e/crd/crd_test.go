@@ -166,7 +166,7 @@ func TestPruning(t *testing.T) {
 	}
 }
 
-// All objects of a list are converted by one request, and keep their order.
+// A list has all objects in its own version, in order, whichever they were written in.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

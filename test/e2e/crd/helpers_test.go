@@ -138,6 +138,16 @@ func requireStatus(t *testing.T, err error, code int32, reason metav1.StatusReas
 	return status
 }
 
+// requireServerError requires an error to be an answer of kube-apiserver that it has
+// failed, for a reason that the message holds.
+func requireServerError(t *testing.T, err error, message string) {
+	t.Helper()
+	var answer apierrors.APIStatus
+	require.ErrorAs(t, err, &answer)
+	require.EqualValues(t, 500, answer.Status().Code, answer.Status().Message)
+	require.Contains(t, answer.Status().Message, message)
+}
+
 func jsonOf(t *testing.T, value any) string {
 	t.Helper()
 	content, err := json.Marshal(value)
