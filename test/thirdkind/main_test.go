@@ -140,7 +140,7 @@ func TestThirdKind(t *testing.T) {
 			{[]string{"get", "dr", "--no-headers"}, "lemonade   330 ml"},
 			{[]string{"get", "restaurant", "--output=name"}, "drink.restaurant.programming-kubernetes.info/lemonade"},
 			{[]string{"explain", "drink.spec.garnishes"}, "name says what it is."},
-			{[]string{"create", "--filename=../../artifacts/examples/toppings.yaml"}, "topping.restaurant.programming-kubernetes.info/tomato created"},
+			{[]string{"create", "--filename=../../artifacts/examples/1-toppings.yaml"}, "topping.restaurant.programming-kubernetes.info/tomato created"},
 			{[]string{"delete", "drink", "lemonade"}, `drink.restaurant.programming-kubernetes.info "lemonade" deleted`},
 		} {
 			output, err := cp.Kubectl(ctx, test.args...).CombinedOutput()

@@ -130,8 +130,8 @@ The API server is ready, behind a real kube-apiserver. In another terminal%s:
 
   export KUBECONFIG=%s PATH=%s:$PATH
 
-  kubectl apply -f artifacts/examples/toppings.yaml
-  kubectl apply -f artifacts/examples/pizzas.yaml
+  kubectl apply -f artifacts/examples/1-toppings.yaml
+  kubectl apply -f artifacts/examples/2-pizzas.yaml
   kubectl get pizzas --output=wide
   kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info --output=yaml
   kubectl explain pizza.spec --recursive

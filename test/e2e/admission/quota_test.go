@@ -143,7 +143,7 @@ func TestWhatQuotaCounts(t *testing.T) {
 	s.requireExceeded(t, err, s.name("c"), limit)
 	_, err = s.pizzas("v1").Apply(t.Context(), s.name("c"), s.pizza("v1", "c"), metav1.ApplyOptions{FieldManager: "cook"})
 	s.requireExceeded(t, err, s.name("c"), limit)
-	output, err := cp.Kubectl(t.Context(), "create", "--namespace="+s.namespace, "--filename=../../../artifacts/examples/pizzas.yaml").CombinedOutput()
+	output, err := cp.Kubectl(t.Context(), "create", "--namespace="+s.namespace, "--filename=../../../artifacts/examples/2-pizzas.yaml").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(output), `pizzas.restaurant.programming-kubernetes.info "margherita" is forbidden: exceeded quota: menu, requested: `+string(countPizzas)+"=1, used: "+string(countPizzas)+"=2, limited: "+string(countPizzas)+"=2")
 
