@@ -63,6 +63,11 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 		},
 	}
 	cmd.SetContext(ctx)
+	cmd.AddCommand(asTool(newSnapshotCommand()))
+	cmd.Long += "\n\nOther commands, with a --help of their own:"
+	for _, other := range cmd.Commands() {
+		cmd.Long += fmt.Sprintf("\n  %-10s %s", other.Name(), other.Short)
+	}
 
 	flags := options.Flags()
 	flags.FlagSet("global").Bool("version", false, "Print the version and exit.")

@@ -1,0 +1,310 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// tool runs one of the binary's commands and returns its exit code with what it
+// prints.
+func tool(t *testing.T, stdin []byte, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), "apiserver"), args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errOut
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, ctx.Err(), "The command has not ended: %s", errOut.String())
+	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+}
+
+// snapshot is what "snapshot" prints for programs.
+type snapshot struct {
+	Revision int64
+	Keys     int
+	Size     int64
+	Hash     string
+	Version  string
+}
+
+// save saves a server's data and returns the file.
+func save(t *testing.T, server *controlplane.Component) (path string, described snapshot) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "snapshot")
+	code, stdout, stderr := tool(t, nil, "snapshot", "save", path, "--data-dir="+dataDir(server), "--output=json")
+	require.Equal(t, 0, code, stderr)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &described))
+	return path, described
+}
+
+// restoreInto restores a file into a new folder, which a server is to use from its
+// next start on.
+func restoreInto(t *testing.T, server *controlplane.Component, path string, flags ...string) {
+	t.Helper()
+	dir := filepath.Join(server.Dir(), filepath.Base(t.TempDir()))
+	code, _, stderr := tool(t, nil, "snapshot", "restore", path, "--data-dir="+dir)
+	require.Equal(t, 0, code, stderr)
+	server.SetFlags(append(flags, "--data-dir="+dir)...)
+}
+
+func dataDir(server *controlplane.Component) string { return filepath.Join(server.Dir(), "data") }
+
+func pizzasOf(t *testing.T, server *controlplane.Component) map[string]restaurantv1.Pizza {
+	t.Helper()
+	list, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	pizzas := map[string]restaurantv1.Pizza{}
+	for _, pizza := range list.Items {
+		pizzas[pizza.Name] = pizza
+	}
+	return pizzas
+}
+
+// What was acknowledged before a snapshot is in it, whatever is written meanwhile.
+func TestSnapshotUnderLoad(t *testing.T) {
+	t.Parallel()
+	// Controllers would change the objects that are compared.
+	const still = "--run-controllers=false"
+	server := newServer(t, cp, flags(still))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	var (
+		path      string
+		described snapshot
+		before    map[string]restaurantv1.Pizza
+	)
+	written := write(t, server, "load", 200, func() {
+		before = pizzasOf(t, server)
+		path, described = save(t, server)
+		require.NoError(t, server.Stop())
+	})
+	require.GreaterOrEqual(t, len(before), 200)
+	require.Greater(t, written.Len(), len(before), "Nothing was written during the snapshot.")
+	require.GreaterOrEqual(t, described.Keys, len(before))
+
+	restoreInto(t, server, path, still)
+	require.NoError(t, server.Start(t.Context()))
+	after := pizzasOf(t, server)
+	for name, want := range before {
+		require.Empty(t, cmp.Diff(want, after[name]))
+	}
+	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("later"), metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// A client that has seen what a restored server has forgotten finds out.
+func TestInformerLivesThroughARestore(t *testing.T) {
+	t.Parallel()
+	const still = "--run-controllers=false"
+	server := newServer(t, cp, flags(still))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	pizzas := client(t, server).RestaurantV1().Pizzas("default")
+	for _, name := range []string{"deleted", "changed", "untouched"} {
+		_, err := pizzas.Create(t.Context(), pizza(name), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	informers := externalversions.NewSharedInformerFactory(client(t, server), 0)
+	informer := informers.Restaurant().V1().Pizzas()
+	lister := informer.Lister()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		informers.Shutdown()
+	})
+	informers.StartWithContext(ctx)
+	require.True(t, cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced))
+	seen := func(want map[string]int32) {
+		t.Helper()
+		eventually(t, func() error {
+			list, err := lister.List(labels.Everything())
+			got := map[string]int32{}
+			for _, pizza := range list {
+				got[pizza.Name] = *pizza.Spec.Replicas
+			}
+			if diff := cmp.Diff(want, got); err == nil && diff != "" {
+				err = fmt.Errorf("the informer has other pizzas (-want +got):\n%s", diff)
+			}
+			return err
+		})
+	}
+	old := map[string]int32{"deleted": 1, "changed": 1, "untouched": 1}
+	seen(old)
+	path, _ := save(t, server)
+
+	change := func() (last string) {
+		t.Helper()
+		require.NoError(t, pizzas.Delete(t.Context(), "deleted", metav1.DeleteOptions{}))
+		changed, err := pizzas.Patch(t.Context(), "changed", "application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		_, err = pizzas.Create(t.Context(), pizza("created"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		seen(map[string]int32{"changed": 2, "untouched": 1, "created": 1})
+		return changed.ResourceVersion
+	}
+	// The second time, the same snapshot follows upon more than the first time.
+	for range 2 {
+		last := change()
+		require.NoError(t, server.Stop())
+		restoreInto(t, server, path, still)
+		require.NoError(t, server.Start(t.Context()))
+		seen(old)
+		watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{ResourceVersion: last})
+		if err == nil {
+			err = apierrors.FromObject(next(t, watcher).Object)
+			watcher.Stop()
+		}
+		require.True(t, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "A watch from before the restore gets %v.", err)
+	}
+}
+
+// A snapshot can be made of the folder of a server that does not run, however it has ended.
+func TestSnapshotWithoutAServer(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags())
+	for _, end := range []func(){func() { require.NoError(t, server.Stop()) }, server.Kill} {
+		require.NoError(t, server.Start(t.Context()))
+		stock(t, server)
+		acknowledged := write(t, server, fmt.Sprintf("round-%d", server.PID()), 100, end)
+		path, _ := save(t, server)
+		copied := newServer(t, cp, flags())
+		restoreInto(t, copied, path)
+		require.NoError(t, copied.Start(t.Context()))
+		require.Subset(t, names(t, copied).UnsortedList(), acknowledged.UnsortedList())
+		require.NoError(t, copied.Stop())
+	}
+	require.NoError(t, server.Start(t.Context()))
+}
+
+// What is piped is what a file has, with nothing else in it.
+func TestSnapshotThroughPipes(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags())
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	code, content, stderr := tool(t, nil, "snapshot", "save", "-", "--data-dir="+dataDir(server))
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, `^(Saving: \d+\.\d MiB of \d+\.\d MiB \(\d+ %\)\n)+$`, stderr)
+
+	path := filepath.Join(t.TempDir(), "snapshot")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	code, status, stderr := tool(t, nil, "snapshot", "status", path)
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, `^(Verifying: \d+\.\d MiB of \d+\.\d MiB \(\d+ %\)\n)+$`, stderr)
+	require.Regexp(t, `^Revision:  \d+\nKeys:      \d+\nSize:      \d+\.\d MiB\nSHA-256:   [0-9a-f]{64}\nVersion:   3\.7\.0\n$`, status)
+
+	copied := newServer(t, cp, flags())
+	code, restored, stderr := tool(t, []byte(content), "snapshot", "restore", "-", "--data-dir="+dataDir(copied))
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, `^(Restoring: \d+\.\d MiB\n)+$`, stderr)
+	require.Equal(t, status, restored)
+	require.NoError(t, copied.Start(t.Context()))
+	require.Equal(t, sets.New("margherita"), names(t, copied))
+}
+
+func TestSnapshotRefusals(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags())
+	require.NoError(t, server.Start(t.Context()))
+	path, described := save(t, server)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		return path
+	}
+	flipped := bytes.Clone(good)
+	flipped[len(flipped)-1] ^= 1
+	changed := file("changed", flipped)
+	cut := file("cut", good[:len(good)/2+1])
+	bare := file("bare", good[:len(good)-32])
+	missing := filepath.Join(dir, "missing")
+	occupied := filepath.Join(dir, "occupied")
+	require.NoError(t, os.MkdirAll(filepath.Join(occupied, "photos"), 0o700))
+	empty := filepath.Join(dir, "empty")
+
+	const noHash = `it has no hash at its end: it is cut off, or no file of "snapshot save"; use another one`
+	damaged := fmt.Sprintf("it is damaged: its database has the hash %s, and not %s%02x as when it was saved; use another one",
+		described.Hash, described.Hash[:62], flipped[len(flipped)-1])
+	const anotherFolder = ": choose a new folder with --data-dir, and then restart the server with that"
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"status of a changed file":         {[]string{"status", changed}, "the snapshot " + changed + " can't be used: " + damaged},
+		"status of a file that is cut off": {[]string{"status", cut}, "the snapshot " + cut + " can't be used: " + noHash},
+		"status of a file without a hash":  {[]string{"status", bare}, "the snapshot " + bare + " can't be used: " + noHash},
+		"status of no file":                {[]string{"status", missing}, "opening the snapshot: open " + missing + ": no such file or directory"},
+		"restoring a changed file":         {[]string{"restore", changed, "--data-dir=" + empty}, "the snapshot can't be used: " + damaged},
+		"restoring a file that is cut off": {[]string{"restore", cut, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
+		"restoring a file without a hash":  {[]string{"restore", bare, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
+		"restoring no file":                {[]string{"restore", missing, "--data-dir=" + empty}, "opening the snapshot: open " + missing + ": no such file or directory"},
+		"restoring over other files":       {[]string{"restore", path, "--data-dir=" + occupied}, "the data folder " + occupied + " is not empty, but has \"photos\"" + anotherFolder},
+		"restoring over a running server":  {[]string{"restore", path, "--data-dir=" + dataDir(server)}, "the data folder " + dataDir(server) + " is in use by a server" + anotherFolder},
+		"saving an empty folder":           {[]string{"save", missing, "--data-dir=" + dir}, "there is no database of an embedded etcd in " + dir + ": name the folder of the server by --data-dir, and run this as the same user (stat " + dir + "/etcd: no such file or directory)"},
+		"saving nothing":                   {[]string{"save", missing, "--data-dir="}, "--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"},
+		"saving into no folder":            {[]string{"save", missing + "/file", "--data-dir=" + dataDir(server)}, "creating the snapshot: open "},
+		"saving without a file":            {[]string{"save"}, "accepts 1 arg(s), received 0"},
+		"a format":                         {[]string{"status", path, "--output=xml"}, "--output must be \"json\" or left out, not \"xml\""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := tool(t, nil, append([]string{"snapshot"}, test.args...)...)
+			require.Equal(t, 1, code)
+			require.Empty(t, stdout)
+			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+			got := lines[len(lines)-1]
+			if strings.HasSuffix(test.want, "open ") {
+				require.True(t, strings.HasPrefix(got, "Error: "+test.want), got)
+				return
+			}
+			require.Equal(t, "Error: "+test.want, got)
+			require.NoFileExists(t, missing)
+		})
+	}
+	// None of that has done anything to it.
+	require.NoError(t, server.WaitReady(t.Context()))
+}
