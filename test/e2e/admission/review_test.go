@@ -93,9 +93,9 @@ func (r reviewedRequest) apply(suffix string, content map[string]any, subresourc
 	return err
 }
 
-// reviews are requests, and what webhooks are told about each of them: first a
-// mutating webhook, then a validating one.
-var reviews = map[string]struct {
+// A reviewCase is a request, and what webhooks are told about it: first a mutating
+// webhook, then a validating one.
+type reviewCase struct {
 	// existing is the number of objects that exist before.
 	existing int
 	send     func(reviewedRequest) error
@@ -110,7 +110,20 @@ var reviews = map[string]struct {
 	options string
 	// alone is for what the reference cannot do.
 	alone bool
-}{
+}
+
+// sees is the kind of the object that a webhook for a version sees.
+func (r reviewCase) sees(kind servedKind, version string) metav1.GroupVersionKind {
+	switch r.subresource {
+	case "scale":
+		return metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+	case "bake":
+		return metav1.GroupVersionKind{Group: kind.group, Version: version, Kind: "Bake"}
+	}
+	return metav1.GroupVersionKind{Group: kind.group, Version: version, Kind: kind.kind}
+}
+
+var reviews = map[string]reviewCase{
 	"create": {
 		send: func(r reviewedRequest) error {
 			_, err := r.client.Create(r.t.Context(), r.kind.object(r.scope, r.version, r.suffix), metav1.CreateOptions{FieldManager: kitchen, DryRun: r.dryRun, FieldValidation: "Strict"})
@@ -267,6 +280,17 @@ var reviews = map[string]struct {
 		operation: "UPDATE", subresource: "scale", object: true, oldObject: true,
 		options: `{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kitchen","fieldValidation":"Strict"}`,
 	},
+	"bake": {
+		existing: 1, of: []servedKind{pizzaKind},
+		send: func(r reviewedRequest) error {
+			order := r.scope.bake(r.version, r.suffix, 1)
+			_, err := r.client.Create(r.t.Context(), order, metav1.CreateOptions{FieldManager: kitchen, DryRun: r.dryRun}, "bake")
+			return err
+		},
+		operation: "CREATE", subresource: "bake", object: true,
+		options: `{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kitchen"}`,
+		alone:   true,
+	},
 	"apply scale": {
 		existing: 1, of: []servedKind{pizzaKind},
 		send: func(r reviewedRequest) error {
@@ -281,6 +305,13 @@ var reviews = map[string]struct {
 		options: `{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kitchen"}`,
 		alone:   true,
 	},
+}
+
+// bake is an order to bake a pizza of the test.
+func (s *scope) bake(version, suffix string, count int64) *unstructured.Unstructured {
+	order := s.object(version, "Bake", suffix, map[string]any{"count": count})
+	order.SetNamespace(s.namespace)
+	return order
 }
 
 // TestReviews shows for every request, in every version, what webhooks are told:
@@ -306,17 +337,14 @@ func TestReviews(t *testing.T) {
 						got := s.sendReviewed(t, kind, version, suffix, test.existing, test.send, mutating, validating)
 						if !test.alone {
 							want := s.sendReviewed(t, kind.reference(), version, suffix, test.existing, test.send, mutating, validating)
-							require.Empty(t, cmp.Diff(comparable(t, want), comparable(t, got)), "kube-apiserver says something else (-) than this server (+).")
+							require.Empty(t, cmp.Diff(comparableReviews(t, want), comparableReviews(t, got)), "kube-apiserver says something else (-) than this server (+).")
 						}
 
 						require.Equal(t, 2*2*max(1, test.existing), len(got), "Once to be tried, once to be done, each by a mutating and a validating webhook.")
 						for i, call := range got {
 							dryRun := i < len(got)/2
 							request := call.request
-							gvk := metav1.GroupVersionKind{Group: kind.group, Version: version, Kind: kind.kind}
-							if test.subresource == "scale" {
-								gvk = metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
-							}
+							gvk := test.sees(kind, version)
 							gvr := metav1.GroupVersionResource{Group: kind.group, Version: version, Resource: kind.resource}
 							require.Equal(t, gvk, request.Kind)
 							require.Equal(t, &gvk, request.RequestKind)
@@ -427,9 +455,8 @@ func objectName(t *testing.T, c call) string {
 	return ""
 }
 
-func comparable(t *testing.T, calls []call) []map[string]any {
+func comparableReviews(t *testing.T, calls []call) (reviews []map[string]any) {
 	t.Helper()
-	var reviews []map[string]any
 	for _, call := range calls {
 		reviews = append(reviews, call.comparable(t))
 	}

@@ -94,6 +94,14 @@ var rulesRequests = []struct {
 		_, err := pizzaKind.client(s, s.cook(), "v1").Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale")
 		return err
 	}},
+	{"CREATE v1beta1 pizzas/bake", func(t *testing.T, s *scope) error {
+		_, err := pizzaKind.client(s, s.cook(), "v1beta1").Create(t.Context(), s.bake("v1beta1", "a", 1), metav1.CreateOptions{}, "bake")
+		return err
+	}},
+	{"CONNECT v1 pizzas/track", func(t *testing.T, s *scope) error {
+		_, err := s.track(s.cook(), "v1", "a", "")
+		return err
+	}},
 	{"DELETE v1 pizzas", func(t *testing.T, s *scope) error {
 		return pizzaKind.client(s, s.cook(), "v1").Delete(t.Context(), s.name("a"), metav1.DeleteOptions{})
 	}},
@@ -131,17 +139,23 @@ func TestRules(t *testing.T) {
 		r.Scope = &scope
 		return r
 	}
+	var everything []string
+	for _, request := range rulesRequests {
+		everything = append(everything, request.name)
+	}
 	tests := map[string]struct {
 		rules rules
 		want  []string
 	}{
-		"operation CREATE": {rules{rule(on("CREATE"), "*/*")}, []string{"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "CREATE v1 toppings"}},
-		"operation UPDATE": {rules{rule(on("UPDATE"), "*/*")}, []string{"UPDATE v1beta1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale", "UPDATE v1beta1 toppings"}},
-		"operation DELETE": {rules{rule(on("DELETE"), "*/*")}, []string{"DELETE v1 pizzas", "DELETE v1alpha1 pizzas", "DELETE v1 toppings"}},
+		"operation CREATE":  {rules{rule(on("CREATE"), "*/*")}, []string{"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "CREATE v1beta1 pizzas/bake", "CREATE v1 toppings"}},
+		"operation UPDATE":  {rules{rule(on("UPDATE"), "*/*")}, []string{"UPDATE v1beta1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale", "UPDATE v1beta1 toppings"}},
+		"operation DELETE":  {rules{rule(on("DELETE"), "*/*")}, []string{"DELETE v1 pizzas", "DELETE v1alpha1 pizzas", "DELETE v1 toppings"}},
+		"operation CONNECT": {rules{rule(on("CONNECT"), "*/*")}, []string{"CONNECT v1 pizzas/track"}},
 		"operation *": {rules{rule(on("*"), "pizzas")}, []string{
 			"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas", "DELETE v1 pizzas", "DELETE v1alpha1 pizzas",
 		}},
-		"operations": {rules{rule(on("CREATE", "DELETE"), "toppings")}, []string{"CREATE v1 toppings", "DELETE v1 toppings"}},
+		"operation * on everything": {rules{rule(on("*"), "*/*")}, everything},
+		"operations":                {rules{rule(on("CREATE", "DELETE"), "toppings")}, []string{"CREATE v1 toppings", "DELETE v1 toppings"}},
 
 		"group":         {rules{ofGroups(restaurant.GroupName)}, []string{"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "CREATE v1 toppings"}},
 		"group *":       {rules{ofGroups("*")}, []string{"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "CREATE v1 toppings"}},
@@ -150,9 +164,9 @@ func TestRules(t *testing.T) {
 		"core group":    {rules{ofGroups("")}, nil},
 
 		"version": {rules{ofVersions("v1")}, []string{
-			"CREATE v1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale", "DELETE v1 pizzas", "CREATE v1 toppings", "DELETE v1 toppings",
+			"CREATE v1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale", "CONNECT v1 pizzas/track", "DELETE v1 pizzas", "CREATE v1 toppings", "DELETE v1 toppings",
 		}},
-		"versions":        {rules{ofVersions("v1alpha1", "v1beta1")}, []string{"CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas", "DELETE v1alpha1 pizzas", "UPDATE v1beta1 toppings"}},
+		"versions":        {rules{ofVersions("v1alpha1", "v1beta1")}, []string{"CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas", "CREATE v1beta1 pizzas/bake", "DELETE v1alpha1 pizzas", "UPDATE v1beta1 toppings"}},
 		"another version": {rules{ofVersions("v2")}, nil},
 
 		"resource":             {rules{rule(on("CREATE", "UPDATE"), "pizzas")}, []string{"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas"}},
@@ -161,15 +175,17 @@ func TestRules(t *testing.T) {
 		"resource pizzas/*":    {rules{rule(on("UPDATE"), "pizzas/*")}, []string{"UPDATE v1beta1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale"}},
 		"resource */status":    {rules{rule(on("*"), "*/status")}, []string{"UPDATE v1 pizzas/status"}},
 		"resource */scale":     {rules{rule(on("*"), "*/scale")}, []string{"UPDATE v1 pizzas/scale"}},
+		"resource pizzas/bake": {rules{rule(on("*"), "pizzas/bake")}, []string{"CREATE v1beta1 pizzas/bake"}},
+		"resource */track":     {rules{rule(on("*"), "*/track")}, []string{"CONNECT v1 pizzas/track"}},
 		"resource of toppings": {rules{rule(on("*"), "toppings/status", "toppings/scale")}, nil},
 		"resources":            {rules{rule(on("UPDATE"), "pizzas/scale", "toppings")}, []string{"UPDATE v1 pizzas/scale", "UPDATE v1beta1 toppings"}},
 
 		"scope Namespaced": {rules{inScope("Namespaced")}, []string{
-			"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale",
+			"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale", "CREATE v1beta1 pizzas/bake",
 		}},
 		"scope Cluster": {rules{inScope("Cluster")}, []string{"CREATE v1 toppings", "UPDATE v1beta1 toppings"}},
 		"scope *": {rules{inScope("*")}, []string{
-			"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale", "CREATE v1 toppings", "UPDATE v1beta1 toppings",
+			"CREATE v1 pizzas", "CREATE v1alpha1 pizzas", "UPDATE v1beta1 pizzas", "UPDATE v1 pizzas/status", "UPDATE v1 pizzas/scale", "CREATE v1beta1 pizzas/bake", "CREATE v1 toppings", "UPDATE v1beta1 toppings",
 		}},
 
 		"several rules": {rules{rule(on("DELETE"), "toppings"), rule(on("UPDATE"), "pizzas/status"), rule(on("*"), "*/status")}, []string{"UPDATE v1 pizzas/status", "DELETE v1 toppings"}},

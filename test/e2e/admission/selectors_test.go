@@ -287,7 +287,7 @@ func TestNamespaceSelectorOfNewNamespaces(t *testing.T) {
 	w.NamespaceSelector, w.ObjectSelector = &metav1.LabelSelector{MatchLabels: closed}, nil
 	s.registerValidating("validating", w)
 	namespaces := kubeClient().CoreV1().Namespaces()
-	for i := range 10 {
+	for i := range 3 {
 		created, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name(fmt.Sprint(i)), Labels: closed}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		s.cleanup(func(ctx context.Context) error { return namespaces.Delete(ctx, created.Name, metav1.DeleteOptions{}) })
