@@ -1,0 +1,179 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+// With a kube-apiserver that does not know all configurations of admission, the
+// server enforces the others. It enforces all as soon as they are known, and what
+// is no longer known, no longer.
+func TestOlderKubeAPIServer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flags  []string
+		absent []string
+		policy func(*testing.T, kubernetes.Interface)
+		// enforced tells whether a pizza with one replica has met the policy.
+		enforced func(replicas int32, err error) bool
+	}{
+		"emulated": {
+			[]string{"--emulated-version=1.35"},
+			[]string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
+			createMutatingPolicy, func(replicas int32, err error) bool { return err == nil && replicas == 7 },
+		},
+		"switched off": {
+			[]string{
+				"--runtime-config=admissionregistration.k8s.io/v1=false",
+				// These would keep kube-apiserver itself from all writes.
+				"--disable-admission-plugins=MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook",
+			},
+			[]string{
+				"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+				"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+			},
+			createValidatingPolicy, func(_ int32, err error) bool { return apierrors.IsInvalid(err) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cp := controlplane.ForTest(t, controlplane.Config{
+				KubeAPIServer:     controlplane.ComponentConfig{Off: true},
+				ControllerManager: controlplane.ComponentConfig{Off: true},
+				APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
+			})
+			// It is not waited for: without its own configurations it is never ready.
+			start := func(flags ...string) {
+				t.Helper()
+				require.NoError(t, cp.KubeAPIServer.Stop())
+				cp.KubeAPIServer.SetFlags(flags...)
+				require.NoError(t, cp.KubeAPIServer.Launch())
+				eventually(t, func() error { return cp.Install(t.Context()) })
+			}
+			client := versioned.NewForConfigOrDie(cp.RESTConfig())
+			awaitEnforced := func(want bool) {
+				t.Helper()
+				eventually(t, func() error {
+					created, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+					replicas := ptr.Deref(created.Spec.Replicas, 0)
+					if !apierrors.IsInvalid(err) && err != nil || test.enforced(replicas, err) != want {
+						return fmt.Errorf("a pizza gets %d replicas and the error %w, while enforcement is to be %v", replicas, err, want)
+					}
+					return nil
+				})
+			}
+			logged := func() []string {
+				t.Helper()
+				log, err := os.ReadFile(cp.APIServer.LogFile())
+				require.NoError(t, err)
+				var resources []string
+				for _, match := range notServed.FindAllStringSubmatch(string(log), -1) {
+					resources = append(resources, match[1])
+				}
+				slices.Sort(resources)
+				return resources
+			}
+
+			start(test.flags...)
+			require.NoError(t, cp.APIServer.Start(t.Context()))
+			pid := cp.APIServer.PID()
+			require.NoError(t, cp.Register(t.Context(), cp.APIServer))
+			require.NoError(t, fixture.CreateToppings(t.Context(), client, "tomato"))
+			awaitEnforced(false)
+			eventually(t, func() error {
+				if !slices.Equal(test.absent, logged()) {
+					return fmt.Errorf("logged are %q", logged())
+				}
+				return nil
+			})
+
+			start()
+			test.policy(t, kubernetes.NewForConfigOrDie(cp.RESTConfig()))
+			awaitEnforced(true)
+			start(test.flags...)
+			awaitEnforced(false)
+			require.Equal(t, test.absent, logged())
+			require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
+		})
+	}
+}
+
+var notServed = regexp.MustCompile(`"kube-apiserver does not serve a resource of admissionregistration\.k8s\.io/v1: no webhook or policy of this kind is enforced until it does" resource="(.*)" retry="30s"`)
+
+// onPizzas are requests to create a pizza.
+func onPizzas() *admissionregistrationv1.MatchResources {
+	return &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"restaurant.programming-kubernetes.info"}, APIVersions: []string{"*"}, Resources: []string{"pizzas"}},
+	}}}}
+}
+
+// createMutatingPolicy gives every pizza seven replicas.
+func createMutatingPolicy(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	_, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "seven"},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: onPizzas(),
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: `[JSONPatch{op: "replace", path: "/spec/replicas", value: 7}]`},
+			}},
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "seven"},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "seven"},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// createValidatingPolicy refuses pizzas that do not have seven replicas.
+func createValidatingPolicy(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "seven"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: onPizzas(),
+			Validations:      []admissionregistrationv1.Validation{{Expression: "object.spec.replicas == 7"}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "seven"},
+		Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "seven", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
