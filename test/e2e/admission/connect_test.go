@@ -178,7 +178,10 @@ func TestReviewsOfTrack(t *testing.T) {
 		mutating, validating = append(mutating, m), append(validating, v)
 	}
 	s.registerEverywhere("track", mutating, validating)
+	// A pizza that is ready is not followed for long.
 	s.createPizza("v1", "a")
+	_, err := s.pizzas("v1").Create(t.Context(), s.bake("v1", "a", 1), metav1.CreateOptions{}, "bake")
+	require.NoError(t, err)
 
 	byPath := func(t *testing.T, connect func() error) map[string]call {
 		t.Helper()
@@ -201,7 +204,7 @@ func TestReviewsOfTrack(t *testing.T) {
 	for _, version := range versions {
 		for query, options := range map[string]map[string]any{
 			"":                             {"timeoutSeconds": float64(50)},
-			"follow=true&timeoutSeconds=1": {"follow": true, "timeoutSeconds": float64(1)},
+			"follow=true&timeoutSeconds=7": {"follow": true, "timeoutSeconds": float64(7)},
 		} {
 			t.Run(version+"?"+query, func(t *testing.T) {
 				calls := byPath(t, func() error {

@@ -46,7 +46,7 @@ import (
 // failure policy is.
 func TestSideEffects(t *testing.T) {
 	for sideEffects, called := range map[admissionregistrationv1.SideEffectClass]bool{
-		admissionregistrationv1.SideEffectClassNone:         true,
+		// What has none at all is called in TestReviews.
 		admissionregistrationv1.SideEffectClassNoneOnDryRun: true,
 		// Nobody can register these two any more, but a cluster may have them from
 		// the time of admissionregistration.k8s.io/v1beta1.

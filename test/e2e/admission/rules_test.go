@@ -39,35 +39,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 )
 
-// TestDenial shows that a webhook of the cluster holds for every version, and says
-// itself why it refuses.
-func TestDenial(t *testing.T) {
-	for _, version := range versions {
-		t.Run(version, func(t *testing.T) {
-			s := newScope(t)
-			webhook := s.webhook(deny(http.StatusTeapot, "no pizza today"))
-			s.registerValidating("denial", webhook.validating(rule(on("CREATE"), "pizzas")))
-
-			_, err := s.pizzas(version).Create(t.Context(), s.pizza(version, "denied"), metav1.CreateOptions{})
-			status := requireStatus(t, err, http.StatusTeapot, "")
-			require.Equal(t, `admission webhook "validating.example.com" denied the request: no pizza today`, status.Message)
-			require.Len(t, webhook.received(), 1)
-		})
-	}
-}
-
-// TestMutation shows that what a webhook makes of an object is what is stored.
-func TestMutation(t *testing.T) {
-	s := newScope(t)
-	webhook := s.webhook(patch(`[{"op":"replace","path":"/spec/replicas","value":7}]`))
-	s.registerMutating("mutation", webhook.mutating(rule(on("CREATE"), "pizzas")))
-
-	created := s.createPizza("v1", "mutated")
-	replicas, _, err := unstructured.NestedInt64(created.Object, "spec", "replicas")
-	require.NoError(t, err)
-	require.Equal(t, int64(7), replicas)
-}
-
 // rulesRequests are requests of the cook in the order in which they are sent, each
 // as "operation version resource".
 var rulesRequests = []struct {
