@@ -44,9 +44,9 @@ type authority struct {
 
 // advance takes the step that is due, if any. An authority that has expired can be
 // replaced without steps: nobody trusts it any more.
-func (a authority) advance(now time.Time, validity time.Duration) (_ authority, changed bool, err error) {
+func (a authority) advance(name string, now time.Time, validity time.Duration) (_ authority, changed bool, err error) {
 	create := func() (*keyPair, error) {
-		return issue(nil, "apiserver-serving-ca@"+now.UTC().Format(time.RFC3339), nil, now, validity)
+		return issue(nil, subject{name: name + "@" + now.UTC().Format(time.RFC3339)}, now, validity)
 	}
 	switch {
 	case a.current == nil || !now.Before(a.current.certificate.NotAfter) && a.next == nil:

@@ -43,7 +43,7 @@ func TestAuthorityForYears(t *testing.T) {
 	for age := time.Duration(0); age < 10*year; age += day {
 		now := begin.Add(age)
 		for {
-			next, changed, err := a.advance(now, year)
+			next, changed, err := a.advance("ca", now, year)
 			require.NoError(t, err)
 			if !changed {
 				break
@@ -56,7 +56,7 @@ func TestAuthorityForYears(t *testing.T) {
 		}
 		if leaf == nil || !a.current.issued(leaf) || !now.Before(leaf.part(2, 3)) {
 			var err error
-			leaf, err = issue(a.current, "server", []string{"server.default.svc"}, now, 30*day)
+			leaf, err = issue(a.current, subject{"server", []string{"server.default.svc"}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, now, 30*day)
 			require.NoError(t, err)
 		}
 		if age > 0 {
@@ -74,11 +74,11 @@ func TestAuthorityForYears(t *testing.T) {
 }
 
 func TestExpiredAuthority(t *testing.T) {
-	first, changed, err := authority{}.advance(begin, year)
+	first, changed, err := authority{}.advance("ca", begin, year)
 	require.NoError(t, err)
 	require.True(t, changed)
 	// Nobody was there for two years.
-	second, changed, err := first.advance(begin.Add(2*year), year)
+	second, changed, err := first.advance("ca", begin.Add(2*year), year)
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.False(t, first.current.certificate.Equal(second.current.certificate))
@@ -87,21 +87,21 @@ func TestExpiredAuthority(t *testing.T) {
 	require.Equal(t, second.current.certPEM(), second.bundle())
 
 	// Nobody was there when the next one should have taken over.
-	staged, changed, err := first.advance(begin.Add(300*day), year)
+	staged, changed, err := first.advance("ca", begin.Add(300*day), year)
 	require.NoError(t, err)
 	require.True(t, changed)
-	late, changed, err := staged.advance(begin.Add(400*day), year)
+	late, changed, err := staged.advance("ca", begin.Add(400*day), year)
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.True(t, staged.next.certificate.Equal(late.current.certificate))
 }
 
 func TestDecodeErrors(t *testing.T) {
-	whole, _, err := authority{}.advance(begin, year)
+	whole, _, err := authority{}.advance("ca", begin, year)
 	require.NoError(t, err)
 	secret := &corev1.Secret{}
 	require.NoError(t, whole.encode(secret))
-	other, err := issue(nil, "other", nil, begin, year)
+	other, err := issue(nil, subject{name: "other"}, begin, year)
 	require.NoError(t, err)
 	otherKey, err := other.keyPEM()
 	require.NoError(t, err)

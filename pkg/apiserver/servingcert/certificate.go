@@ -41,10 +41,16 @@ type keyPair struct {
 	key         crypto.Signer
 }
 
+// subject is whom a certificate is for. That of an authority has a name only.
+type subject struct {
+	name   string
+	hosts  []string
+	usages []x509.ExtKeyUsage
+}
+
 // issue makes a certificate that is valid from now on. Without an issuer it is that
-// of a new authority; else it is for a server of the hosts, and ends with the
-// issuer's at the latest.
-func issue(issuer *keyPair, name string, hosts []string, now time.Time, validity time.Duration) (*keyPair, error) {
+// of a new authority; else it ends with the issuer's at the latest.
+func issue(issuer *keyPair, subject subject, now time.Time, validity time.Duration) (*keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -55,7 +61,7 @@ func issue(issuer *keyPair, name string, hosts []string, now time.Time, validity
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: name},
+		Subject:               pkix.Name{CommonName: subject.name},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(validity),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -66,8 +72,8 @@ func issue(issuer *keyPair, name string, hosts []string, now time.Time, validity
 		template.IsCA = true
 		template.KeyUsage |= x509.KeyUsageCertSign
 	} else {
-		template.DNSNames = hosts
-		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		template.DNSNames = subject.hosts
+		template.ExtKeyUsage = subject.usages
 		if issuer.certificate.NotAfter.Before(template.NotAfter) {
 			template.NotAfter = issuer.certificate.NotAfter
 		}

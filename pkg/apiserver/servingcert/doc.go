@@ -24,4 +24,7 @@ limitations under the License.
 // and trusted, but issues nothing. When kube-apiserver has had time to learn that,
 // it takes over, and the previous one stays trusted until it expires. Any replica
 // takes any step; the resourceVersion of the Secret decides who was first.
+//
+// The same steps serve an Issuer, which keeps the certificates of others: of an etcd
+// and its clients, for instance.
 package servingcert

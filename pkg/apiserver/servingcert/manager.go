@@ -19,15 +19,14 @@ package servingcert
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -50,13 +49,15 @@ type Config struct {
 	// good for. They are renewed after two thirds of it.
 	AuthorityValidity, Validity time.Duration
 	// Clock is the real one unless it is set.
-	Clock clock.Clock
+	Clock clock.PassiveClock
 }
 
 // Validate returns what is wrong with the durations.
-func (c Config) Validate() error {
-	if c.Validity <= 0 || c.AuthorityValidity < 2*c.Validity {
-		return fmt.Errorf("the validity of a certificate (%s) must be above 0, and that of its authority (%s) at least twice as long", c.Validity, c.AuthorityValidity)
+func (c Config) Validate() error { return validate(c.AuthorityValidity, c.Validity) }
+
+func validate(authority, certificate time.Duration) error {
+	if certificate <= 0 || authority < 2*certificate {
+		return fmt.Errorf("the validity of a certificate (%s) must be above 0, and that of its authority (%s) at least twice as long", certificate, authority)
 	}
 	return nil
 }
@@ -64,7 +65,7 @@ func (c Config) Validate() error {
 // Manager is the certificate of one replica.
 type Manager struct {
 	config      Config
-	kube        kubernetes.Interface
+	authority   keeper
 	aggregator  aggregator.Interface
 	certificate atomic.Pointer[servingCertificate]
 
@@ -95,7 +96,15 @@ func New(config Config, cluster *rest.Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{config: config, kube: kube, aggregator: aggregator}, nil
+	m := &Manager{config: config, aggregator: aggregator}
+	m.authority = keeper{
+		secrets:  secrets{kube, config.Namespace, ", or give it a certificate by --tls-cert-file and --tls-private-key-file"},
+		name:     config.Secret,
+		validity: config.AuthorityValidity,
+		clock:    config.Clock,
+		publish:  m.publish,
+	}
+	return m, nil
 }
 
 // Name implements dynamiccertificates.CertKeyContentProvider.
@@ -122,15 +131,10 @@ func (m *Manager) AddListener(listener dynamiccertificates.Listener) {
 // before it serves.
 func (*Manager) RunOnce(context.Context) error { return nil }
 
-// Run renews in time, until the context ends. While the cluster can't be reached it
-// goes on with what it has.
+// Run implements dynamiccertificates.ControllerRunner: it renews in time, until the
+// context ends.
 func (m *Manager) Run(ctx context.Context, _ int) {
-	interval := min(max(m.config.Validity/100, time.Second), 10*time.Second)
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-		if err := m.Sync(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "The serving certificate can't be looked after", "retry", interval)
-		}
-	}, interval, 0.1, true)
+	repeat(ctx, m.config.Validity, "The serving certificate", m.Sync)
 }
 
 // Sync takes the step that is due: for the authority, for the APIServices, and for
@@ -138,70 +142,11 @@ func (m *Manager) Run(ctx context.Context, _ int) {
 func (m *Manager) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	authority, err := m.syncAuthority(ctx)
+	authority, err := m.authority.sync(ctx)
 	if err != nil {
 		return err
 	}
 	return m.syncCertificate(authority)
-}
-
-// syncAuthority returns the authority when the APIServices trust it.
-func (m *Manager) syncAuthority(ctx context.Context) (authority, error) {
-	for {
-		secret, err := m.secret(ctx)
-		if err != nil {
-			return authority{}, err
-		}
-		a, err := decode(secret)
-		if err != nil {
-			return authority{}, fmt.Errorf("the Secret %s/%s can't be used; delete it, and a new certificate authority is made: %w", m.config.Namespace, m.config.Secret, err)
-		}
-		if a.current != nil {
-			if err := m.publish(ctx, a.bundle()); err != nil {
-				return authority{}, err
-			}
-		}
-		next, changed, err := a.advance(m.config.Clock.Now(), m.config.AuthorityValidity)
-		if err != nil || !changed {
-			return a, err
-		}
-		if err := m.save(ctx, secret, next); err != nil {
-			return authority{}, err
-		}
-	}
-}
-
-// secret returns the Secret, or a new one if it does not exist.
-func (m *Manager) secret(ctx context.Context) (*corev1.Secret, error) {
-	secret, err := m.kube.CoreV1().Secrets(m.config.Namespace).Get(ctx, m.config.Secret, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.config.Namespace, Name: m.config.Secret}}, nil
-	}
-	return secret, m.explain(err)
-}
-
-// save writes the Secret, unless another replica was first.
-func (m *Manager) save(ctx context.Context, secret *corev1.Secret, a authority) error {
-	if err := a.encode(secret); err != nil {
-		return err
-	}
-	var err error
-	if secret.ResourceVersion == "" {
-		_, err = m.kube.CoreV1().Secrets(m.config.Namespace).Create(ctx, secret, metav1.CreateOptions{})
-	} else {
-		_, err = m.kube.CoreV1().Secrets(m.config.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
-	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return m.explain(err)
-}
-
-func (m *Manager) explain(err error) error {
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("allow the user of this server to create Secrets in %s, and to get and update %s, or give it a certificate by --tls-cert-file and --tls-private-key-file: %w", m.config.Namespace, m.config.Secret, err)
-	}
-	return err
 }
 
 // publish makes the APIServices trust the bundle.
@@ -241,7 +186,7 @@ func (m *Manager) syncCertificate(a authority) error {
 		return nil
 	}
 	host := m.config.Service + "." + m.config.Namespace + ".svc"
-	pair, err := issue(a.current, host, []string{host, "localhost"}, now, m.config.Validity)
+	pair, err := issue(a.current, subject{host, []string{host, "localhost"}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, now, m.config.Validity)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,143 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package servingcert
+
+import (
+	"context"
+	"crypto/x509"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// IssuerConfig says which certificates an Issuer keeps.
+type IssuerConfig struct {
+	Namespace string
+	// Authority is the name of the Secret in which the authority is kept.
+	Authority string
+	// Certificates are the names of the Secrets, of the type kubernetes.io/tls, in
+	// which certificates are kept, with the hosts that each is good for. The name of
+	// the Secret is the common name in it.
+	Certificates map[string][]string
+	// AuthorityValidity and Validity are how long the authority and a certificate
+	// are good for. They are renewed after two thirds of it.
+	AuthorityValidity, Validity time.Duration
+	// Clock is the real one unless it is set.
+	Clock clock.PassiveClock
+}
+
+// Validate returns what is wrong with the durations.
+func (c IssuerConfig) Validate() error { return validate(c.AuthorityValidity, c.Validity) }
+
+// Issuer keeps an authority and certificates of it in Secrets, for servers and
+// clients that read them from files and trust nobody else. As few of them read the
+// authority's certificate again, each has to be restarted between the making of a
+// new authority and its taking over, which is after a twelfth of its life.
+type Issuer struct {
+	config    IssuerConfig
+	authority keeper
+}
+
+// NewIssuer returns an issuer that keeps its Secrets in the cluster.
+func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	kube, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return &Issuer{config, keeper{
+		secrets:  secrets{kube: kube, namespace: config.Namespace},
+		name:     config.Authority,
+		validity: config.AuthorityValidity,
+		clock:    config.Clock,
+		// Each Secret gets the bundle together with its certificate.
+		publish: func(context.Context, []byte) error { return nil },
+	}}, nil
+}
+
+// Run renews in time, until the context ends.
+func (i *Issuer) Run(ctx context.Context) {
+	repeat(ctx, i.config.Validity, "The certificates", i.Sync)
+}
+
+// Sync takes the steps that are due. An error says what to do about it.
+func (i *Issuer) Sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	authority, err := i.authority.sync(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(i.config.Certificates)) {
+		secret, err := i.authority.get(ctx, name)
+		if err != nil {
+			return err
+		}
+		changed, err := i.renew(secret, authority)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			continue
+		}
+		if err := i.authority.put(ctx, secret); err != nil {
+			return err
+		}
+		klog.InfoS("The certificate, or the authorities to trust, are renewed", "secret", klog.KObj(secret))
+	}
+	return nil
+}
+
+// renew puts into a Secret what is due.
+func (i *Issuer) renew(secret *corev1.Secret, a authority) (changed bool, err error) {
+	hosts := i.config.Certificates[secret.Name]
+	now, bundle := i.config.Clock.Now(), a.bundle()
+	// What can't be used is replaced.
+	pair, err := parse(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err == nil && pair.key != nil && a.current.issued(pair) && slices.Equal(pair.certificate.DNSNames, hosts) && now.Before(pair.part(2, 3)) {
+		if string(secret.Data[caCert]) == string(bundle) {
+			return false, nil
+		}
+		secret.Data[caCert] = bundle
+		return true, nil
+	}
+	// Members of a cluster are clients of each other.
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if len(hosts) > 0 {
+		usages = append(usages, x509.ExtKeyUsageServerAuth)
+	}
+	if pair, err = issue(a.current, subject{secret.Name, hosts, usages}, now, i.config.Validity); err != nil {
+		return false, err
+	}
+	key, err := pair.keyPEM()
+	if err != nil {
+		return false, err
+	}
+	if secret.Type == "" {
+		secret.Type = corev1.SecretTypeTLS
+	}
+	secret.Data = map[string][]byte{corev1.TLSCertKey: pair.certPEM(), corev1.TLSPrivateKeyKey: key, caCert: bundle}
+	return true, nil
+}

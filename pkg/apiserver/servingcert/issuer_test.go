@@ -1,0 +1,129 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package servingcert
+
+import (
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// TestIssuerForYears keeps the certificates of a server and of a client for fifteen
+// years and checks every five days that both are good for whoever has read the
+// bundle 300 days ago for the last time.
+func TestIssuerForYears(t *testing.T) {
+	const step, restart = 5 * day, 300 * day
+	clock := testingclock.NewFakePassiveClock(begin)
+	issuer := &Issuer{config: IssuerConfig{
+		Certificates: map[string][]string{"server": {"a.default.svc", "b.default.svc"}, "client": nil},
+		Validity:     year,
+		Clock:        clock,
+	}}
+	server := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "server"}}
+	client := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "client"}}
+	certificate := func(secret *corev1.Secret) *x509.Certificate {
+		pair, err := parse(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+		require.NoError(t, err)
+		require.NotNil(t, pair.key)
+		return pair.certificate
+	}
+
+	var a authority
+	var bundles [][]byte
+	issued := map[string]int{}
+	for age := time.Duration(0); age < 15*year; age += step {
+		now := begin.Add(age)
+		clock.SetTime(now)
+		for changed := true; changed; {
+			var err error
+			a, changed, err = a.advance("ca", now, 10*year)
+			require.NoError(t, err)
+		}
+		for _, secret := range []*corev1.Secret{server, client} {
+			before := string(secret.Data[corev1.TLSCertKey])
+			_, err := issuer.renew(secret, a)
+			require.NoError(t, err)
+			if string(secret.Data[corev1.TLSCertKey]) != before {
+				issued[secret.Name]++
+			}
+			changed, err := issuer.renew(secret, a)
+			require.NoError(t, err)
+			require.False(t, changed, "There is nothing left to do.")
+		}
+		bundles = append(bundles, server.Data[caCert])
+		read := x509.NewCertPool()
+		require.True(t, read.AppendCertsFromPEM(bundles[max(0, len(bundles)-1-int(restart/step))]))
+		for _, host := range []string{"a.default.svc", "b.default.svc"} {
+			_, err := certificate(server).Verify(x509.VerifyOptions{Roots: read, CurrentTime: now, DNSName: host, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+			require.NoError(t, err, "On day %d.", age/day)
+		}
+		for _, secret := range []*corev1.Secret{server, client} {
+			_, err := certificate(secret).Verify(x509.VerifyOptions{Roots: read, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+			require.NoError(t, err, "On day %d.", age/day)
+		}
+	}
+	// Every 245 days, and early when an authority has followed another.
+	require.Equal(t, map[string]int{"server": 24, "client": 24}, issued)
+	require.Equal(t, corev1.SecretTypeTLS, server.Type)
+	require.Equal(t, "client", certificate(client).Subject.CommonName)
+	_, err := certificate(client).Verify(x509.VerifyOptions{Roots: x509.NewCertPool(), CurrentTime: clock.Now()})
+	require.Error(t, err)
+	require.Equal(t, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, certificate(client).ExtKeyUsage)
+}
+
+// TestIssuerReplaces shows what makes a certificate be replaced before its time.
+func TestIssuerReplaces(t *testing.T) {
+	issuer := &Issuer{config: IssuerConfig{
+		Certificates: map[string][]string{"server": {"a.default.svc"}},
+		Validity:     day,
+		Clock:        testingclock.NewFakePassiveClock(begin),
+	}}
+	a, _, err := authority{}.advance("ca", begin, year)
+	require.NoError(t, err)
+	other, _, err := authority{}.advance("ca", begin, year)
+	require.NoError(t, err)
+	for name, test := range map[string]struct {
+		change   func(*corev1.Secret)
+		by       authority
+		replaced bool
+	}{
+		"nothing":           {func(*corev1.Secret) {}, a, false},
+		"another authority": {func(*corev1.Secret) {}, other, true},
+		"other hosts":       {func(*corev1.Secret) { issuer.config.Certificates["server"] = []string{"b.default.svc"} }, a, true},
+		"no key":            {func(s *corev1.Secret) { delete(s.Data, corev1.TLSPrivateKeyKey) }, a, true},
+		"no certificate":    {func(s *corev1.Secret) { s.Data[corev1.TLSCertKey] = []byte("x") }, a, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			issuer.config.Certificates["server"] = []string{"a.default.svc"}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "server"}}
+			_, err := issuer.renew(secret, a)
+			require.NoError(t, err)
+			before := string(secret.Data[corev1.TLSCertKey])
+			test.change(secret)
+			changed, err := issuer.renew(secret, test.by)
+			require.NoError(t, err)
+			require.Equal(t, test.replaced, changed)
+			require.Equal(t, test.replaced, string(secret.Data[corev1.TLSCertKey]) != before)
+			require.Equal(t, string(test.by.bundle()), string(secret.Data[caCert]))
+		})
+	}
+}

@@ -1,0 +1,119 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package servingcert
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// secrets are those of a namespace that this package owns the content of.
+type secrets struct {
+	kube      kubernetes.Interface
+	namespace string
+	// instead is what else to do where they may not be kept.
+	instead string
+}
+
+// get returns a Secret, or a new one if it does not exist.
+func (s secrets) get(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret, err := s.kube.CoreV1().Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, nil
+	}
+	return secret, s.explain(name, err)
+}
+
+// put writes a Secret, unless somebody else was first.
+func (s secrets) put(ctx context.Context, secret *corev1.Secret) error {
+	var err error
+	if secret.ResourceVersion == "" {
+		_, err = s.kube.CoreV1().Secrets(s.namespace).Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		_, err = s.kube.CoreV1().Secrets(s.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return s.explain(secret.Name, err)
+}
+
+func (s secrets) explain(name string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("allow the user of this server to create Secrets in %s, and to get and update %s%s: %w", s.namespace, name, s.instead, err)
+	}
+	return err
+}
+
+// keeper keeps an authority in a Secret.
+type keeper struct {
+	secrets
+	name     string
+	validity time.Duration
+	clock    clock.PassiveClock
+	// publish makes everybody trust a bundle; before that no step is taken.
+	publish func(ctx context.Context, bundle []byte) error
+}
+
+// sync takes the steps that are due and returns the authority, which is trusted.
+func (k keeper) sync(ctx context.Context) (authority, error) {
+	for {
+		secret, err := k.get(ctx, k.name)
+		if err != nil {
+			return authority{}, err
+		}
+		a, err := decode(secret)
+		if err != nil {
+			return authority{}, fmt.Errorf("the Secret %s/%s can't be used; delete it, and a new certificate authority is made: %w", k.namespace, k.name, err)
+		}
+		if a.current != nil {
+			if err := k.publish(ctx, a.bundle()); err != nil {
+				return authority{}, err
+			}
+		}
+		next, changed, err := a.advance(k.name, k.clock.Now(), k.validity)
+		if err != nil || !changed {
+			return a, err
+		}
+		if err := next.encode(secret); err != nil {
+			return authority{}, err
+		}
+		if err := k.put(ctx, secret); err != nil {
+			return authority{}, err
+		}
+	}
+}
+
+// repeat renews certificates of the validity in time, until the context ends. While
+// the cluster can't be reached all goes on with what there is.
+func repeat(ctx context.Context, validity time.Duration, what string, sync func(context.Context) error) {
+	interval := min(max(validity/100, time.Second), 10*time.Second)
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+		if err := sync(ctx); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, what+" can't be looked after", "retry", interval)
+		}
+	}, interval, 0.1, true)
+}
