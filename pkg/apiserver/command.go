@@ -63,10 +63,10 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 		},
 	}
 	cmd.SetContext(ctx)
-	cmd.AddCommand(asTool(newSnapshotCommand()))
+	cmd.AddCommand(asTool(newSnapshotCommand()), withOwnHelp(newCertificatesCommand()))
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
 	for _, other := range cmd.Commands() {
-		cmd.Long += fmt.Sprintf("\n  %-10s %s", other.Name(), other.Short)
+		cmd.Long += fmt.Sprintf("\n  %-12s %s", other.Name(), other.Short)
 	}
 
 	flags := options.Flags()

@@ -28,13 +28,20 @@ import (
 // formatJSON is the value of --output for what programs read.
 const formatJSON = "json"
 
+// withOwnHelp gives a command, and those below it, a help of its own instead of the
+// server's.
+func withOwnHelp(cmd *cobra.Command) *cobra.Command {
+	defaults := &cobra.Command{}
+	cmd.SetHelpFunc(defaults.HelpFunc())
+	cmd.SetUsageFunc(defaults.UsageFunc())
+	return cmd
+}
+
 // asTool makes a command, and those below it, one that does something for an
 // operator and ends: it has a help of its own, and says what it has to say plainly,
 // not as a server's log.
 func asTool(cmd *cobra.Command) *cobra.Command {
-	defaults := &cobra.Command{}
-	cmd.SetHelpFunc(defaults.HelpFunc())
-	cmd.SetUsageFunc(defaults.UsageFunc())
+	withOwnHelp(cmd)
 	// Instead of the server's, which is where the log begins.
 	cmd.PersistentPreRun = func(*cobra.Command, []string) {
 		klog.LogToStderr(false)

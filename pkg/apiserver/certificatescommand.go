@@ -1,0 +1,141 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/servingcert"
+)
+
+// certificatesOptions are the flags of the command that keeps certificates.
+type certificatesOptions struct {
+	servingcert.IssuerConfig
+	kubeconfig     string
+	certificates   []string
+	startupTimeout time.Duration
+}
+
+// newCertificatesCommand returns the command that keeps the certificates of an etcd
+// and of its clients, where nothing else in the cluster does.
+func newCertificatesCommand() *cobra.Command {
+	o := certificatesOptions{
+		IssuerConfig:   servingcert.IssuerConfig{AuthorityValidity: 10 * 365 * 24 * time.Hour, Validity: 365 * 24 * time.Hour},
+		startupTimeout: defaultStartupTimeout,
+	}
+	cmd := &cobra.Command{
+		Use:   "certificates",
+		Short: "Keeps certificates in Secrets, for instance those of an etcd",
+		Long: "Keeps a certificate authority and certificates of it in Secrets, for programs that read them from files, and renews each after two thirds of its life, until it is stopped. " +
+			"A certificate is good for clients, and for servers if hosts are named. " +
+			"A new authority takes over a twelfth of its life after it was made; whoever reads ca.crt only at the start has to be restarted in between.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", ""+
+		"File that says how to reach the kube-apiserver of the cluster, and as whom. In a pod it may be left out: the service account is used.")
+	flags.StringVar(&o.Namespace, "namespace", "", ""+
+		"Namespace of the Secrets. By default that of the kubeconfig, or of the pod.")
+	flags.StringVar(&o.Authority, "authority", "", ""+
+		"Name of the Secret of the certificate authority.")
+	flags.StringArrayVar(&o.certificates, "certificate", nil, ""+
+		"Name of a Secret, of the type kubernetes.io/tls, for a certificate, which has the same common name; for one of servers followed by = and their hosts, separated by commas. Can be repeated.")
+	flags.DurationVar(&o.AuthorityValidity, "authority-validity", o.AuthorityValidity, ""+
+		"How long the certificate authority is good for.")
+	flags.DurationVar(&o.Validity, "certificate-validity", o.Validity, ""+
+		"How long a certificate is good for.")
+	flags.DurationVar(&o.startupTimeout, "startup-timeout", o.startupTimeout, ""+
+		"How long to wait at the start for kube-apiserver and for the roles of this program.")
+	return cmd
+}
+
+func (o *certificatesOptions) run(ctx context.Context) error {
+	if errs := o.complete(); len(errs) > 0 {
+		return utilerrors.NewAggregate(errs)
+	}
+	cluster, err := kubeconfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	issuer, err := servingcert.NewIssuer(o.IssuerConfig, cluster)
+	if err != nil {
+		return err
+	}
+	started, cancel := context.WithTimeout(ctx, o.startupTimeout)
+	defer cancel()
+	if err := await(started, "the first certificate", issuer.Sync); err != nil {
+		if ctx.Err() != nil {
+			return nil // It is no failure to be told to stop while waiting.
+		}
+		return err
+	}
+	issuer.Run(ctx)
+	return nil
+}
+
+// complete fills in what follows from the flags and returns what is wrong with them.
+func (o *certificatesOptions) complete() (errs []error) {
+	o.Namespace = cmp.Or(o.Namespace, ownNamespace(o.kubeconfig))
+	for _, problem := range validation.IsDNS1123Subdomain(o.Authority) {
+		errs = append(errs, fmt.Errorf("--authority %q: %s", o.Authority, problem))
+	}
+	if len(o.certificates) == 0 {
+		errs = append(errs, errors.New("--certificate must be set at least once"))
+	}
+	o.Certificates = map[string][]string{}
+	for _, certificate := range o.certificates {
+		name, hosts, servers := strings.Cut(certificate, "=")
+		for _, problem := range validation.IsDNS1123Subdomain(name) {
+			errs = append(errs, fmt.Errorf("--certificate %q: the Secret's name: %s", certificate, problem))
+		}
+		if _, twice := o.Certificates[name]; twice || name == o.Authority {
+			errs = append(errs, fmt.Errorf("--certificate %q: the Secret %s is used already", certificate, name))
+		}
+		o.Certificates[name] = nil
+		if !servers {
+			continue
+		}
+		o.Certificates[name] = strings.Split(hosts, ",")
+		for _, host := range o.Certificates[name] {
+			for _, problem := range validation.IsDNS1123Subdomain(host) {
+				errs = append(errs, fmt.Errorf("--certificate %q: the host %q: %s", certificate, host, problem))
+			}
+			if net.ParseIP(host) != nil {
+				errs = append(errs, fmt.Errorf("--certificate %q: the host %q must have a name, not an address only", certificate, host))
+			}
+		}
+	}
+	if err := o.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--certificate-validity or --authority-validity: %w", err))
+	}
+	if o.startupTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--startup-timeout must be above 0, not %s", o.startupTimeout))
+	}
+	return errs
+}
