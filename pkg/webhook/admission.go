@@ -115,7 +115,7 @@ func answerAdmission(review *admissionv1.AdmissionReview, judge func(*Request, *
 // which nothing is known here, and options instead of them in one to connect.
 func (a admission) decode(request *Request) (version schema.GroupVersion, err error) {
 	version = schema.GroupVersion{Group: request.Kind.Group, Version: request.Kind.Version}
-	if request.Operation == admissionv1.Connect || len(a.Scheme.PrioritizedVersionsForGroup(version.Group)) == 0 {
+	if request.Operation == admissionv1.Connect || !a.Scheme.IsGroupRegistered(version.Group) {
 		return version, nil
 	}
 	for _, object := range []struct {

@@ -76,7 +76,7 @@ func (c converter) answer(_ context.Context, review *conversionReview) error {
 func (c converter) convertAll(request *conversionRequest) ([]runtime.RawExtension, error) {
 	path := field.NewPath("request")
 	desired, err := schema.ParseGroupVersion(request.DesiredAPIVersion)
-	if err != nil || !c.codec.knows(desired) {
+	if err != nil || !c.codec.scheme.IsVersionRegistered(desired) {
 		return nil, fmt.Errorf("%s: the version %q is not known", path.Child("desiredAPIVersion"), request.DesiredAPIVersion)
 	}
 	converted := make([]runtime.RawExtension, len(request.Objects))

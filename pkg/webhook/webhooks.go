@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -70,12 +69,6 @@ func newCodec(scheme *runtime.Scheme) codec {
 	return codec{scheme, json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})}
 }
 
-// knows tells whether a version is one of those that objects can have outside of
-// this process.
-func (c codec) knows(version schema.GroupVersion) bool {
-	return slices.Contains(c.scheme.PrioritizedVersionsForGroup(version.Group), version)
-}
-
 // decode returns an object in its internal version, with defaults, and the version
 // that it was in.
 func (c codec) decode(raw []byte) (runtime.Object, schema.GroupVersion, error) {
@@ -110,7 +103,8 @@ func (c codec) version(raw []byte) (schema.GroupVersion, error) {
 	if err != nil {
 		return version, err
 	}
-	if !c.knows(version) {
+	// The internal version does not count as registered.
+	if !c.scheme.IsVersionRegistered(version) {
 		return version, fmt.Errorf("the version %q is not known", version)
 	}
 	return version, nil
