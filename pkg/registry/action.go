@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/keymutex"
 )
 
 // Action declares a subresource that is only created, and never stored: an order
@@ -52,6 +53,7 @@ func (a Action[O, B]) storage(of parent[O], path string) rest.Storage {
 		of:       of,
 		strategy: newStrategy(orders, of.group.scheme, of.group.versions),
 		resource: schema.GroupResource{Group: of.group.Name, Resource: path},
+		turns:    keymutex.NewHashed(objectLocks),
 	}
 }
 
@@ -63,7 +65,14 @@ type actionREST[O, B Object] struct {
 	of       parent[O]
 	strategy strategy[B]
 	resource schema.GroupResource
+	// turns lets this server's orders on one object wait for each other. They may
+	// compete, as those of other servers do, but each attempt that comes to nothing
+	// is work, and a hundred orders at once would need thousands.
+	turns keymutex.KeyMutex
 }
+
+// objectLocks is how many orders a server executes at a time at most.
+const objectLocks = 64
 
 var (
 	_ rest.Storage      = &actionREST[Object, Object]{}
@@ -91,6 +100,9 @@ func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.
 	if err := admit(ctx, order.DeepCopyObject()); err != nil {
 		return nil, err
 	}
+	key := order.GetNamespace() + "/" + name
+	r.turns.LockKey(key)
+	defer func() { _ = r.turns.UnlockKey(key) }()
 	execution := &execution[O, B]{rest: r, order: order}
 	_, _, err := r.of.status.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun})

@@ -1,0 +1,290 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package restaurant
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+)
+
+// patience bounds every wait for something that happens in its own time.
+const patience = 30 * time.Second
+
+func following(seconds int64) *restaurant.PizzaTrackOptions {
+	return &restaurant.PizzaTrackOptions{Follow: true, TimeoutSeconds: seconds}
+}
+
+func trackHandler(ctx context.Context, t *testing.T, storage map[string]rest.Storage, name string, options *restaurant.PizzaTrackOptions) (http.Handler, error) {
+	info, _ := genericapirequest.RequestInfoFrom(requestContext(t, "pizzas", "track"))
+	ctx = genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(ctx, "default"), info)
+	return storage["pizzas/track"].(rest.Connecter).Connect(ctx, name, options, nil)
+}
+
+// A tracker is a client that tracks a pizza over HTTP.
+type tracker struct {
+	*bufio.Scanner
+	leave func()
+}
+
+// shuttingDown tells streams that the server ends.
+type shuttingDown chan struct{}
+
+func (s shuttingDown) ShuttingDown() <-chan struct{} { return s }
+
+func startTracking(t *testing.T, storage map[string]rest.Storage, name string, options *restaurant.PizzaTrackOptions, shutdown shuttingDown) tracker {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx := genericapirequest.WithServerShutdownSignal(req.Context(), shutdown)
+		handler, err := trackHandler(ctx, t, storage, name, options)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	}))
+	t.Cleanup(server.Close)
+	ctx, leave := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(leave)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	if got := response.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
+		t.Errorf("got content of type %q", got)
+	}
+	return tracker{bufio.NewScanner(response.Body), leave}
+}
+
+// want requires the next line.
+func (c tracker) want(t *testing.T, line string) {
+	t.Helper()
+	if !c.Scan() {
+		t.Fatalf("the stream has ended (%v) instead of %q", c.Err(), line)
+	}
+	if c.Text() != line {
+		t.Fatalf("got line %q, want %q", c.Text(), line)
+	}
+}
+
+func (c tracker) wantEnd(t *testing.T) {
+	t.Helper()
+	if c.Scan() {
+		t.Fatalf("got line %q, want none", c.Text())
+	}
+	if c.Err() != nil {
+		t.Fatalf("the stream was cut off: %v", c.Err())
+	}
+}
+
+// noneRemains waits until no goroutine is left that tracks a pizza.
+func noneRemains(t *testing.T) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:goruntime.Stack(stacks, true)]
+		if !strings.Contains(string(stacks), "registry.(*streamREST") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("goroutines remain:\n%s", stacks)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func mustBake(t *testing.T, storage map[string]rest.Storage, count int32) {
+	t.Helper()
+	if _, err := bakeSome(t, storage, "margherita", order(count), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTrack(t *testing.T) {
+	for name, test := range map[string]struct {
+		options *restaurant.PizzaTrackOptions
+		baked   int32
+		run     func(*testing.T, map[string]rest.Storage, tracker, shuttingDown)
+	}{
+		"not followed": {&restaurant.PizzaTrackOptions{TimeoutSeconds: 50}, 1, func(t *testing.T, _ map[string]rest.Storage, client tracker, _ shuttingDown) {
+			client.want(t, "1 of 3 baked")
+		}},
+		"ready before": {following(50), 3, func(t *testing.T, _ map[string]rest.Storage, client tracker, _ shuttingDown) {
+			client.want(t, "3 of 3 baked: ready")
+		}},
+		"until it is ready": {following(50), 0, func(t *testing.T, storage map[string]rest.Storage, client tracker, _ shuttingDown) {
+			client.want(t, "0 of 3 baked")
+			mustBake(t, storage, 1)
+			client.want(t, "1 of 3 baked")
+			pizza := readPizza(t, storage, "margherita")
+			pizza.Labels = map[string]string{"no": "progress"}
+			if _, err := update(t, storage, "pizzas", "", "margherita", pizza); err != nil {
+				t.Fatal(err)
+			}
+			mustBake(t, storage, 2)
+			client.want(t, "3 of 3 baked: ready")
+		}},
+		"until it is deleted": {following(50), 2, func(t *testing.T, storage map[string]rest.Storage, client tracker, _ shuttingDown) {
+			client.want(t, "2 of 3 baked")
+			deletePizza(t, storage, "margherita")
+			client.want(t, "deleted")
+		}},
+		"until the time is over": {following(1), 2, func(t *testing.T, _ map[string]rest.Storage, client tracker, _ shuttingDown) {
+			client.want(t, "2 of 3 baked")
+			client.want(t, "timed out after 1s")
+		}},
+		"until the server ends": {following(50), 2, func(t *testing.T, _ map[string]rest.Storage, client tracker, shutdown shuttingDown) {
+			client.want(t, "2 of 3 baked")
+			close(shutdown)
+			client.want(t, "the server is shutting down")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storage := newStorage(t)
+			newPizza(t, storage, "margherita", test.baked, 3)
+			shutdown := make(shuttingDown)
+			client := startTracking(t, storage, "margherita", test.options, shutdown)
+			test.run(t, storage, client, shutdown)
+			client.wantEnd(t)
+			noneRemains(t)
+		})
+	}
+}
+
+func TestTrackUntilTheClientLeaves(t *testing.T) {
+	storage := newStorage(t)
+	newPizza(t, storage, "margherita", 0, 3)
+	client := startTracking(t, storage, "margherita", following(3600), nil)
+	client.want(t, "0 of 3 baked")
+	client.leave()
+	noneRemains(t)
+}
+
+func TestTrackErrors(t *testing.T) {
+	storage := newStorage(t)
+	newPizza(t, storage, "margherita", 0, 3)
+	for name, test := range map[string]struct {
+		name    string
+		options *restaurant.PizzaTrackOptions
+		reason  func(error) bool
+		want    string
+	}{
+		"not there": {"funghi", following(1), apierrors.IsNotFound, `pizzas.restaurant.programming-kubernetes.info "funghi" not found`},
+		"no time": {"margherita", following(0), apierrors.IsInvalid,
+			`PizzaTrackOptions.restaurant.programming-kubernetes.info "" is invalid: timeoutSeconds: Invalid value: 0: must be greater than or equal to 1`},
+		"too much time": {"margherita", following(3601), apierrors.IsInvalid,
+			`PizzaTrackOptions.restaurant.programming-kubernetes.info "" is invalid: timeoutSeconds: Invalid value: 3601: must be less than or equal to 3600`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := trackHandler(t.Context(), t, storage, test.name, test.options)
+			if !test.reason(err) {
+				t.Errorf("got error %v, want one of another reason", err)
+			}
+			if diff := cmp.Diff(test.want, fmt.Sprint(err)); diff != "" {
+				t.Errorf("unexpected error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// stuckWriter is a client that takes one line and then nothing until it is released.
+type stuckWriter struct {
+	strings.Builder
+	stuck, released chan struct{}
+}
+
+func (w *stuckWriter) Header() http.Header              { return http.Header{} }
+func (w *stuckWriter) WriteHeader(int)                  {}
+func (w *stuckWriter) Flush()                           {}
+func (w *stuckWriter) SetWriteDeadline(time.Time) error { return nil }
+
+func (w *stuckWriter) Write(line []byte) (int, error) {
+	if w.Len() > 0 {
+		select {
+		case <-w.released:
+		default:
+			close(w.stuck)
+			<-w.released
+		}
+	}
+	return w.Builder.Write(line)
+}
+
+// TestSlowTracker has a client that takes no lines while another one gets all of
+// them at once. What the first one gets later is bounded, and ends with the newest.
+func TestSlowTracker(t *testing.T) {
+	const wanted, kept = 500, 100
+	line := func(baked int) string { return fmt.Sprintf("%d of %d baked", baked, wanted) }
+	last := line(wanted) + ": ready"
+	storage := newStorage(t)
+	newPizza(t, storage, "margherita", 0, wanted)
+
+	slow := &stuckWriter{stuck: make(chan struct{}), released: make(chan struct{})}
+	handler, err := trackHandler(t.Context(), t, storage, "margherita", following(3600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		handler.ServeHTTP(slow, nil)
+	}()
+	quick := startTracking(t, storage, "margherita", following(3600), nil)
+	quick.want(t, line(0))
+	for baked := 1; baked < wanted; baked++ {
+		mustBake(t, storage, 1)
+		quick.want(t, line(baked))
+		if baked == 1 {
+			<-slow.stuck
+		}
+	}
+	mustBake(t, storage, 1)
+	quick.want(t, last)
+	quick.wantEnd(t)
+	close(slow.released)
+	<-ended
+
+	lines := strings.Split(strings.TrimSpace(slow.String()), "\n")
+	if lines[0] != line(0) || lines[len(lines)-1] != last {
+		t.Errorf("got lines from %q to %q, want from %q to %q", lines[0], lines[len(lines)-1], line(0), last)
+	}
+	// Besides the queue there are buffers of the watch cache.
+	if len(lines) > kept {
+		t.Errorf("%d lines were kept for a client that took none, want at most %d", len(lines), kept)
+	}
+	noneRemains(t)
+}
