@@ -118,10 +118,8 @@ func (r *streamREST[O, P]) get(ctx context.Context, name string) (o O, err error
 }
 
 // serve writes lines about an object until there is nothing more to say, or nobody
-// to listen.
+// to listen. The context, the request's, ends with it.
 func (r *streamREST[O, P]) serve(ctx context.Context, w lineWriter, o O, follow time.Duration) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	line, last := r.Line(o)
 	if !w.write(line) || last || follow == 0 {
 		return
