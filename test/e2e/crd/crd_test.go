@@ -408,6 +408,25 @@ func TestDeprecation(t *testing.T) {
 	}
 }
 
+func TestFinalizers(t *testing.T) {
+	t.Parallel()
+	for _, version := range versions {
+		ns := namespace(t)
+		object := pizza(version, "a", nil)
+		object.SetFinalizers([]string{"example.com/hungry"})
+		_, err := pizzas(version, ns).Create(t.Context(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, pizzas(version, ns).Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		read, err := pizzas(version, ns).Get(t.Context(), "a", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.NotNil(t, read.GetDeletionTimestamp())
+		_, err = pizzas(version, ns).Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		_, err = pizzas(version, ns).Get(t.Context(), "a", metav1.GetOptions{})
+		requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	}
+}
+
 // Server-side apply merges toppings by their names.
 func TestApply(t *testing.T) {
 	t.Parallel()

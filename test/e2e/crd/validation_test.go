@@ -89,6 +89,7 @@ func TestValidation(t *testing.T) {
 		"cost/none":             badCost(`null`, "spec.cost: Required value", unchecked),
 		"cost/negative":         badCost(`"-1"`, `spec.cost: Invalid value: "-1": `+noCost),
 		"cost/negative number":  badCost(`-1`, `spec.cost: Invalid value: -1: `+noCost),
+		"cost/a fraction":       badCost(`1.5`, `spec.cost: Invalid value: "number": spec.cost in body must be of type integer,string: "number"`, unchecked),
 		"cost/too high":         badCost(`"1000000001"`, `spec.cost: Invalid value: "1000000001": `+noCost),
 		"cost/a word":           badCost(`"cheap"`, `spec.cost: Invalid value: "cheap": `+noCost),
 		"cost/a list":           badCost(`["1"]`, `spec.cost: Invalid value: "array": spec.cost in body must be of type integer,string: "array"`, unchecked),
