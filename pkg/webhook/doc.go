@@ -25,9 +25,9 @@ limitations under the License.
 // It knows nothing of any group: what to fill in and to refuse is declared by
 // Webhooks, versions and conversions by a scheme.
 //
-// /convert works before the server is ready, and has to: to become ready the
-// informers read objects, and kube-apiserver has those that are stored in another
-// version converted here. A Service with no other endpoints than ready ones would
-// never have any. Until it is ready the server answers admission with 503 and asks
-// for another try a second later.
+// Until its informers have synced, the server is not ready and answers /validate with
+// 503 and the request to try again a second later. /convert works at once, and has to:
+// what the informers read may be custom resources that are stored in another version,
+// which kube-apiserver has converted here. So pods that do not become ready before that
+// must still be reached: their readiness probe should exclude the checks "informer-…".
 package webhook
