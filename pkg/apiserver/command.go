@@ -111,7 +111,9 @@ func (o *Options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	dependencies.applyTo(&config.Generic.Config)
+	if err := dependencies.applyTo(&config.Generic.Config); err != nil {
+		return err
+	}
 	server, err := config.Complete().New()
 	if err != nil {
 		return err

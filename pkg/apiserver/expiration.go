@@ -17,35 +17,34 @@ limitations under the License.
 package apiserver
 
 import (
-	"sync"
-
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-var certificateExpiration = metrics.NewGauge(&metrics.GaugeOpts{
-	Namespace:      "apiserver",
-	Subsystem:      "serving_certificate",
-	Name:           "expiration_timestamp_seconds",
-	Help:           "When the serving certificate expires, in seconds since 1970.",
-	StabilityLevel: metrics.ALPHA,
-})
-
-var registerCertificateExpiration = sync.OnceFunc(func() { legacyregistry.MustRegister(certificateExpiration) })
-
 // watchExpiration keeps the metric of when the certificate expires, wherever it
-// comes from.
-func watchExpiration(certificate dynamiccertificates.CertKeyContentProvider) {
-	registerCertificateExpiration()
-	listener := expirationListener{certificate}
+// comes from. Like the registry of metrics, it is for one server in a process.
+func watchExpiration(certificate dynamiccertificates.CertKeyContentProvider) error {
+	expiration := metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace:      "apiserver",
+		Subsystem:      "serving_certificate",
+		Name:           "expiration_timestamp_seconds",
+		Help:           "When the serving certificate expires, in seconds since 1970.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	if err := legacyregistry.Register(expiration); err != nil {
+		return err
+	}
+	listener := expirationListener{certificate, expiration}
 	listener.Enqueue()
 	certificate.AddListener(listener)
+	return nil
 }
 
 type expirationListener struct {
 	certificate dynamiccertificates.CertKeyContentProvider
+	expiration  *metrics.Gauge
 }
 
 // Enqueue is called when there is a new certificate.
@@ -53,6 +52,6 @@ func (l expirationListener) Enqueue() {
 	content, _ := l.certificate.CurrentCertKeyContent()
 	// A certificate that can't be read is not served, and reported by who serves.
 	if certificates, err := cert.ParseCertsPEM(content); err == nil {
-		certificateExpiration.Set(float64(certificates[0].NotAfter.Unix()))
+		l.expiration.Set(float64(certificates[0].NotAfter.Unix()))
 	}
 }

@@ -348,13 +348,13 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 }
 
 // applyTo gives a config what the dependencies have.
-func (d *dependencies) applyTo(config *genericapiserver.Config) {
+func (d *dependencies) applyTo(config *genericapiserver.Config) error {
 	if d.servingCert != nil {
 		config.SecureServing.Cert = d.servingCert
 	}
-	watchExpiration(config.SecureServing.Cert)
 	d.cluster.prime(config.SecureServing)
 	config.AddReadyzChecks(d.readyzChecks()...)
+	return watchExpiration(config.SecureServing.Cert)
 }
 
 // context ends with its parent, or when a dependency has failed, with that cause.

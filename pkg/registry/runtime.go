@@ -18,7 +18,7 @@ package registry
 
 import (
 	"context"
-	"reflect"
+	"reflect" //nolint:depguard // It is in the signature of generated informer factories.
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/rest"

@@ -204,7 +204,7 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 	}
 	if server.ownCertificate = config.OwnCertificate; server.ownCertificate {
 		// That kube-apiserver trusts it is for a test to find out.
-		probe = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // See above.
+		probe = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	}
 	server.check = checkURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {

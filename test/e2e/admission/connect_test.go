@@ -83,8 +83,8 @@ func TestReviewsOfBake(t *testing.T) {
 				before := []int{len(mutating.ofCook()), len(validating.ofCook())}
 				_, err := client.Create(t.Context(), order, options, subresource)
 				require.NoError(t, err)
-				calls := append(mutating.ofCook()[before[0]:], validating.ofCook()[before[1]:]...)
-				require.Equal(t, 2, len(calls))
+				calls := slices.Concat(mutating.ofCook()[before[0]:], validating.ofCook()[before[1]:])
+				require.Len(t, calls, 2)
 				var reviews []map[string]any
 				for _, call := range calls {
 					review := call.comparable(t)
@@ -317,5 +317,5 @@ func TestConnectionsAreNoDryRuns(t *testing.T) {
 	_, err := s.track(s.cook(), "v1", "a", "dryRun=All")
 	status := requireStatus(t, err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 	require.Equal(t, "dryRun is not supported", status.Message)
-	require.Equal(t, 1, len(recorder.ofCook()))
+	require.Len(t, recorder.ofCook(), 1)
 }

@@ -85,11 +85,11 @@ func TestSideEffects(t *testing.T) {
 								if !called {
 									status := requireStatus(t, err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 									require.Equal(t, refusal, status.Message)
-									require.Zero(t, len(calls))
+									require.Empty(t, calls)
 									return
 								}
 								require.NoError(t, err)
-								require.Equal(t, max(1, test.existing), len(calls))
+								require.Len(t, calls, max(1, test.existing))
 								for _, call := range calls {
 									require.Equal(t, new(true), call.request.DryRun)
 								}

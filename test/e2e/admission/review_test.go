@@ -340,7 +340,7 @@ func TestReviews(t *testing.T) {
 							require.Empty(t, cmp.Diff(comparableReviews(t, want), comparableReviews(t, got)), "kube-apiserver says something else (-) than this server (+).")
 						}
 
-						require.Equal(t, 2*2*max(1, test.existing), len(got), "Once to be tried, once to be done, each by a mutating and a validating webhook.")
+						require.Len(t, got, 2*2*max(1, test.existing), "Once to be tried, once to be done, each by a mutating and a validating webhook.")
 						for i, call := range got {
 							dryRun := i < len(got)/2
 							request := call.request

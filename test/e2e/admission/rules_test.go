@@ -69,7 +69,7 @@ var rulesRequests = []struct {
 		_, err := pizzaKind.client(s, s.cook(), "v1beta1").Create(t.Context(), s.bake("v1beta1", "a", 1), metav1.CreateOptions{}, "bake")
 		return err
 	}},
-	{"CONNECT v1 pizzas/track", func(t *testing.T, s *scope) error {
+	{"CONNECT v1 pizzas/track", func(_ *testing.T, s *scope) error {
 		_, err := s.track(s.cook(), "v1", "a", "")
 		return err
 	}},

@@ -106,7 +106,7 @@ func TestCertificateRotation(t *testing.T) {
 
 	config := cp.RESTConfig()
 	config.Host = cp.APIServer.URL()
-	config.TLSClientConfig.Insecure, config.CAData = true, nil
+	config.Insecure, config.CAData = true, nil
 	metrics, err := kubernetes.NewForConfigOrDie(config).RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	require.NoError(t, err)
 	_, value, found := strings.Cut(string(metrics), "\napiserver_serving_certificate_expiration_timestamp_seconds ")
