@@ -88,7 +88,7 @@ test-e2e: binaries ## Runs the tests against a real control plane
 	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m ./test/...
 
 .PHONY: bench
-bench: binaries ## Measures the server's idle memory and the time it takes to start
+bench: binaries ## Measures the server's idle memory, its start, and what admission costs
 	go run ./test/bench
 
 ##@ Verify

@@ -15,8 +15,8 @@ limitations under the License.
 */
 
 // Command bench measures this repository's server, as "make bench": what memory
-// it takes when it has nothing to do, and how long it takes to start. It prints
-// the figures beside the goals, with all that is needed to measure them again,
+// it takes when it has nothing to do, how long it takes to start, and how long
+// admission makes a client wait. It prints the figures beside the goals, with all that is needed to measure them again,
 // and judges nothing. Arguments after "--" are flags for the server, to see what
 // difference they make.
 package main
@@ -57,11 +57,16 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	runs := flags.Int("runs", 5, "how often the server is started for each figure about starting")
 	idle := flags.Duration("idle", 30*time.Second, "how long the server has nothing to do before its memory is measured")
+	requests := flags.Int("requests", 2000, "how many requests of each sort are measured for the figures about admission")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *runs < 1 {
 		return fmt.Errorf("--runs=%d measures nothing: it must be at least 1", *runs)
+	}
+
+	if *requests < 1 {
+		return fmt.Errorf("--requests=%d measures nothing: it must be at least 1", *requests)
 	}
 
 	dir, err := os.MkdirTemp("", "bench-")
@@ -84,12 +89,16 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	command := fmt.Sprintf("go run ./test/bench -runs=%d -idle=%s", *runs, *idle)
+	admission, err := measureAdmission(ctx, cp, server, *requests)
+	if err != nil {
+		return err
+	}
+	command := fmt.Sprintf("go run ./test/bench -runs=%d -idle=%s -requests=%d", *runs, *idle, *requests)
 	if flags.NArg() > 0 {
 		command += " -- " + strings.Join(flags.Args(), " ")
 	}
 	describe(ctx, out, command)
-	return table(out, append(memory, starts...))
+	return table(out, slices.Concat(memory, starts, admission))
 }
 
 func progress(message string) {
