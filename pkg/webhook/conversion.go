@@ -57,20 +57,21 @@ type converter struct {
 
 // answer converts all objects or none. They keep their order.
 func (c converter) answer(_ context.Context, review *conversionReview) error {
-	request := review.Request
-	if request == nil {
+	if review.Request == nil {
 		return errNoRequest
 	}
+	review.Response = c.respond(review.Request)
 	review.Request = nil
-	review.Response = &conversionResponse{UID: request.UID, ConvertedObjects: []runtime.RawExtension{}}
+	return nil
+}
+
+func (c converter) respond(request *conversionRequest) *conversionResponse {
 	converted, err := c.convertAll(request)
 	if err != nil {
-		review.Response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
-		return nil
+		failure := metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+		return &conversionResponse{UID: request.UID, ConvertedObjects: []runtime.RawExtension{}, Result: failure}
 	}
-	review.Response.ConvertedObjects = converted
-	review.Response.Result.Status = metav1.StatusSuccess
-	return nil
+	return &conversionResponse{UID: request.UID, ConvertedObjects: converted, Result: metav1.Status{Status: metav1.StatusSuccess}}
 }
 
 func (c converter) convertAll(request *conversionRequest) ([]runtime.RawExtension, error) {

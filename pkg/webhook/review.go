@@ -24,7 +24,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,11 +33,8 @@ import (
 
 var errNoRequest = errors.New("the review has no request")
 
-// reviewVersions are the versions of reviews that are answered, each in the same.
-var reviewVersions = []string{"v1", "v1beta1"}
-
-// handleReviews handles the reviews of a kind: what is none is refused with a
-// Status and not passed on.
+// handleReviews handles the reviews of a kind in v1 and v1beta1, and answers each in
+// its version: what is none is refused with a Status and not passed on.
 func handleReviews[Review any, Pointer interface {
 	*Review
 	GetObjectKind() schema.ObjectKind
@@ -67,8 +63,8 @@ func handleReviews[Review any, Pointer interface {
 			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s: %v", kind, err))
 			return
 		}
-		if got := review.GetObjectKind().GroupVersionKind(); got.GroupKind() != kind || !slices.Contains(reviewVersions, got.Version) {
-			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s of the versions %v, but %q", kind, reviewVersions, got))
+		if got := review.GetObjectKind().GroupVersionKind(); got.GroupKind() != kind || got.Version != "v1" && got.Version != "v1beta1" {
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body is no %s in v1 or v1beta1, but %q", kind, got))
 			return
 		}
 		if err := answer(req.Context(), review); err != nil {

@@ -20,6 +20,7 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -97,14 +98,11 @@ func waitEstablished(ctx context.Context, cp *controlplane.ControlPlane) error {
 	}
 	var reason error
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
-		for _, resource := range []string{"pizzas", "toppings"} {
-			// The version that needs no conversion.
-			_, reason = client.Resource(gvr("v1", resource)).List(ctx, metav1.ListOptions{})
-			if reason != nil {
-				return false, nil
-			}
-		}
-		return true, nil
+		// In the version that needs no conversion.
+		_, pizzas := client.Resource(gvr("v1", "pizzas")).List(ctx, metav1.ListOptions{})
+		_, toppings := client.Resource(gvr("v1", "toppings")).List(ctx, metav1.ListOptions{})
+		reason = errors.Join(pizzas, toppings)
+		return reason == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("the custom resources are not served: %w", reason)

@@ -47,7 +47,7 @@ func newWebhook(cp *controlplane.ControlPlane, name string, flags ...string) (*c
 
 // kustomize returns the objects of a kustomization of this repository.
 func kustomize(ctx context.Context, cp *controlplane.ControlPlane, path string) ([]*unstructured.Unstructured, error) {
-	output, err := cp.Kubectl(ctx, "kustomize", filepath.Join("../../..", path)).Output()
+	output, err := cp.Kubectl(ctx, "kustomize", filepath.Join("..", "..", "..", path)).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return nil, fmt.Errorf("kubectl kustomize %s: %s", path, exit.Stderr)
 	}

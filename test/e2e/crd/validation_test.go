@@ -17,7 +17,6 @@ limitations under the License.
 package crd
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -145,7 +144,7 @@ func TestValidation(t *testing.T) {
 func requireRefused(t *testing.T, want refused, err error) {
 	t.Helper()
 	var answer apierrors.APIStatus
-	require.True(t, errors.As(err, &answer), "got %v", err)
+	require.ErrorAs(t, err, &answer)
 	status := answer.Status()
 	if want.message != "" {
 		require.EqualValues(t, 400, status.Code, status.Message)
