@@ -19,7 +19,6 @@ package admission
 import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
-	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	quota "k8s.io/apiserver/pkg/quota/v1/generic"
@@ -47,7 +46,7 @@ func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Int
 		}),
 		initializeFunc(func(plugin admission.Interface) {
 			switch policies := plugin.(type) {
-			case *mutatingpolicy.Plugin:
+			case mutatingPolicies:
 				policies.SetExternalKubeInformerFactory(newParameterInformers(config.SharedInformerFactory, client))
 			case *validatingpolicy.Plugin:
 				policies.SetExternalKubeInformerFactory(newParameterInformers(config.SharedInformerFactory, client))

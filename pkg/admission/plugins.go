@@ -62,7 +62,7 @@ func Plugins(own ...Plugin) []Plugin {
 		own,
 		[]Plugin{{
 			Name:     mutatingpolicy.PluginName,
-			Register: mutatingpolicy.Register,
+			Register: registerMutatingPolicies,
 			Reads:    []schema.GroupResource{namespaces, registration("mutatingadmissionpolicies"), registration("mutatingadmissionpolicybindings")},
 		}, {
 			Name:     mutatingwebhook.PluginName,
