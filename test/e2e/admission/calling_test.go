@@ -49,7 +49,7 @@ import (
 
 // port returns the port of a server.
 func port(server *httptest.Server) int32 {
-	return int32(server.Listener.Addr().(*net.TCPAddr).Port) //nolint:gosec // G115: it is a port.
+	return int32(server.Listener.Addr().(*net.TCPAddr).Port)
 }
 
 // createService creates a Service in the test's namespace.

@@ -126,9 +126,9 @@ func TestFailurePolicies(t *testing.T) {
 		"code 204":               {s.serve(answering(204, "application/json", "")), "0-length response with status code: 204 and content type: application/json"},
 		"protobuf":               {s.serve(answering(200, "application/vnd.kubernetes.protobuf", "k8s\x00")), "empty body"},
 		"html":                   {s.serve(answering(200, "text/html", "<h1>Pizza</h1>")), `couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }`},
-		"redirect 302":           {s.serve(http.RedirectHandler(allowing.URL+"/webhook", 302)), "the server rejected our request for an unknown reason"},
-		"redirect 307":           {s.serve(http.RedirectHandler(allowing.URL+"/webhook", 307)), ""},
-		"redirect 308 to itself": {s.serve(http.RedirectHandler("/", 308)), `Post "/": stopped after 10 redirects`},
+		"redirect 302":           {s.serve(http.RedirectHandler(allowing.URL+"/webhook", http.StatusFound)), "the server rejected our request for an unknown reason"},
+		"redirect 307":           {s.serve(http.RedirectHandler(allowing.URL+"/webhook", http.StatusTemporaryRedirect)), ""},
+		"redirect 308 to itself": {s.serve(http.RedirectHandler("/", http.StatusPermanentRedirect)), `Post "/": stopped after 10 redirects`},
 	}
 	cases["no certificate"].server.URL = strings.Replace(cases["no certificate"].server.URL, "http:", "https:", 1)
 	t.Cleanup(cases["no certificate"].server.Close)

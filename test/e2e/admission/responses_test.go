@@ -32,7 +32,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -297,11 +297,11 @@ func TestPatchesAreValidated(t *testing.T) {
 		},
 		"a label": {
 			`[{"op":"add","path":"/metadata/labels/a","value":"b c"}]`, versions,
-			metav1.StatusCause{Type: "FieldValueInvalid", Field: "metadata.labels", Message: `Invalid value: "b c": ` + validation.IsValidLabelValue("b c")[0]},
+			metav1.StatusCause{Type: "FieldValueInvalid", Field: "metadata.labels", Message: `Invalid value: "b c": ` + utilvalidation.IsValidLabelValue("b c")[0]},
 		},
 		"a finalizer": {
 			`[{"op":"add","path":"/metadata/finalizers","value":["b c"]}]`, versions,
-			metav1.StatusCause{Type: "FieldValueInvalid", Field: "metadata.finalizers", Message: `Invalid value: "b c": ` + validation.IsQualifiedName("b c")[0]},
+			metav1.StatusCause{Type: "FieldValueInvalid", Field: "metadata.finalizers", Message: `Invalid value: "b c": ` + utilvalidation.IsQualifiedName("b c")[0]},
 		},
 	} {
 		for _, version := range test.versions {
@@ -425,7 +425,7 @@ func TestPatchesOfSubresources(t *testing.T) {
 				require.NoError(t, err)
 				change := fmt.Sprintf(`{%q:{"replicas":2}}`, map[string]string{"status": "status", "scale": "spec"}[test.subresource])
 				_, err = client.Patch(t.Context(), pizza.GetName(), types.MergePatchType, []byte(change), metav1.PatchOptions{}, test.subresource)
-				outcome := ""
+				var outcome string
 				if err != nil {
 					outcome = strings.NewReplacer(pizza.GetName(), "NAME", string(pizza.GetUID()), "UID").Replace(err.Error())
 				} else {
@@ -511,7 +511,7 @@ func TestWebhookWarnings(t *testing.T) {
 // warnings are those of one answer.
 type warnings struct{ texts []string }
 
-func (w *warnings) HandleWarningHeader(_ int, _ string, text string) { w.texts = append(w.texts, text) }
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
 
 func (w *warnings) take() []string {
 	texts := w.texts
