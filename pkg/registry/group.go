@@ -52,7 +52,7 @@ type Group struct {
 	Runtime func(Clients) (Runtime, error)
 }
 
-// Declaration is a Kind of any type.
+// Declaration is a Kind or a Review of any type.
 type Declaration interface {
 	// resource is the kind's plural name.
 	resource() string
@@ -63,6 +63,8 @@ type Declaration interface {
 	// longRunning are the paths of the kind's subresources whose requests go on for
 	// as long as their clients want.
 	longRunning() []string
+	// stored tells whether there are objects of the kind in etcd.
+	stored() bool
 	// storage returns the kind's REST storage by path: the resource itself, then
 	// "resource/subresource".
 	storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error)
@@ -148,9 +150,21 @@ func internalKind(scheme *runtime.Scheme, kind Declaration) (schema.GroupVersion
 func (g Group) StoragePrefixes() map[schema.GroupResource]string {
 	prefixes := map[schema.GroupResource]string{}
 	for _, kind := range g.Kinds {
+		if !kind.stored() {
+			continue
+		}
 		prefixes[schema.GroupResource{Group: g.Name, Resource: kind.resource()}] = g.Name + "/" + kind.resource()
 	}
 	return prefixes
+}
+
+// Resources returns the resources of the group's kinds, stored or not.
+func (g Group) Resources() []schema.GroupResource {
+	var resources []schema.GroupResource
+	for _, kind := range g.Kinds {
+		resources = append(resources, schema.GroupResource{Group: g.Name, Resource: kind.resource()})
+	}
+	return resources
 }
 
 // LongRunning returns the subresources, such as "pizzas/track", whose requests go on
