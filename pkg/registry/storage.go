@@ -40,6 +40,8 @@ func (k Kind[O]) fieldLabels() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
+func (k Kind[O]) stored() bool { return true }
+
 func (k Kind[O]) longRunning() []string {
 	var paths []string
 	for name, subresource := range k.Subresources {
