@@ -437,6 +437,7 @@ func TestKubectlDiscovery(t *testing.T) {
 	require.Equal(t, [][]string{
 		{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "VERBS", "CATEGORIES"},
 		{"pizzas", "pz", "restaurant.programming-kubernetes.info/v1", "true", "Pizza", verbs, "all,restaurant"},
+		{"pricereviews", "restaurant.programming-kubernetes.info/v1", "false", "PriceReview", "create"},
 		{"toppings", "tp", "restaurant.programming-kubernetes.info/v1", "false", "Topping", verbs, "restaurant"},
 	}, rows(k.ok(t, "api-resources", "--api-group="+restaurant.GroupName, "--output=wide")))
 	require.Equal(t, "pizzas.restaurant.programming-kubernetes.info\ntoppings.restaurant.programming-kubernetes.info\n",

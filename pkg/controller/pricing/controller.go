@@ -20,7 +20,6 @@ package pricing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -56,12 +55,12 @@ const (
 
 // Controller keeps the status of all pizzas. Of several replicas, one may run it.
 type Controller struct {
-	client         versioned.Interface
-	events         kubernetes.Interface
-	pizzas         cache.SharedIndexInformer
-	pizzaLister    listers.PizzaLister
-	toppings       cache.SharedIndexInformer
-	toppingsLister listers.ToppingLister
+	client      versioned.Interface
+	events      kubernetes.Interface
+	pizzas      cache.SharedIndexInformer
+	pizzaLister listers.PizzaLister
+	toppings    cache.SharedIndexInformer
+	costs       Costs
 }
 
 // New returns a controller that reads from the informers, writes with the client,
@@ -69,12 +68,12 @@ type Controller struct {
 func New(client versioned.Interface, informers externalversions.SharedInformerFactory, cluster kubernetes.Interface) (*Controller, error) {
 	kinds := informers.Restaurant().V1()
 	c := &Controller{
-		client:         client,
-		events:         cluster,
-		pizzas:         kinds.Pizzas().Informer(),
-		pizzaLister:    kinds.Pizzas().Lister(),
-		toppings:       kinds.Toppings().Informer(),
-		toppingsLister: kinds.Toppings().Lister(),
+		client:      client,
+		events:      cluster,
+		pizzas:      kinds.Pizzas().Informer(),
+		pizzaLister: kinds.Pizzas().Lister(),
+		toppings:    kinds.Toppings().Informer(),
+		costs:       Costs{Lister: kinds.Toppings().Lister()},
 	}
 	return c, c.pizzas.AddIndexers(cache.Indexers{byTopping: toppingsOf})
 }
@@ -209,7 +208,7 @@ func (r *run) reconcile(ctx context.Context, key cache.ObjectName) error {
 		return err
 	}
 	updated := pizza.DeepCopy()
-	if err := setStatus(updated, r.cost); err != nil {
+	if err := setStatus(updated, func(topping string) (*resource.Quantity, error) { return r.costs.Of(ctx, topping) }); err != nil {
 		return err
 	}
 	if equality.Semantic.DeepEqual(updated.Status, pizza.Status) {
@@ -224,21 +223,6 @@ func (r *run) reconcile(ctx context.Context, key cache.ObjectName) error {
 	}
 	r.announce(pizza, updated)
 	return nil
-}
-
-// cost returns nil for a topping that does not exist.
-func (r *run) cost(topping string) (*resource.Quantity, error) {
-	found, err := r.toppingsLister.Get(topping)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if found.Spec.Cost == nil {
-		return nil, errors.New("it has none")
-	}
-	return found.Spec.Cost, nil
 }
 
 // announce tells the user of the pizza which conditions have changed.

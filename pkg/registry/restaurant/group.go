@@ -39,6 +39,7 @@ import (
 
 // Group returns the declaration of restaurant.programming-kubernetes.info.
 func Group() registry.Group {
+	var costs pricing.Costs
 	return registry.Group{
 		Name:           restaurant.GroupName,
 		Install:        install.Install,
@@ -47,17 +48,18 @@ func Group() registry.Group {
 		Kinds: []registry.Declaration{
 			pizza(),
 			topping(),
+			priceReview(&costs),
 		},
 		Admission: []admission.Plugin{
 			pizzatoppings.Plugin(),
 			toppinginuse.Plugin(),
 		},
-		Runtime: connect,
+		Runtime: func(clients registry.Clients) (registry.Runtime, error) { return connect(clients, &costs) },
 	}
 }
 
-// connect makes what reads pizzas and toppings inside the server.
-func connect(clients registry.Clients) (registry.Runtime, error) {
+// connect makes what reads pizzas and toppings inside the server, and what they cost.
+func connect(clients registry.Clients, costs *pricing.Costs) (registry.Runtime, error) {
 	loopback := rest.CopyConfig(clients.Loopback)
 	loopback.ContentType = runtime.ContentTypeProtobuf
 	client, err := versioned.NewForConfig(loopback)
@@ -69,6 +71,7 @@ func connect(clients registry.Clients) (registry.Runtime, error) {
 		return registry.Runtime{}, err
 	}
 	informers := externalversions.NewSharedInformerFactory(client, 0)
+	*costs = pricing.Costs{Lister: informers.Restaurant().V1().Toppings().Lister(), Live: client.RestaurantV1()}
 	prices, err := pricing.New(client, informers, cluster)
 	if err != nil {
 		return registry.Runtime{}, err

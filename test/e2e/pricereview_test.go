@@ -1,0 +1,167 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+)
+
+// review is a question about toppings.
+func review(toppings ...restaurantv1.PizzaTopping) *restaurantv1.PriceReview {
+	return &restaurantv1.PriceReview{Spec: restaurantv1.PriceReviewSpec{Toppings: toppings}}
+}
+
+// priced creates a topping of the test with a price, and returns its name.
+func priced(t *testing.T, suffix, cost string) string {
+	t.Helper()
+	s := newSubject(t, "Topping", "v1")
+	object := s.new(suffix)
+	object.Object["spec"] = map[string]any{"cost": cost}
+	created, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return created.GetName()
+}
+
+func TestPriceReview(t *testing.T) {
+	t.Parallel()
+	// Each is asked for at once, when no cache may know it yet.
+	cheap, dear := priced(t, "cheap", "0.50"), priced(t, "dear", "12")
+	for name, test := range map[string]struct {
+		review *restaurantv1.PriceReview
+		want   restaurantv1.PriceReviewStatus
+	}{
+		"one":      {review(restaurantv1.PizzaTopping{Name: cheap}), restaurantv1.PriceReviewStatus{Cost: ptr.To(resource.MustParse("500m"))}},
+		"quantity": {review(restaurantv1.PizzaTopping{Name: cheap, Quantity: ptr.To[int32](3)}, restaurantv1.PizzaTopping{Name: dear}), restaurantv1.PriceReviewStatus{Cost: ptr.To(resource.MustParse("13500m"))}},
+		"missing": {
+			review(restaurantv1.PizzaTopping{Name: "no-such-b"}, restaurantv1.PizzaTopping{Name: dear}, restaurantv1.PizzaTopping{Name: "no-such-a"}),
+			restaurantv1.PriceReviewStatus{MissingToppings: []string{"no-such-b", "no-such-a"}},
+		},
+		"an answer that is sent along": {
+			&restaurantv1.PriceReview{
+				Spec:   restaurantv1.PriceReviewSpec{Toppings: []restaurantv1.PizzaTopping{{Name: dear}}},
+				Status: restaurantv1.PriceReviewStatus{Cost: ptr.To(resource.MustParse("1")), MissingToppings: []string{"x"}},
+			},
+			restaurantv1.PriceReviewStatus{Cost: ptr.To(resource.MustParse("12"))},
+		},
+		"a name": {
+			&restaurantv1.PriceReview{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: restaurantv1.PriceReviewSpec{Toppings: []restaurantv1.PizzaTopping{{Name: dear}}}},
+			restaurantv1.PriceReviewStatus{Cost: ptr.To(resource.MustParse("12"))},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
+				answer, err := restaurantClient().RestaurantV1().PriceReviews().Create(t.Context(), test.review, metav1.CreateOptions{DryRun: dryRun})
+				require.NoError(t, err)
+				require.Equal(t, test.want.MissingToppings, answer.Status.MissingToppings)
+				if test.want.Cost == nil {
+					require.Nil(t, answer.Status.Cost)
+				} else {
+					require.Equal(t, test.want.Cost.String(), answer.Status.Cost.String())
+				}
+				require.Equal(t, test.review.Name, answer.Name)
+			}
+		})
+	}
+	answer, err := etcdOf(t, cp.APIServer).Get(t.Context(), "/registry/restaurant.programming-kubernetes.info/pricereviews")
+	require.NoError(t, err)
+	require.Empty(t, answer.Kvs)
+}
+
+func TestBadPriceReviews(t *testing.T) {
+	t.Parallel()
+	var many []restaurantv1.PizzaTopping
+	for i := range restaurant.MaxToppings + 1 {
+		many = append(many, restaurantv1.PizzaTopping{Name: fmt.Sprintf("topping-%d", i)})
+	}
+	for name, test := range map[string]struct {
+		review *restaurantv1.PriceReview
+		cause  metav1.StatusCause
+	}{
+		"no toppings":    {review(), metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Message: "Required value", Field: "spec.toppings"}},
+		"too many":       {review(many...), metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "Too many: 65: must have at most 64 items", Field: "spec.toppings"}},
+		"twice the same": {review(restaurantv1.PizzaTopping{Name: "a"}, restaurantv1.PizzaTopping{Name: "a"}), metav1.StatusCause{Type: metav1.CauseTypeFieldValueDuplicate, Message: `Duplicate value: {"name":"a","quantity":1}`, Field: "spec.toppings[1]"}},
+		"no name":        {review(restaurantv1.PizzaTopping{}), metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Message: "Required value", Field: "spec.toppings[0].name"}},
+		"a quantity of 11": {
+			review(restaurantv1.PizzaTopping{Name: "a", Quantity: ptr.To[int32](11)}),
+			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: "Invalid value: 11: must be less than or equal to 10", Field: "spec.toppings[0].quantity"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := restaurantClient().RestaurantV1().PriceReviews().Create(t.Context(), test.review, metav1.CreateOptions{})
+			status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+			require.Equal(t, []metav1.StatusCause{test.cause}, status.Details.Causes)
+			require.Equal(t, "PriceReview", status.Details.Kind)
+		})
+	}
+}
+
+// TestPriceReviewByKubectl shows the answer to who has only kubectl, and that nothing
+// else can be done with questions.
+func TestPriceReviewByKubectl(t *testing.T) {
+	t.Parallel()
+	dear := priced(t, "dear", "12")
+	file := filepath.Join(t.TempDir(), "review.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`apiVersion: restaurant.programming-kubernetes.info/v1
+kind: PriceReview
+spec:
+  toppings:
+    - name: `+dear+`
+      quantity: 2
+    - name: no-such
+`), 0o600))
+	output, err := cp.Kubectl(t.Context(), "create", "--filename="+file, "--output=jsonpath={.status}").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.JSONEq(t, `{"missingToppings":["no-such"]}`, string(output))
+
+	for _, verb := range []string{"get", "delete --all"} {
+		output, err := cp.Kubectl(t.Context(), append(strings.Fields(verb), "pricereviews")...).CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(output), "the server does not allow this method on the requested resource")
+	}
+	output, err = cp.Kubectl(t.Context(), "get", "restaurant", "--all-namespaces").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+}
+
+// TestPriceReviewRights shows that questions need a right of their own, which who may
+// view has.
+func TestPriceReviewRights(t *testing.T) {
+	t.Parallel()
+	config, err := cp.RESTConfigFor("a-stranger")
+	require.NoError(t, err)
+	_, err = versioned.NewForConfigOrDie(config).RestaurantV1().PriceReviews().Create(t.Context(), review(restaurantv1.PizzaTopping{Name: "tomato"}), metav1.CreateOptions{})
+	requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+
+	// The clients that users have may read what roles the manifests make.
+	view, err := kubernetes.NewForConfigOrDie(cp.RESTConfig()).RbacV1().ClusterRoles().Get(t.Context(), "restaurant:view", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Contains(t, fmt.Sprint(view.Rules), "pricereviews")
+}
