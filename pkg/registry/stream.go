@@ -20,17 +20,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/operation"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
@@ -50,28 +44,20 @@ type Stream[O Object, P runtime.Object] struct {
 	Line func(O) (line string, last bool)
 }
 
-const (
-	// queuedLines is how many lines may wait for a client. When there are more it
-	// misses the oldest of them: the newest says how the object is.
-	queuedLines = 16
-	// writeTimeout is how long a client may take for a line before it is cut off.
-	writeTimeout = 10 * time.Second
-	// resumePause is between attempts to go on after what feeds the stream has
-	// been interrupted, such as by a restart of etcd.
-	resumePause = time.Second
-)
+// writeTimeout is how long a client may take for a line before it is cut off.
+const writeTimeout = 10 * time.Second
 
 func (s Stream[O, P]) longRunning() bool { return true }
 
 func (s Stream[O, P]) storage(of parent[O], _ string) rest.Storage {
-	return &streamREST[O, P]{s, of}
+	return &streamREST[O, P]{Stream: s, of: of, broadcaster: newBroadcaster(of.store, s.Line)}
 }
 
-// streamREST serves a Stream. All requests are fed by the one watch cache of the
-// kind, as watches are.
+// streamREST serves a Stream.
 type streamREST[O Object, P runtime.Object] struct {
 	Stream[O, P]
-	of parent[O]
+	of          parent[O]
+	broadcaster *broadcaster[O]
 }
 
 var (
@@ -100,141 +86,54 @@ func (r *streamREST[O, P]) Connect(ctx context.Context, name string, options run
 	if len(errs) > 0 {
 		return nil, invalid(r.of.group.scheme, options, "", errs)
 	}
-	o, err := r.get(ctx, name)
+	if follow := r.Follow(options.(P)); follow > 0 {
+		return r.follow(ctx, name, follow)
+	}
+	now, err := r.broadcaster.read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		r.serve(ctx, newLineWriter(w), o, r.Follow(options.(P)))
+		newLineWriter(w).write(now.line)
 	}), nil
 }
 
-func (r *streamREST[O, P]) get(ctx context.Context, name string) (o O, err error) {
-	obj, err := r.of.store.Get(ctx, name, &metav1.GetOptions{})
+// follow answers with lines until there is nothing more to say, or nobody to listen.
+func (r *streamREST[O, P]) follow(ctx context.Context, name string, limit time.Duration) (http.Handler, error) {
+	// What happens after the object has been read is in the news then, and of all
+	// else that is there, the versions tell.
+	news, leave := r.broadcaster.follow(genericapirequest.NamespaceValue(ctx), name)
+	now, err := r.broadcaster.read(ctx, name)
 	if err != nil {
-		return o, err
+		leave()
+		return nil, err
 	}
-	return obj.(O), nil
-}
-
-// serve writes lines about an object until there is nothing more to say, or nobody
-// to listen. The context, the request's, ends with it.
-func (r *streamREST[O, P]) serve(ctx context.Context, w lineWriter, o O, follow time.Duration) {
-	line, last := r.Line(o)
-	if !w.write(line) || last || follow == 0 {
-		return
-	}
-	lines := make(chan string, queuedLines)
-	go r.watch(ctx, o, lines)
-	for timeout := time.After(follow); ; {
-		select {
-		case line, more := <-lines:
-			if !more || !w.write(line) {
-				return
-			}
-		case <-timeout:
-			w.write(fmt.Sprintf("timed out after %s", follow))
-			return
-		case <-shutdown(ctx):
-			w.write("the server is shutting down")
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// watch sends lines about what happens to an object from now on, and closes the
-// channel after the last.
-func (r *streamREST[O, P]) watch(ctx context.Context, o O, lines chan string) {
-	defer close(lines)
-	before, _ := r.Line(o)
-	for o := range r.changes(ctx, o) {
-		line, last := r.Line(o)
-		if line != before {
-			enqueue(lines, line)
-		}
-		if last {
-			return
-		}
-		before = line
-	}
-	enqueue(lines, "deleted")
-}
-
-func enqueue(lines chan string, line string) {
-	for {
-		select {
-		case lines <- line:
-			return
-		default:
-		}
-		select {
-		case <-lines:
-		default:
-		}
-	}
-}
-
-// changes yields what becomes of an object, until it is deleted or the context ends.
-func (r *streamREST[O, P]) changes(ctx context.Context, o O) iter.Seq[O] {
-	return func(yield func(O) bool) {
-		for {
-			var more bool
-			if o, more = r.cached(ctx, o, yield); !more {
-				return
-			}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer leave()
+		lines := newLineWriter(w)
+		timeout := time.NewTimer(limit)
+		defer timeout.Stop()
+		for client := lines.write(now.line); client && !now.last; {
 			select {
+			case next := <-news:
+				if next.version <= now.version {
+					continue
+				}
+				if next.line != now.line {
+					client = lines.write(next.line)
+				}
+				now = next
+			case <-timeout.C:
+				lines.write(fmt.Sprintf("timed out after %s", limit))
+				return
+			case <-shutdown(ctx):
+				lines.write("the server is shutting down")
+				return
 			case <-ctx.Done():
 				return
-			case <-time.After(resumePause):
 			}
-			newest, err := r.get(ctx, o.GetName())
-			switch {
-			case apierrors.IsNotFound(err):
-				return
-			case err != nil:
-				continue
-			case !yield(newest):
-				return
-			}
-			o = newest
 		}
-	}
-}
-
-// cached yields what the watch cache tells of an object, and returns the newest and
-// whether there is more to come, when the cache has no more of it.
-func (r *streamREST[O, P]) cached(ctx context.Context, o O, yield func(O) bool) (newest O, more bool) {
-	changes, err := r.of.store.Watch(ctx, &metainternalversion.ListOptions{
-		FieldSelector:   fields.OneTermEqualSelector("metadata.name", o.GetName()),
-		ResourceVersion: o.GetResourceVersion(),
-	})
-	if err != nil {
-		return o, true
-	}
-	defer changes.Stop()
-	for event := range changes.ResultChan() {
-		switch event.Type {
-		case watch.Added, watch.Modified:
-			o = object[O](event.Object)
-			if !yield(o) {
-				return o, false
-			}
-		case watch.Deleted:
-			return o, false
-		}
-	}
-	return o, true
-}
-
-// object returns the object of an event. If there are many watchers, it comes from
-// the watch cache in a wrapping that all of them share.
-func object[O Object](obj runtime.Object) O {
-	if shared, ok := obj.(runtime.CacheableObject); ok {
-		obj = shared.GetObject()
-	}
-	return obj.(O)
+	}), nil
 }
 
 // lineWriter writes lines that reach the client at once.

@@ -19,6 +19,7 @@ package operations
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -39,7 +41,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// order creates a pizza at a server, of which none is baked.
+// orderPizza creates a pizza at a server, of which none is baked.
 func orderPizza(t *testing.T, at *controlplane.Component, name string, replicas int32) {
 	t.Helper()
 	wanted := pizza(name)
@@ -129,7 +131,7 @@ func TestTrackUntilTheServerStops(t *testing.T) {
 		requireEnd(t, lines)
 	}
 	require.GreaterOrEqual(t, time.Since(stopped), delay)
-	require.Equal(t, "exit status 0", end(t, server))
+	require.Equal(t, "without an error", end(t, server))
 }
 
 // A stream is fed by etcd, and waits for it when it is away.
@@ -149,6 +151,112 @@ func TestTrackWhileEtcdIsAway(t *testing.T) {
 	requireEnd(t, lines)
 }
 
+// A thousand clients of one pizza cost what their connections cost: etcd does not
+// notice them, and when they have left nothing of them remains.
+func TestAThousandTracks(t *testing.T) {
+	t.Parallel()
+	const clients, megabyte = 1000, 1 << 20
+	server := newServer(t, cp, controlplane.ServerConfig{Etcd: "orders"})
+	etcd := cp.Component("orders")
+	require.NoError(t, etcd.Start(t.Context()))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	orderPizza(t, server, "margherita", 3)
+	ofServer := httpClient(t, server)
+	const memory, goroutines = "process_resident_memory_bytes", "go_goroutines"
+	memoryBefore, goroutinesBefore := metric(t, ofServer, server, memory), metric(t, ofServer, server, goroutines)
+
+	tracker := httpClient(t, server)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var all sync.WaitGroup
+	var baked [2]atomic.Int32
+	for range clients {
+		all.Go(func() {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+group+"/v1/namespaces/default/pizzas/margherita/track?follow=true&timeoutSeconds=3600", http.NoBody)
+			if !assert.NoError(t, err) {
+				return
+			}
+			response, err := tracker.Do(request)
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer response.Body.Close()
+			lines := bufio.NewScanner(response.Body)
+			for i := range baked {
+				if !assert.True(t, lines.Scan(), "The stream has ended: %v", lines.Err()) {
+					return
+				}
+				assert.Equal(t, fmt.Sprintf("%d of 3 baked", i), lines.Text())
+				baked[i].Add(1)
+			}
+			<-ctx.Done()
+		})
+	}
+	told := func(i int) {
+		eventually(t, func() error {
+			if told := baked[i].Load(); told < clients {
+				return fmt.Errorf("only %d clients know that %d are baked", told, i)
+			}
+			return nil
+		})
+	}
+	told(0)
+	bakeOne(t, server, "margherita")
+	told(1)
+	memoryNow := metric(t, ofServer, server, memory)
+	t.Logf("%.0f MB and %v goroutines more than before", (memoryNow-memoryBefore)/megabyte, metric(t, ofServer, server, goroutines)-goroutinesBefore)
+	require.Less(t, memoryNow-memoryBefore, 100.0*megabyte)
+	watches := metric(t, etcdClient(t), etcd, "etcd_debugging_mvcc_watcher_total")
+	require.Positive(t, watches)
+	require.Less(t, watches, 10.0)
+
+	leave()
+	all.Wait()
+	tracker.CloseIdleConnections()
+	eventually(t, func() error {
+		// Some come and go whatever a client does.
+		if now := metric(t, ofServer, server, goroutines); now > goroutinesBefore+clients/20 {
+			return fmt.Errorf("%v goroutines run, %v more than before", now, now-goroutinesBefore)
+		}
+		return nil
+	})
+}
+
+// etcdClient may read the metrics of an etcd.
+func etcdClient(t *testing.T) *http.Client {
+	t.Helper()
+	pair, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "e2e"})
+	require.NoError(t, err)
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	require.NoError(t, err)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// A server that has started a moment ago knows nothing of what was before: a pizza
+// that is older is followed like any other.
+func TestTrackAnOldPizza(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags())
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	orderPizza(t, server, "old", 50)
+	orderPizza(t, server, "new", 1)
+	require.NoError(t, server.Restart(t.Context()))
+	lines := track(t, httpClient(t, server), server, "old", 3600)
+	requireLine(t, lines, "0 of 50 baked")
+	const some = 10
+	for range some {
+		bakeOne(t, server, "old")
+	}
+	// Who only looked now and then would have missed most of them.
+	for baked := range some {
+		requireLine(t, lines, fmt.Sprintf("%d of 50 baked", baked+1))
+	}
+}
+
 // metric reads a number from the metrics of a component.
 func metric(t *testing.T, client *http.Client, at *controlplane.Component, name string) float64 {
 	t.Helper()
@@ -166,4 +274,38 @@ func metric(t *testing.T, client *http.Client, at *controlplane.Component, name 
 	}
 	require.Fail(t, "There is no such metric.", name)
 	return 0
+}
+
+// Replicas compete for the same pizzas. None is lost, and none is baked twice.
+func TestBakesOfTwoReplicas(t *testing.T) {
+	t.Parallel()
+	const orders, wanted = 200, 150
+	second := newServer(t, cp, controlplane.ServerConfig{Etcd: "storage"})
+	require.NoError(t, second.Start(t.Context()))
+	orderPizza(t, second, "competed-for", wanted)
+	var baked, refused atomic.Int32
+	var all sync.WaitGroup
+	replicas := []*controlplane.Component{cp.APIServer, second}
+	for i := range orders {
+		pizzas := client(t, replicas[i%len(replicas)]).RestaurantV1().Pizzas("default")
+		all.Go(func() {
+			answer, err := pizzas.Bake(t.Context(), "competed-for", &restaurantv1.Bake{}, metav1.CreateOptions{})
+			switch {
+			case err == nil:
+				baked.Add(answer.Status.Baked)
+			case apierrors.IsConflict(err):
+				refused.Add(1)
+			default:
+				assert.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, wanted, baked.Load())
+	require.EqualValues(t, orders-wanted, refused.Load())
+	for _, replica := range replicas {
+		pizza, err := client(t, replica).RestaurantV1().Pizzas("default").Get(t.Context(), "competed-for", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, wanted, pizza.Status.Replicas)
+	}
 }

@@ -17,28 +17,27 @@ limitations under the License.
 package registry
 
 import (
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEnqueue lets a client that takes nothing hold up nobody.
+// TestEnqueue lets a follower that reads nothing hold up nobody.
 func TestEnqueue(t *testing.T) {
-	lines := make(chan string, queuedLines)
-	for i := range 3 * queuedLines {
-		enqueue(lines, strconv.Itoa(i))
+	queue := make(chan news, queuedNews)
+	for version := range 3 * queuedNews {
+		enqueue(queue, news{version: uint64(version)})
 	}
-	close(lines)
-	var got []string
-	for line := range lines {
-		got = append(got, line)
+	close(queue)
+	var got []uint64
+	for next := range queue {
+		got = append(got, next.version)
 	}
-	var want []string
-	for i := 2 * queuedLines; i < 3*queuedLines; i++ {
-		want = append(want, strconv.Itoa(i))
+	var want []uint64
+	for version := 2 * queuedNews; version < 3*queuedNews; version++ {
+		want = append(want, uint64(version))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("unexpected lines (-want +got):\n%s", diff)
+		t.Errorf("unexpected versions (-want +got):\n%s", diff)
 	}
 }
