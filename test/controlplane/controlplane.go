@@ -356,21 +356,16 @@ func (cp *ControlPlane) newComponent(name, binary string, rank int, config Compo
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
 	if component.port != 0 {
 		// Better known now than after half of the components have started.
 		if err := checkPort(name, component.port); err != nil {
 			return nil, err
 		}
-	} else {
-		port, reservation, err := freePort(name)
-		if err != nil {
-			return nil, err
-		}
-		component.port = port
-		cp.reservations = append(cp.reservations, reservation)
+	} else if component.port, err = cp.FreePort(name); err != nil {
+		return nil, err
 	}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
 	cp.components = append(cp.components, component)
 	return component, nil
 }

@@ -1,0 +1,274 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package deploy tests the manifests in artifacts/deploy: that a cluster admits them and
+// gets rid of them again, and that what they say about flags, certificates, permissions,
+// probes and metrics is so. There is no kubelet; the tests run what is in the pods as
+// processes of this machine, see pods_test.go.
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// cp is the control plane that all tests share, without the server: it is installed by
+// the tests. They run one after the other, since they install the same objects.
+var cp *controlplane.ControlPlane
+
+const (
+	// patience bounds every wait for something that happens in its own time.
+	patience = time.Minute
+	// pollInterval is how often it is looked at.
+	pollInterval = 100 * time.Millisecond
+
+	// systemNamespace is where the manifests install the server.
+	systemNamespace = "restaurant-system"
+	// root is the repository, seen from here.
+	root = "../../.."
+	// auditLog is in the folder of kube-apiserver.
+	auditLog = "audit.log"
+)
+
+func TestMain(m *testing.M) {
+	policy, err := filepath.Abs("testdata/audit-policy.yaml")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	controlplane.Main(m, &cp, controlplane.Config{
+		APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
+		KubeAPIServer: controlplane.ComponentConfig{Flags: []string{
+			"--audit-policy-file=" + policy,
+			"--audit-log-path=" + auditLog,
+		}},
+	}, settle)
+}
+
+// settle waits until the controllers of a new cluster have made what every cluster has.
+func settle(ctx context.Context, started *controlplane.ControlPlane) error {
+	cp = started
+	const calm = 3 * time.Second
+	var last map[string]string
+	since := time.Now()
+	for deadline := since.Add(patience); time.Now().Before(deadline); time.Sleep(pollInterval) {
+		current, err := inventory(ctx)
+		if err != nil {
+			return err
+		}
+		if !maps.Equal(last, current) {
+			last, since = current, time.Now()
+		}
+		if time.Since(since) > calm {
+			return nil
+		}
+	}
+	return fmt.Errorf("objects still change after %s", patience)
+}
+
+func kubeClient() kubernetes.Interface { return kubernetes.NewForConfigOrDie(cp.RESTConfig()) }
+
+// eventually repeats what fails until it succeeds.
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.NoError(t, err, "This is still so after %s.", patience)
+		}
+		time.Sleep(pollInterval)
+	}
+}
+
+// kubectl runs kubectl as the administrator, which must succeed, and returns what it
+// has printed. It must not warn of anything, such as of pods that would not be admitted.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := tryKubectl(t.Context(), args...)
+	require.NoError(t, err)
+	require.NotContains(t, output, "Warning")
+	return output
+}
+
+func tryKubectl(ctx context.Context, args ...string) (string, error) {
+	cmd := cp.Kubectl(ctx, args...)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return output.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output.String())
+	}
+	return output.String(), nil
+}
+
+// kustomization writes one that builds on folders of artifacts/deploy, and returns its
+// folder. The rest is in YAML.
+func kustomization(t *testing.T, overlay, rest string) string {
+	t.Helper()
+	dir := t.TempDir()
+	content := "resources: [" + deployFolder(t, dir, overlay) + "]\n" + rest
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600))
+	return dir
+}
+
+// deployFolder returns the path of a folder in artifacts/deploy as kustomize wants it.
+func deployFolder(t *testing.T, from, folder string) string {
+	t.Helper()
+	to, err := filepath.Abs(filepath.Join(root, "artifacts/deploy", folder))
+	require.NoError(t, err)
+	// Temporary folders may be behind symbolic links.
+	from, err = filepath.EvalSymlinks(from)
+	require.NoError(t, err)
+	relative, err := filepath.Rel(from, to)
+	require.NoError(t, err)
+	return relative
+}
+
+// render returns the objects of a kustomization.
+func render(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for document := range strings.SplitSeq(kubectl(t, "kustomize", dir), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// install applies a kustomization, as the documentation says, and sees to it that
+// nothing is left of it when the test is over.
+func install(t *testing.T, dir string, flags ...string) {
+	t.Helper()
+	before, err := inventory(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { uninstall(t, dir, before) })
+	kubectl(t, append([]string{"apply", "-k", dir}, flags...)...)
+}
+
+// uninstall deletes a kustomization and waits until there is nothing in the cluster that
+// was not there before.
+func uninstall(t *testing.T, dir string, before map[string]string) {
+	t.Helper()
+	ctx := context.Background() // The test's own is over.
+	output, err := tryKubectl(ctx, "delete", "-k", dir, "--timeout="+patience.String())
+	require.NoError(t, err, output)
+	eventually(t, func() error {
+		after, err := inventory(ctx)
+		if err == nil && !maps.Equal(before, after) {
+			err = fmt.Errorf("the uninstalled has taken away %v, and left behind %v", difference(before, after), difference(after, before))
+		}
+		return err
+	})
+}
+
+// inventory returns all objects of the cluster. Of cluster roles, which others add to,
+// the rules belong to it.
+func inventory(ctx context.Context) (map[string]string, error) {
+	config := cp.RESTConfig()
+	config.WarningHandler = rest.NoWarnings{}
+	dynamicClient := dynamic.NewForConfigOrDie(config)
+	lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			// Events expire by themselves, and what the components are like is no object.
+			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "componentstatuses" {
+				continue
+			}
+			objects, err := dynamicClient.Resource(gv.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			for _, object := range objects.Items {
+				rules := ""
+				if resource.Name == "clusterroles" {
+					rules = fmt.Sprint(object.Object["rules"])
+				}
+				found[strings.Join([]string{resource.Name, gv.Group, object.GetNamespace(), object.GetName()}, " ")] = rules
+			}
+		}
+	}
+	return found, nil
+}
+
+// difference returns what one map has and another has not, or with another value.
+func difference(one, other map[string]string) []string {
+	var keys []string
+	for key, value := range one {
+		if got, found := other[key]; !found || got != value {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// pods waits until a namespace has as many pods with each label app.kubernetes.io/name
+// as are wanted, and returns them by that label.
+func pods(t *testing.T, namespace string, want map[string]int) map[string][]corev1.Pod {
+	t.Helper()
+	var byName map[string][]corev1.Pod
+	eventually(t, func() error {
+		list, err := kubeClient().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		byName = map[string][]corev1.Pod{}
+		got := map[string]int{}
+		for _, pod := range list.Items {
+			name := pod.Labels["app.kubernetes.io/name"]
+			byName[name] = append(byName[name], pod)
+			got[name]++
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("there are the pods %v, not %v", got, want)
+		}
+		return nil
+	})
+	return byName
+}

@@ -1,0 +1,244 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deploy
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+// Values of the label app.kubernetes.io/name.
+const (
+	serverName       = "restaurant-apiserver"
+	etcdName         = "restaurant-etcd"
+	certificatesName = "restaurant-etcd-certificates"
+)
+
+// overlays are all, with the pods that each has.
+func overlays() map[string]map[string]int {
+	return map[string]map[string]int{
+		"standalone":    {serverName: 1},
+		"external-etcd": {serverName: 3},
+		"ha":            {serverName: 3, etcdName: 3, certificatesName: 1},
+	}
+}
+
+func overlayFolder(overlay string) string {
+	return filepath.Join(root, "artifacts/deploy/overlays", overlay)
+}
+
+// TestOverlaysAreAll fails when there is an overlay that no test knows.
+func TestOverlaysAreAll(t *testing.T) {
+	entries, err := os.ReadDir(overlayFolder(""))
+	require.NoError(t, err)
+	for _, entry := range entries {
+		require.Contains(t, overlays(), entry.Name())
+	}
+	require.Len(t, entries, len(overlays()))
+}
+
+// TestApply applies every overlay in both ways, twice, and deletes it. All pods are
+// admitted under the profile "restricted".
+func TestApply(t *testing.T) {
+	for overlay, want := range overlays() {
+		for way, flag := range map[string]string{"client-side": "--server-side=false", "server-side": "--server-side=true"} {
+			t.Run(overlay+" "+way, func(t *testing.T) {
+				dir := overlayFolder(overlay)
+				install(t, dir, flag)
+				pods(t, systemNamespace, want)
+				first := versions(t, dir)
+				kubectl(t, "apply", "-k", dir, flag)
+				require.Equal(t, first, versions(t, dir))
+				kubectl(t, "diff", "-k", dir, flag)
+			})
+		}
+	}
+}
+
+// versions returns what tells whether the objects of a kustomization have been changed:
+// the generation of those that have one, as their status changes by itself.
+func versions(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	var list unstructured.UnstructuredList
+	require.NoError(t, list.UnmarshalJSON([]byte(kubectl(t, "get", "-k", dir, "--output=json"))))
+	versions := map[string]string{}
+	for _, current := range list.Items {
+		_, hasStatus := current.Object["status"]
+		_, aggregated := current.Object["aggregationRule"]
+		name := current.GetKind() + " " + current.GetName()
+		switch {
+		case current.GetGeneration() != 0:
+			versions[name] = strconv.FormatInt(current.GetGeneration(), 10)
+		case !hasStatus && !aggregated:
+			versions[name] = current.GetResourceVersion()
+		}
+	}
+	require.Greater(t, len(versions), 20)
+	return versions
+}
+
+// TestRestrictedProfile shows that the namespace does not admit what the pods of the
+// other tests had to be without.
+func TestRestrictedProfile(t *testing.T) {
+	install(t, overlayFolder("standalone"))
+	for name, change := range map[string]func(*corev1.PodSpec){
+		"allowPrivilegeEscalation != false": func(spec *corev1.PodSpec) {
+			spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
+		},
+		"unrestricted capabilities": func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.Capabilities = nil },
+		"runAsNonRoot != true":      func(spec *corev1.PodSpec) { spec.SecurityContext.RunAsNonRoot = nil },
+		"seccompProfile":            func(spec *corev1.PodSpec) { spec.SecurityContext.SeccompProfile = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
+			copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "copy"}, Spec: pod.Spec}
+			change(&copied.Spec)
+			_, err := kubeClient().CoreV1().Pods(systemNamespace).Create(t.Context(), copied, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			require.True(t, apierrors.IsForbidden(err), err)
+			require.ErrorContains(t, err, `violates PodSecurity "restricted:latest": `+name)
+		})
+	}
+}
+
+// serve has kube-apiserver send requests for the group to a server and returns a client.
+func serve(t *testing.T, server *controlplane.Component) typed.RestaurantV1Interface {
+	t.Helper()
+	require.NoError(t, cp.Register(t.Context(), server))
+	return versioned.NewForConfigOrDie(cp.RESTConfig()).RestaurantV1()
+}
+
+// TestStandalone runs the pod, and again with what the first one has stored.
+func TestStandalone(t *testing.T) {
+	install(t, overlayFolder("standalone"))
+	pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
+	machine := newMachine("standalone-")
+	// The path of the socket is too long in some folders for temporary files.
+	machine.claims["apiserver-data"] = shortFolder(t)
+	server := machine.runAll(t, []corev1.Pod{pod})[0]
+	restaurant := serve(t, server)
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato"))
+
+	server.Kill()
+	require.NoError(t, server.Start(t.Context()))
+	_, err := restaurant.Toppings().Get(t.Context(), "tomato", metav1.GetOptions{})
+	require.NoError(t, err)
+}
+
+func shortFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "data-") //nolint:usetesting // That of the test has its name in it.
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// TestExternalEtcd runs two replicas on an etcd that is somebody else's.
+func TestExternalEtcd(t *testing.T) {
+	install(t, overlayFolder("external-etcd"))
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
+	require.NoError(t, err)
+	_, err = kubeClient().CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "etcd-client"},
+		Data:       map[string][]byte{"ca.crt": cp.PKI.ServingCA.CertPEM(), "tls.crt": issued.Cert, "tls.key": issued.Key},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	machine := newMachine("external-")
+	for i := range 3 {
+		machine.addresses[fmt.Sprintf("https://etcd-%d.example.com:2379", i)] = cp.Etcd.URL()
+	}
+	servers := machine.runAll(t, pods(t, systemNamespace, overlays()["external-etcd"])[serverName][:2])
+	restaurant := serve(t, servers[0])
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "basil"))
+	serve(t, servers[1])
+	_, err = restaurant.Toppings().Get(t.Context(), "basil", metav1.GetOptions{})
+	require.NoError(t, err)
+	// The etcd is not uninstalled with the server.
+	require.NoError(t, restaurant.Toppings().Delete(t.Context(), "basil", metav1.DeleteOptions{}))
+}
+
+// TestRemovedVersion takes a version out of an installation, as a later release does,
+// and finds that its APIService is deleted by the command that the documentation names.
+func TestRemovedVersion(t *testing.T) {
+	const removed = "v1alpha1.restaurant.programming-kubernetes.info"
+	install(t, overlayFolder("standalone"))
+	later := kustomization(t, "overlays/standalone", `patches:
+  - patch: |
+      $patch: delete
+      apiVersion: apiregistration.k8s.io/v1
+      kind: APIService
+      metadata:
+        name: `+removed+"\n")
+	document, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	require.NoError(t, err)
+	const flags = "--prune --selector=app.kubernetes.io/part-of=restaurant-apiserver --prune-allowlist=apiregistration.k8s.io/v1/APIService"
+	require.Contains(t, string(document), flags)
+	output := kubectl(t, append([]string{"apply", "-k", later}, strings.Fields(flags)...)...)
+	require.Contains(t, output, "apiservice.apiregistration.k8s.io/"+removed+" pruned\n")
+	require.Equal(t, 1, strings.Count(output, " pruned"), output)
+	require.Equal(t, map[string]bool{
+		"v1.restaurant.programming-kubernetes.info":      true,
+		"v1beta1.restaurant.programming-kubernetes.info": true,
+	}, apiServices(t))
+}
+
+// apiServices returns the names of the APIServices of the group.
+func apiServices(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for name := range strings.FieldsSeq(kubectl(t, "get", "apiservices", "--output=name")) {
+		if name = strings.TrimPrefix(name, "apiservice.apiregistration.k8s.io/"); strings.HasSuffix(name, ".restaurant.programming-kubernetes.info") {
+			found[name] = true
+		}
+	}
+	return found
+}
+
+// TestPatches shows that what the documentation says to change can be changed.
+func TestPatches(t *testing.T) {
+	dir := kustomization(t, "overlays/ha", `images:
+  - name: apiserver
+    newName: registry.example.com/restaurant/apiserver
+    newTag: v1.2.3
+`)
+	images := map[string]int{}
+	for _, object := range render(t, dir) {
+		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		require.NoError(t, err)
+		for _, container := range containers {
+			images[container.(map[string]any)["image"].(string)]++
+		}
+	}
+	require.Equal(t, 2, images["registry.example.com/restaurant/apiserver:v1.2.3"], "%v", maps.Keys(images))
+	require.Len(t, images, 2)
+}
