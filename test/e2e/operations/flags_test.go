@@ -38,7 +38,7 @@ func TestHelp(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"Generic", "Etcd", "Secure serving", "Authentication", "Authorization", "Auditing", "Features", "Admission",
-		"Egress selector", "Traces", "Logs", "Cluster", "Embedded etcd", "Global",
+		"Egress selector", "Traces", "Logs", "Own certificate authority", "Controllers", "Cluster", "Embedded etcd", "Global",
 	}, sections)
 	for _, flag := range []string{
 		"--etcd-servers", "--secure-port", "--requestheader-allowed-names", "--authorization-always-allow-paths", "--audit-policy-file",
