@@ -67,21 +67,9 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 		return nil // It is reached by a dialer that the library makes later.
 	}
 	config := o.Etcd.StorageConfig
-	files := transport.TLSInfo{
-		CertFile:      config.Transport.CertFile,
-		KeyFile:       config.Transport.KeyFile,
-		TrustedCAFile: config.Transport.TrustedCAFile,
-	}
-	tlsConfig, err := files.ClientConfig()
+	client, err := o.newEtcdClient(config.Transport.ServerList...)
 	if err != nil {
-		return fmt.Errorf("--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: %w", err)
-	}
-	if files.Empty() && files.TrustedCAFile == "" {
-		tlsConfig = nil
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: config.Transport.ServerList, TLS: tlsConfig, Logger: zap.NewNop()})
-	if err != nil {
-		return fmt.Errorf("--etcd-servers can't be used: %w", err)
+		return err
 	}
 	defer func() { _ = client.Close() }()
 	return await(ctx, "etcd", func(ctx context.Context) error {
@@ -92,4 +80,26 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// newEtcdClient returns a client of these servers with the credentials of the flags.
+func (o CompletedOptions) newEtcdClient(servers ...string) (*clientv3.Client, error) {
+	config := o.Etcd.StorageConfig.Transport
+	files := transport.TLSInfo{
+		CertFile:      config.CertFile,
+		KeyFile:       config.KeyFile,
+		TrustedCAFile: config.TrustedCAFile,
+	}
+	tlsConfig, err := files.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: %w", err)
+	}
+	if files.Empty() && files.TrustedCAFile == "" {
+		tlsConfig = nil
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: servers, TLS: tlsConfig, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, fmt.Errorf("--etcd-servers can't be used: %w", err)
+	}
+	return client, nil
 }

@@ -39,6 +39,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
 )
 
 // authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
@@ -126,34 +127,27 @@ func (c *cluster) wait(ctx context.Context) error {
 func (c *cluster) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	const delegator = "bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding"
 	if err := cmp.Or(
 		c.checkAuthentication(ctx),
-		c.authenticationClient.checkMay(ctx, "create", schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, delegator),
-		c.authorizationClient.checkMay(ctx, "create", schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, delegator),
+		c.authenticationClient.checkMay(ctx, mayReviewTokens()),
+		c.authorizationClient.checkMay(ctx, mayReviewAccess()),
 	); err != nil {
 		return err
 	}
-	for _, resource := range c.reads {
-		if err := c.coreClient.checkMay(ctx, "list", resource,
-			"bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.coreClient.checkMay(ctx, mayRead(c.reads, admissionFix, "list")...)
 }
 
-func (c *client) checkMay(ctx context.Context, verb string, resource schema.GroupResource, fix string) error {
-	answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: resource.Group, Resource: resource.Resource, Verb: verb,
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("kube-apiserver at %s does not say whether this server may %s %s: %w", c.host, verb, resource, err)
-	}
-	if !answer.Status.Allowed {
-		return fmt.Errorf("this server may not %s %s: %s", verb, resource, fix)
+func (c *client) checkMay(ctx context.Context, permissions ...doctor.Permission) error {
+	for _, permission := range permissions {
+		answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: permission.Attributes()},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("kube-apiserver at %s does not say whether this server may %s: %w", c.host, permission, err)
+		}
+		if !answer.Status.Allowed {
+			return fmt.Errorf("this server may not %s: %s", permission, permission.Fix)
+		}
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 		},
 	}
 	cmd.SetContext(ctx)
+	cmd.AddCommand(newDoctorCommand(groups...))
 	cmd.AddCommand(asTool(newSnapshotCommand()), withOwnHelp(newCertificatesCommand()))
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
 	for _, other := range cmd.Commands() {

@@ -1,0 +1,238 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// webhook is one of a configuration.
+type webhook struct {
+	name          string
+	client        admissionregistrationv1.WebhookClientConfig
+	rules         []admissionregistrationv1.RuleWithOperations
+	failurePolicy *admissionregistrationv1.FailurePolicyType
+}
+
+// checkWebhooks connects to the webhooks that are asked about the groups' objects.
+func (e *examination) checkWebhooks(ctx context.Context) []Result {
+	webhooks, err := e.webhooks(ctx)
+	if err != nil {
+		return []Result{unreadable("the webhook configurations", err)}
+	}
+	var results []Result
+	count := 0
+	for _, webhook := range webhooks {
+		if !slices.ContainsFunc(webhook.rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) }) {
+			continue
+		}
+		count++
+		if err := e.call(ctx, webhook.client); err != nil {
+			status, consequence := Failure, "is refused"
+			if ignored(webhook.failurePolicy) {
+				status, consequence = Warning, "passes without it"
+			}
+			result := finding("its address", status, err)
+			results = append(results, explained(result, webhook.name, "does not answer, and what it is asked about "+consequence))
+		}
+	}
+	if len(results) == 0 {
+		results = append(results, ok("all webhooks that are asked about the groups answer (%d)", count))
+	}
+	return results
+}
+
+// explained puts a result into context. What is not known has no consequence.
+func explained(result Result, name, consequence string) Result {
+	if result.Status == Skipped {
+		consequence = "is not looked at"
+	}
+	result.Cause = name + " " + consequence + ": " + result.Cause
+	return result
+}
+
+func ignored(policy *admissionregistrationv1.FailurePolicyType) bool {
+	return policy != nil && *policy == admissionregistrationv1.Ignore
+}
+
+func (e *examination) webhooks(ctx context.Context) ([]webhook, error) {
+	registration := e.kube.AdmissionregistrationV1()
+	mutating, err := registration.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	validating, err := registration.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var webhooks []webhook
+	for _, configuration := range mutating.Items {
+		for _, w := range configuration.Webhooks {
+			webhooks = append(webhooks, webhook{fmt.Sprintf("the webhook %s of the MutatingWebhookConfiguration %s", w.Name, configuration.Name), w.ClientConfig, w.Rules, w.FailurePolicy})
+		}
+	}
+	for _, configuration := range validating.Items {
+		for _, w := range configuration.Webhooks {
+			webhooks = append(webhooks, webhook{fmt.Sprintf("the webhook %s of the ValidatingWebhookConfiguration %s", w.Name, configuration.Name), w.ClientConfig, w.Rules, w.FailurePolicy})
+		}
+	}
+	return webhooks, nil
+}
+
+// call connects to a webhook and says nothing to it.
+func (e *examination) call(ctx context.Context, client admissionregistrationv1.WebhookClientConfig) error {
+	if client.Service == nil {
+		address, err := url.Parse(*client.URL)
+		if err != nil {
+			return &problem{fmt.Sprintf("its URL is none (%v)", err), "correct it"}
+		}
+		port := address.Port()
+		if port == "" {
+			port = "443"
+		}
+		_, err = connect(ctx, net.JoinHostPort(address.Hostname(), port), address.Hostname(), client.CABundle, "its caBundle")
+		return err
+	}
+	backend := newBackend(client.Service.Namespace, client.Service.Name, client.Service.Port)
+	addresses, err := e.resolve(ctx, backend)
+	if err != nil {
+		return err
+	}
+	// The others are behind the same Service: one is enough.
+	_, err = connect(ctx, addresses[0], backend.host(), client.CABundle, "its caBundle")
+	return err
+}
+
+// matches tells whether a rule is for resources of the groups.
+func (e *examination) matches(rule admissionregistrationv1.Rule) bool {
+	for _, group := range e.Groups {
+		if !slices.Contains(rule.APIGroups, group.Name) && !slices.Contains(rule.APIGroups, "*") {
+			continue
+		}
+		for _, resource := range group.Resources() {
+			for _, pattern := range rule.Resources {
+				if name, _, _ := strings.Cut(pattern, "/"); name == "*" || name == resource.Resource {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// policy is one that is bound.
+type policy struct {
+	name          string
+	parameters    *admissionregistrationv1.ParamKind
+	matches       *admissionregistrationv1.MatchResources
+	failurePolicy *admissionregistrationv1.FailurePolicyType
+}
+
+// checkPolicies looks whether the server can read the parameters of the policies for
+// the groups' objects.
+func (e *examination) checkPolicies(ctx context.Context) []Result {
+	policies, err := e.policies(ctx)
+	if err != nil {
+		return []Result{unreadable("the admission policies", err)}
+	}
+	var results []Result
+	count := 0
+	for _, policy := range policies {
+		if policy.matches == nil || !slices.ContainsFunc(policy.matches.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool { return e.matches(rule.Rule) }) {
+			continue
+		}
+		count++
+		if policy.parameters == nil {
+			continue
+		}
+		if err := e.readsParameters(ctx, *policy.parameters); err != nil {
+			status, consequence := Failure, "is refused"
+			if ignored(policy.failurePolicy) {
+				status, consequence = Warning, "passes without it"
+			}
+			result := finding("what it needs", status, err)
+			results = append(results, explained(result, policy.name, "can't be evaluated, and what it is for "+consequence))
+		}
+	}
+	if len(results) == 0 {
+		results = append(results, ok("the parameters of all admission policies for the groups can be read (%d)", count))
+	}
+	return results
+}
+
+func (e *examination) policies(ctx context.Context) ([]policy, error) {
+	registration := e.kube.AdmissionregistrationV1()
+	mutating, err := registration.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) { // Older kube-apiservers do not have them.
+		return nil, err
+	}
+	validating, err := registration.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	var policies []policy
+	for _, p := range mutating.Items {
+		policies = append(policies, policy{"the MutatingAdmissionPolicy " + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
+	}
+	for _, p := range validating.Items {
+		policies = append(policies, policy{"the ValidatingAdmissionPolicy " + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
+	}
+	return policies, nil
+}
+
+// readsParameters returns a problem if the server can't read the parameters of a
+// policy.
+func (e *examination) readsParameters(ctx context.Context, kind admissionregistrationv1.ParamKind) error {
+	version, err := schema.ParseGroupVersion(kind.APIVersion)
+	if err != nil {
+		return &problem{fmt.Sprintf("the apiVersion of its parameters is none (%v)", err), "correct its paramKind"}
+	}
+	resources, err := e.kube.Discovery().ServerResourcesForGroupVersion(kind.APIVersion)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	i := -1
+	if err == nil {
+		i = slices.IndexFunc(resources.APIResources, func(resource metav1.APIResource) bool {
+			return resource.Kind == kind.Kind && !strings.Contains(resource.Name, "/")
+		})
+	}
+	if i < 0 {
+		return &problem{fmt.Sprintf("the cluster has no %s of %s, of which its parameters are", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind"}
+	}
+	for _, verb := range []string{"list", "watch"} {
+		permission := Permission{Verb: verb, Resource: schema.GroupResource{Group: version.Group, Resource: resources.APIResources[i].Name}}
+		allowed, err := e.allowed(ctx, permission)
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			return &problem{fmt.Sprintf("%s may not %s, which are its parameters", e.user(), permission), "bind a ClusterRole to that user that allows get, list and watch"}
+		}
+	}
+	return nil
+}

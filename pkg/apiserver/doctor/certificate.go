@@ -1,0 +1,203 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+const (
+	// connectTimeout bounds every connection: from where this runs, the addresses
+	// of pods may lead nowhere.
+	connectTimeout = 3 * time.Second
+	// renewalFraction is the part of a certificate's life in which it should have
+	// been renewed: servers do so after two thirds.
+	renewalFraction = 5
+	// renewalTime is as much as is needed to renew one by hand.
+	renewalTime = 30 * 24 * time.Hour
+)
+
+// unreachable is an address that can't be reached from here, whether or not it can
+// from where it has to.
+type unreachable struct{ error }
+
+// checkCertificate compares what the server serves with what the APIServices trust.
+func (e *examination) checkCertificate(ctx context.Context) []Result {
+	if len(e.apiServices) == 0 {
+		return []Result{skipped("no version is registered")}
+	}
+	var results []Result
+	for _, backend := range e.backends() {
+		results = append(results, e.checkBackend(ctx, backend)...)
+	}
+	return results
+}
+
+func (e *examination) checkBackend(ctx context.Context, b backend) []Result {
+	addresses := []string{e.Address}
+	if e.Address == "" {
+		var err error
+		if addresses, err = e.resolve(ctx, b); err != nil {
+			return []Result{finding(b.String(), Failure, err)}
+		}
+	}
+	var results []Result
+	var expires time.Time
+	for _, trust := range e.trusts(b) {
+		if trust.anybody {
+			results = append(results, warning(trust.names()+" trusts whoever answers, since insecureSkipTLSVerify is set", "set caBundle instead"))
+			continue
+		}
+		for _, address := range addresses {
+			state, err := connect(ctx, address, b.host(), []byte(trust.bundle), "caBundle of "+trust.names())
+			if away := (unreachable{}); errors.As(err, &away) {
+				result := finding(address, Failure, err)
+				result.Fix += ", or name by --server-address where a forwarded port leads to it"
+				return append(results, result)
+			}
+			if err != nil {
+				results = append(results, finding(address, Failure, err))
+				continue
+			}
+			end := expiry(state.VerifiedChains)
+			if renewalDue(end, time.Now()) {
+				results = append(results, warning(fmt.Sprintf("the certificate %q that %s serves, or one above it, expires on %s", end.Subject, address, date(end.NotAfter)), "renew it"))
+			}
+			if expires.IsZero() || end.NotAfter.Before(expires) {
+				expires = end.NotAfter
+			}
+		}
+	}
+	if len(results) == 0 {
+		results = append(results, ok("%s has certificates that kube-apiserver trusts until %s", b, date(expires)))
+	}
+	return results
+}
+
+// trust is what APIServices have in common.
+type trust struct {
+	bundle      string
+	anybody     bool
+	apiServices []*apiregistrationv1.APIService
+}
+
+func (t *trust) names() string {
+	var names []string
+	for _, apiService := range t.apiServices {
+		names = append(names, apiService.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// trusts are those of the APIServices that lead to a Service.
+func (e *examination) trusts(b backend) []*trust {
+	var trusts []*trust
+	for _, apiService := range e.apiServices {
+		spec := apiService.Spec
+		if newBackend(spec.Service.Namespace, spec.Service.Name, spec.Service.Port) != b {
+			continue
+		}
+		found := false
+		for _, trust := range trusts {
+			if trust.bundle == string(spec.CABundle) && trust.anybody == spec.InsecureSkipTLSVerify {
+				trust.apiServices = append(trust.apiServices, apiService)
+				found = true
+			}
+		}
+		if !found {
+			trusts = append(trusts, &trust{string(spec.CABundle), spec.InsecureSkipTLSVerify, []*apiregistrationv1.APIService{apiService}})
+		}
+	}
+	return trusts
+}
+
+// connect opens a connection and closes it. The certificate must be for the host and
+// of an authority in the bundle, or of one that this machine trusts if that is empty.
+// The error is a problem, or unreachable.
+func connect(ctx context.Context, address, host string, bundle []byte, bundleName string) (tls.ConnectionState, error) {
+	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if len(bundle) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(bundle) {
+			return tls.ConnectionState{}, &problem{"there is no certificate in " + bundleName, "put that of the server's authority into it, in PEM form"}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return tls.ConnectionState{}, &problem{"nobody listens at " + address, "see whether the server runs, and the log of one that does not"}
+	}
+	if err != nil {
+		return tls.ConnectionState{}, unreachable{err}
+	}
+	defer func() { _ = raw.Close() }()
+	connection := tls.Client(raw, config)
+	err = connection.HandshakeContext(ctx)
+	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+		return tls.ConnectionState{}, &problem{fmt.Sprintf("the certificate %q that %s serves can't be trusted (%v)", untrusted.UnverifiedCertificates[0].Subject, address, untrusted.Err), trustFix(untrusted.Err, host, bundleName)}
+	}
+	if err != nil {
+		return tls.ConnectionState{}, &problem{fmt.Sprintf("%s does not speak TLS (%v)", address, err), "see what listens there"}
+	}
+	return connection.ConnectionState(), nil
+}
+
+func trustFix(err error, host, bundleName string) string {
+	if wrongHost := (x509.HostnameError{}); errors.As(err, &wrongHost) {
+		return "issue one for " + host
+	}
+	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return "renew it, or the clock of this machine is wrong"
+	}
+	return "put the authority that has issued it into " + bundleName
+}
+
+// expiry is the certificate that expires first, of the chain that lasts longest.
+func expiry(chains [][]*x509.Certificate) *x509.Certificate {
+	var longest *x509.Certificate
+	for _, chain := range chains {
+		first := chain[0]
+		for _, certificate := range chain {
+			if certificate.NotAfter.Before(first.NotAfter) {
+				first = certificate
+			}
+		}
+		if longest == nil || first.NotAfter.After(longest.NotAfter) {
+			longest = first
+		}
+	}
+	return longest
+}
+
+// renewalDue tells whether a certificate should have been renewed by now.
+func renewalDue(certificate *x509.Certificate, now time.Time) bool {
+	life := certificate.NotAfter.Sub(certificate.NotBefore)
+	return certificate.NotAfter.Sub(now) < min(life/renewalFraction, renewalTime)
+}
+
+func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,256 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package doctor finds out what keeps API groups from being served in a cluster, or
+// is going to. It reads only, and needs no more rights than it has: what its user may
+// not read is skipped, with a line that says so. It can be used before anything is
+// installed.
+//
+// What is looked at is a table, see checks. A new check is a new entry in it.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// checkTimeout bounds every check.
+const checkTimeout = 20 * time.Second
+
+// Status is how serious a Result is.
+type Status string
+
+const (
+	// OK is how it should be.
+	OK Status = "ok"
+	// Skipped means that nothing could be found out from here, or that there is
+	// nothing to find out.
+	Skipped Status = "skipped"
+	// Warning is what works, and will not for ever or for everybody.
+	Warning Status = "warning"
+	// Failure is what does not work.
+	Failure Status = "failure"
+)
+
+// Result is one finding.
+type Result struct {
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	// Cause says what was found.
+	Cause string `json:"cause"`
+	// Fix says what to do about it, unless the cause says so itself.
+	Fix string `json:"fix,omitempty"`
+}
+
+// Config says what to examine.
+type Config struct {
+	// Groups are those that are served, or are to be.
+	Groups []registry.Group
+	// Cluster reaches kube-apiserver as the user who wants to know.
+	Cluster *rest.Config
+	// Namespace and ServiceAccount are the server's own. An empty namespace stands
+	// for the one to which the groups' APIServices lead.
+	Namespace, ServiceAccount string
+	// Address is where the server can be reached from here. If it is empty, the
+	// endpoints of its Service are tried.
+	Address string
+	// Authentication returns what is wrong with the way in which kube-apiserver
+	// says for whom it makes a request.
+	Authentication func(context.Context) error
+	// Permissions are those of a server in a namespace.
+	Permissions func(namespace string) []Permission
+	// EtcdServers are the members of the server's etcd, and EtcdClient reaches them.
+	EtcdServers []string
+	EtcdClient  func(servers ...string) (*clientv3.Client, error)
+	// EtcdSocket is the file by which an embedded etcd is reached.
+	EtcdSocket string
+}
+
+// examination is a run of all checks.
+type examination struct {
+	Config
+	kube       kubernetes.Interface
+	aggregator aggregator.Interface
+	// apiServices are those of the groups that are registered, by name. The check
+	// "apiservices" finds them.
+	apiServices []*apiregistrationv1.APIService
+	// self is the user who wants to know, once that is known.
+	self string
+}
+
+// check is an entry in the table of checks.
+type check struct {
+	name string
+	// needs are checks without whose success this one could only repeat, in other
+	// words, what they have found.
+	needs []string
+	run   func(*examination, context.Context) []Result
+}
+
+// checks is all that is examined, in order.
+func checks() []check {
+	const (
+		version        = "kube-apiserver"
+		requestHeaders = "request-headers"
+		registered     = "apiservices"
+		permissions    = "permissions"
+		service        = "service"
+		certificate    = "certificate"
+	)
+	return []check{
+		{version, nil, (*examination).checkVersion},
+		{requestHeaders, []string{version}, (*examination).checkRequestHeaders},
+		{registered, []string{version}, (*examination).checkRegistered},
+		{permissions, []string{version}, (*examination).checkPermissions},
+		{service, []string{registered}, (*examination).checkService},
+		{certificate, []string{service}, (*examination).checkCertificate},
+		{"availability", []string{requestHeaders, registered, service, certificate}, (*examination).checkAvailability},
+		{"webhooks", []string{version}, (*examination).checkWebhooks},
+		{"policies", []string{version, permissions}, (*examination).checkPolicies},
+		{"etcd", nil, (*examination).checkEtcd},
+		{"proxy", []string{version}, (*examination).checkProxy},
+		{"leftovers", []string{version}, (*examination).checkLeftovers},
+	}
+}
+
+// Examine runs all checks. Each has at least one result.
+func Examine(ctx context.Context, config Config) ([]Result, error) {
+	kube, err := kubernetes.NewForConfig(config.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	apiServices, err := aggregator.NewForConfig(config.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	e := &examination{Config: config, kube: kube, aggregator: apiServices}
+	var results []Result
+	failed := map[string]bool{}
+	for _, check := range checks() {
+		if i := slices.IndexFunc(check.needs, func(name string) bool { return failed[name] }); i >= 0 {
+			failed[check.name] = true
+			results = append(results, named(check.name, skipped("not looked at because of %s", check.needs[i]))...)
+			continue
+		}
+		for _, result := range named(check.name, e.runOne(ctx, check)...) {
+			failed[check.name] = failed[check.name] || result.Status == Failure
+			results = append(results, result)
+		}
+	}
+	return results, ctx.Err()
+}
+
+func (e *examination) runOne(ctx context.Context, check check) []Result {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return check.run(e, ctx)
+}
+
+func named(name string, results ...Result) []Result {
+	for i := range results {
+		results[i].Check = name
+	}
+	return results
+}
+
+// Print writes a line for each result.
+func Print(out io.Writer, results []Result) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, result := range results {
+		text := result.Cause
+		if result.Fix != "" {
+			text += ": " + result.Fix
+		}
+		// Messages of others can have several lines.
+		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Status, result.Check, strings.Join(strings.Fields(text), " "))
+	}
+	return table.Flush()
+}
+
+func ok(format string, args ...any) Result {
+	return Result{Status: OK, Cause: fmt.Sprintf(format, args...)}
+}
+
+func skipped(format string, args ...any) Result {
+	return Result{Status: Skipped, Cause: fmt.Sprintf(format, args...)}
+}
+
+func warning(cause, fix string) Result { return result(Warning, cause, fix) }
+
+func failure(cause, fix string) Result { return result(Failure, cause, fix) }
+
+func result(status Status, cause, fix string) Result {
+	return Result{Status: status, Cause: cause, Fix: fix}
+}
+
+// problem is an error that says what to do about it.
+type problem struct {
+	cause, fix string
+}
+
+// Error returns cause and fix.
+func (p *problem) Error() string { return p.cause + ": " + p.fix }
+
+// finding is the result of a check that has got an error about something; the status
+// is that of a problem.
+func finding(what string, status Status, err error) Result {
+	if found := (*problem)(nil); errors.As(err, &found) {
+		return result(status, found.cause, found.fix)
+	}
+	if away := (unreachable{}); errors.As(err, &away) {
+		return result(Skipped, fmt.Sprintf("%s can't be reached from here (%v)", what, away.error), "run this in a pod of the cluster")
+	}
+	return unreadable(what, err)
+}
+
+// unreadable is the result of a check that can't read what it needs.
+func unreadable(what string, err error) Result {
+	if apierrors.IsForbidden(err) {
+		return skipped("%s can't be read by this user (%v)", what, err)
+	}
+	return failure(fmt.Sprintf("%s can't be read (%v)", what, err), "try again, and see the log of kube-apiserver if that does not help")
+}
+
+// namespace is the server's.
+func (e *examination) namespace() string {
+	if e.Namespace == "" && len(e.apiServices) > 0 {
+		return e.apiServices[0].Spec.Service.Namespace
+	}
+	return e.Namespace
+}
+
+// plural is a count with its noun.
+func plural(count int, noun string) string {
+	if count == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", count, noun)
+}

@@ -1,0 +1,133 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// slowEtcd is a time in which an etcd that is well answers many times: its own
+	// alert is at half of that, for requests that are written to a disk.
+	slowEtcd = 100 * time.Millisecond
+	// etcdSamples is how many answers are timed.
+	etcdSamples = 9
+	// fullEtcd is the part of the quota, in percent, from which on it is time to act.
+	fullEtcd = 80
+	// etcdKey is read, whether it exists or not.
+	etcdKey = "health"
+	// etcdTimeout bounds every request.
+	etcdTimeout = 3 * time.Second
+)
+
+// checkEtcd asks the members of etcd how they are.
+func (e *examination) checkEtcd(ctx context.Context) []Result {
+	if e.EtcdSocket != "" {
+		_, err := os.Stat(e.EtcdSocket)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return []Result{result(Skipped, fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers")}
+		}
+	}
+	var results []Result
+	for _, endpoint := range e.EtcdServers {
+		results = append(results, e.checkMember(ctx, endpoint)...)
+	}
+	return append(results, e.checkAlarms(ctx)...)
+}
+
+func (e *examination) checkMember(ctx context.Context, endpoint string) []Result {
+	member := "etcd at " + endpoint
+	status, latency, err := e.sample(ctx, endpoint)
+	if err != nil {
+		return []Result{failure(fmt.Sprintf("%s does not answer (%v)", member, err), "check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile")}
+	}
+	var results []Result
+	if latency > slowEtcd {
+		results = append(results, warning(fmt.Sprintf("%s takes %s for an answer", member, latency.Round(time.Millisecond)), "give it a faster disk, or a shorter way to it"))
+	}
+	if quota := status.DbSizeQuota; quota > 0 && status.DbSize*100 >= quota*fullEtcd {
+		results = append(results, warning(fmt.Sprintf("%s has used %d %% of its quota of %.1f MiB", member, status.DbSize*100/quota, mebibytes(quota)), "delete objects, defragment it, or raise its quota: above it, nothing can be written"))
+	}
+	if len(results) == 0 {
+		results = append(results, ok("%s (%s) answers in %s, and has used %.1f of %.1f MiB", member, status.Version, latency.Round(time.Microsecond), mebibytes(status.DbSize), mebibytes(status.DbSizeQuota)))
+	}
+	return results
+}
+
+// sample returns the state of a member and how long half of its answers take at
+// most. They are answers that the member has to agree upon with the others.
+func (e *examination) sample(ctx context.Context, endpoint string) (*clientv3.StatusResponse, time.Duration, error) {
+	client, err := e.EtcdClient(endpoint)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = client.Close() }()
+	var times []time.Duration
+	for range etcdSamples + 1 {
+		ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+		began := time.Now()
+		_, err := client.Get(ctx, etcdKey)
+		cancel()
+		if err != nil {
+			return nil, 0, err
+		}
+		times = append(times, time.Since(began))
+	}
+	times = times[1:] // It has made the connection.
+	slices.Sort(times)
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	defer cancel()
+	status, err := client.Status(ctx, endpoint)
+	return status, times[len(times)/2], err
+}
+
+// checkAlarms looks for alarms, which any member knows of all.
+func (e *examination) checkAlarms(ctx context.Context) []Result {
+	client, err := e.EtcdClient(e.EtcdServers...)
+	if err != nil {
+		return nil // As of each member, which has been said.
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	defer cancel()
+	list, err := client.AlarmList(ctx)
+	if err != nil {
+		return nil // See above.
+	}
+	var results []Result
+	for _, alarm := range list.Alarms {
+		member := fmt.Sprintf("the member %x of etcd", alarm.MemberID)
+		switch alarm.Alarm {
+		case etcdserverpb.AlarmType_NOSPACE:
+			results = append(results, failure(member+" has reached its quota, and takes no writes", "delete objects, compact and defragment it or raise its quota, and disarm the alarm"))
+		case etcdserverpb.AlarmType_CORRUPT:
+			results = append(results, failure("the data of "+member+" is corrupt", "replace the member, or restore a backup"))
+		}
+	}
+	return results
+}
+
+func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }

@@ -1,0 +1,133 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Permission is something that a server must be allowed to do.
+type Permission struct {
+	Verb     string
+	Resource schema.GroupResource
+	// Subresource, Namespace and Name are empty if they make no difference.
+	Subresource, Namespace, Name string
+	// Fix says how to allow it to a user.
+	Fix string
+}
+
+// String returns what is allowed.
+func (p Permission) String() string {
+	text := p.Verb + " " + p.Resource.String()
+	if p.Subresource != "" {
+		text = p.Verb + " " + schema.GroupResource{Group: p.Resource.Group, Resource: p.Resource.Resource + "/" + p.Subresource}.String()
+	}
+	if p.Name != "" {
+		text += fmt.Sprintf(" %q", p.Name)
+	}
+	if p.Namespace != "" {
+		text += " in " + p.Namespace
+	}
+	return text
+}
+
+// Attributes is what to ask kube-apiserver for.
+func (p Permission) Attributes() *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{
+		Verb: p.Verb, Group: p.Resource.Group, Resource: p.Resource.Resource,
+		Subresource: p.Subresource, Namespace: p.Namespace, Name: p.Name,
+	}
+}
+
+// checkPermissions asks for everything that the server's service account must be
+// allowed to do.
+func (e *examination) checkPermissions(ctx context.Context) []Result {
+	if e.namespace() == "" {
+		return []Result{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}
+	}
+	if len(e.apiServices) == 0 {
+		_, err := e.kube.CoreV1().ServiceAccounts(e.namespace()).Get(ctx, e.ServiceAccount, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return []Result{skipped("there is no service account %s in the namespace %s yet", e.ServiceAccount, e.namespace())}
+		}
+	}
+	permissions := e.Permissions(e.namespace())
+	var fixes []string
+	missing := map[string][]string{}
+	for _, permission := range permissions {
+		allowed, err := e.allowed(ctx, permission)
+		if err != nil {
+			return []Result{unreadable("what "+e.user()+" may do", err)}
+		}
+		if allowed {
+			continue
+		}
+		if missing[permission.Fix] == nil {
+			fixes = append(fixes, permission.Fix)
+		}
+		missing[permission.Fix] = append(missing[permission.Fix], permission.String())
+	}
+	var results []Result
+	for _, fix := range fixes {
+		results = append(results, failure(e.user()+" may not "+strings.Join(missing[fix], ", "), fix))
+	}
+	if len(results) == 0 {
+		results = append(results, ok("%s has %s", e.user(), plural(len(permissions), "permission")))
+	}
+	return results
+}
+
+// user is the server's.
+func (e *examination) user() string {
+	return serviceaccount.MakeUsername(e.namespace(), e.ServiceAccount)
+}
+
+// allowed tells whether the server may do something. Who is the server asks for
+// itself, which needs no permission.
+func (e *examination) allowed(ctx context.Context, permission Permission) (bool, error) {
+	if e.self == "" {
+		self, err := e.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return false, err
+		}
+		e.self = self.Status.UserInfo.Username
+	}
+	if e.self == e.user() {
+		review, err := e.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: permission.Attributes()},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
+	}
+	review, err := e.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               e.user(),
+			Groups:             append(serviceaccount.MakeGroupNames(e.namespace()), user.AllAuthenticated),
+			ResourceAttributes: permission.Attributes(),
+		},
+	}, metav1.CreateOptions{})
+	return err == nil && review.Status.Allowed, err
+}

@@ -1,0 +1,168 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// defaultPort is that of references to a Service that name none.
+const defaultPort = 443
+
+// backend is a port of a Service.
+type backend struct {
+	namespace, name string
+	port            int32
+}
+
+func newBackend(namespace, name string, port *int32) backend {
+	if port == nil {
+		return backend{namespace, name, defaultPort}
+	}
+	return backend{namespace, name, *port}
+}
+
+// String returns the Service.
+func (b backend) String() string { return fmt.Sprintf("the Service %s/%s", b.namespace, b.name) }
+
+// host is what must be in the certificate of who is behind the Service.
+func (b backend) host() string { return b.name + "." + b.namespace + ".svc" }
+
+// backends are where the APIServices lead to.
+func (e *examination) backends() []backend {
+	var backends []backend
+	for _, apiService := range e.apiServices {
+		service := apiService.Spec.Service
+		if backend := newBackend(service.Namespace, service.Name, service.Port); !slices.Contains(backends, backend) {
+			backends = append(backends, backend)
+		}
+	}
+	return backends
+}
+
+// checkService looks for somebody behind the Service of the APIServices.
+func (e *examination) checkService(ctx context.Context) []Result {
+	if len(e.apiServices) == 0 {
+		return []Result{skipped("no version is registered")}
+	}
+	var results []Result
+	for _, backend := range e.backends() {
+		addresses, err := e.resolve(ctx, backend)
+		if err != nil {
+			results = append(results, finding(backend.String(), Failure, err))
+			continue
+		}
+		results = append(results, ok("%s leads to %s", backend, strings.Join(addresses, ", ")))
+	}
+	return results
+}
+
+// resolve returns the addresses behind a Service. The error is a problem if
+// something is wrong with the Service.
+func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) {
+	service, err := e.kube.CoreV1().Services(b.namespace).Get(ctx, b.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, &problem{b.String() + " does not exist", "create it, by it the server is found"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		return []string{net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(b.port)))}, nil
+	}
+	i := slices.IndexFunc(service.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == b.port })
+	if i < 0 {
+		return nil, &problem{fmt.Sprintf("%s has no port %d", b, b.port), "add the port to it, or name another port where the Service is named"}
+	}
+	port := service.Spec.Ports[i]
+	pods, err := e.pods(ctx, service)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if port.TargetPort.Type == intstr.String && !hasPort(pod, port.TargetPort.StrVal) {
+			return nil, &problem{fmt.Sprintf("the target port %q of %s is no port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort"}
+		}
+	}
+	addresses, err := e.endpoints(ctx, b, port)
+	if err != nil || len(addresses) > 0 {
+		return addresses, err
+	}
+	switch {
+	case len(service.Spec.Selector) == 0:
+		return nil, &problem{b.String() + " has no selector, and no endpoint that is ready", "give it a selector of the server's pods"}
+	case len(pods) == 0:
+		return nil, &problem{fmt.Sprintf("no pod matches the selector %s of %s", labels.Set(service.Spec.Selector), b), "check the labels of the pods, and the Deployment that is to create them"}
+	default:
+		return nil, &problem{fmt.Sprintf("none of the pods of %s is ready, of which there are %d", b, len(pods)), "see their events and logs"}
+	}
+}
+
+// pods are those that a Service selects.
+func (e *examination) pods(ctx context.Context, service *corev1.Service) ([]corev1.Pod, error) {
+	if len(service.Spec.Selector) == 0 {
+		return nil, nil
+	}
+	list, err := e.kube.CoreV1().Pods(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(service.Spec.Selector).String()})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func hasPort(pod corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(container corev1.Container) bool {
+		return slices.ContainsFunc(container.Ports, func(port corev1.ContainerPort) bool { return port.Name == name })
+	})
+}
+
+// endpoints are the addresses behind a Service that are ready.
+func (e *examination) endpoints(ctx context.Context, b backend, port corev1.ServicePort) ([]string, error) {
+	list, err := e.kube.DiscoveryV1().EndpointSlices(b.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + b.name})
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, slice := range list.Items {
+		for _, endpointPort := range slice.Ports {
+			if endpointPort.Port == nil || endpointPort.Name == nil && port.Name != "" || endpointPort.Name != nil && *endpointPort.Name != port.Name {
+				continue
+			}
+			for _, endpoint := range slice.Endpoints {
+				if endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready {
+					continue
+				}
+				for _, address := range endpoint.Addresses {
+					addresses = append(addresses, net.JoinHostPort(address, strconv.Itoa(int(*endpointPort.Port))))
+				}
+			}
+		}
+	}
+	return addresses, nil
+}

@@ -1,0 +1,96 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/version"
+	baseversion "k8s.io/component-base/version"
+)
+
+// How many minor releases kube-apiserver may be older or newer than the libraries of
+// this server: it need not have what is newer than the oldest that they emulate
+// (KEP-4330), and may drop what the next one deprecates.
+const (
+	olderReleases = 3
+	newerReleases = 1
+)
+
+// checkVersion compares kube-apiserver's version with that of this server's
+// libraries.
+func (e *examination) checkVersion(ctx context.Context) []Result {
+	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	if apierrors.IsUnauthorized(err) {
+		return []Result{failure(fmt.Sprintf("kube-apiserver at %s does not accept the credentials (%v)", e.Cluster.Host, err), "check the file of --kubeconfig, or the token of the service account")}
+	}
+	if err != nil {
+		return []Result{failure(fmt.Sprintf("kube-apiserver at %s can't be reached (%v)", e.Cluster.Host, err), "check that it runs, and the address in the file of --kubeconfig")}
+	}
+	var info version.Info
+	if err := json.Unmarshal(content, &info); err != nil {
+		return []Result{unreadable("the version of kube-apiserver", err)}
+	}
+	theirs, err := effectiveVersion(info)
+	if err != nil {
+		return []Result{unreadable("the version of kube-apiserver", err)}
+	}
+	ours := utilversion.MustParse(baseversion.DefaultKubeBinaryVersion)
+	if err := skew(ours, theirs); err != nil {
+		return []Result{finding("the version of kube-apiserver", Warning, err)}
+	}
+	return []Result{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, info.GitVersion, ours)}
+}
+
+// effectiveVersion is the version whose features kube-apiserver has.
+func effectiveVersion(info version.Info) (*utilversion.Version, error) {
+	if info.EmulationMajor != "" {
+		return utilversion.ParseGeneric(info.EmulationMajor + "." + info.EmulationMinor)
+	}
+	return utilversion.ParseGeneric(info.GitVersion)
+}
+
+// skew returns a problem if two versions are too far apart.
+func skew(ours, theirs *utilversion.Version) error {
+	difference := int(theirs.Minor()) - int(ours.Minor())
+	switch {
+	case theirs.Major() != ours.Major() || difference > newerReleases:
+		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s newer", theirs.Major(), theirs.Minor(), ours, plural(newerReleases, "minor release")),
+			"install a newer version of this server"}
+	case difference < -olderReleases:
+		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s older", theirs.Major(), theirs.Minor(), ours, plural(olderReleases, "minor release")),
+			"upgrade the cluster, or install an older version of this server"}
+	}
+	return nil
+}
+
+// checkRequestHeaders looks at how kube-apiserver says for whom it makes a request.
+func (e *examination) checkRequestHeaders(ctx context.Context) []Result {
+	err := e.Authentication(ctx)
+	switch {
+	case err == nil:
+		return []Result{ok("kube-apiserver can say for whom it makes a request, and nobody else can")}
+	case apierrors.IsForbidden(err):
+		return []Result{unreadable("the request-header configuration", err)}
+	default:
+		return []Result{{Status: Failure, Cause: err.Error()}}
+	}
+}

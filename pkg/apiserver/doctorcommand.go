@@ -1,0 +1,126 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/term"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// newDoctorCommand returns the command that finds out what is wrong in a cluster.
+func newDoctorCommand(groups ...registry.Group) *cobra.Command {
+	options := NewOptions(groups...)
+	var config doctor.Config
+	var format string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Says what keeps this server from working in a cluster",
+		Long: "Examines a cluster, and says in a line for each finding what is wrong and how to mend it. It changes nothing, and can be used before the server is installed. " +
+			"Besides its own flags it takes those of the server, so that it looks for what a server with these needs. The exit code is 1 if there is a failure.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			results, err := options.examine(cmd.Context(), config)
+			if err != nil {
+				return err
+			}
+			if format == formatJSON {
+				err = printJSON(cmd.OutOrStdout(), map[string]any{"results": results})
+			} else {
+				err = doctor.Print(cmd.OutOrStdout(), results)
+			}
+			return errors.Join(err, failures(results))
+		},
+	}
+	sections := cliflag.NamedFlagSets{}
+	own := sections.FlagSet("doctor")
+	own.StringVar(&config.Namespace, "namespace", "", ""+
+		"Namespace of the server. It may be left out when the server's APIServices are registered.")
+	own.StringVar(&config.ServiceAccount, "service-account", "apiserver", ""+
+		"Service account of the server.")
+	own.StringVar(&config.Address, "server-address", "", ""+
+		"Where the server can be reached from here, as host:port, for instance by \"kubectl port-forward\". By default the endpoints of its Service are tried.")
+	own.StringVarP(&format, "output", "o", "", `"json" for programs.`)
+	server := options.Flags()
+	for _, name := range server.Order {
+		sections.FlagSet(name).AddFlagSet(server.FlagSet(name))
+	}
+	for _, name := range sections.Order {
+		cmd.Flags().AddFlagSet(sections.FlagSet(name))
+	}
+	asTool(cmd)
+	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
+	return cmd
+}
+
+// examine fills in what the server's options say, and examines the cluster.
+func (o *Options) examine(ctx context.Context, config doctor.Config) ([]doctor.Result, error) {
+	completed, err := o.Complete()
+	if err != nil {
+		return nil, err
+	}
+	if err := utilerrors.NewAggregate(completed.Validate()); err != nil {
+		return nil, err
+	}
+	cluster, err := completed.newCluster()
+	if err != nil {
+		return nil, err
+	}
+	if config.Namespace == "" && o.CoreAPI.CoreAPIKubeconfigPath == "" {
+		config.Namespace = ownNamespace("") // This is the server's pod.
+	}
+	config.Groups = o.groups
+	config.Cluster = rest.CopyConfig(cluster.coreClient.config)
+	config.Cluster.WarningHandler = rest.NoWarnings{}
+	config.Cluster.QPS = -1 // It asks a few dozen things, once.
+	config.Authentication = cluster.checkAuthentication
+	config.Permissions = completed.permissions
+	config.EtcdServers = completed.Etcd.StorageConfig.Transport.ServerList
+	config.EtcdClient = completed.newEtcdClient
+	if completed.embeddedEtcd {
+		config.EtcdSocket = strings.TrimPrefix(completed.EmbeddedEtcd.Endpoint(), "unix://")
+	}
+	return doctor.Examine(ctx, config)
+}
+
+// failures is an error if there are any.
+func failures(results []doctor.Result) error {
+	count := 0
+	for _, result := range results {
+		if result.Status == doctor.Failure {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d findings are failures", count, len(results))
+}

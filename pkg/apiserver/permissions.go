@@ -1,0 +1,107 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
+)
+
+const (
+	delegatorFix = "bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding"
+	readerFix    = "bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding"
+	admissionFix = "bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"
+)
+
+// permissions is everything that a server with these options must be allowed to do in
+// a cluster, if its namespace is the one given.
+func (o CompletedOptions) permissions(namespace string) []doctor.Permission {
+	reads := admission.Reads(o.plugins, o.Admission)
+	permissions := slices.Concat(
+		[]doctor.Permission{mayReviewTokens(), mayReviewAccess()},
+		may(readerFix, doctor.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, "get", "list", "watch"),
+		mayRead(reads, admissionFix, "list", "watch"),
+	)
+	if quotas := (schema.GroupResource{Resource: "resourcequotas"}); slices.Contains(reads, quotas) {
+		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
+			doctor.Permission{Resource: quotas, Subresource: "status"}, "update")...)
+	}
+	if o.Features.EnablePriorityAndFairness {
+		const group = "flowcontrol.apiserver.k8s.io"
+		permissions = append(permissions, mayRead([]schema.GroupResource{{Group: group, Resource: "flowschemas"}, {Group: group, Resource: "prioritylevelconfigurations"}},
+			"bind a ClusterRole to its user that allows get, list and watch, or use --enable-priority-and-fairness=false", "list", "watch")...)
+	}
+	if o.RunControllers {
+		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
+			doctor.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create", "patch")...)
+	}
+	if o.RunControllers && o.LeaderElection.LeaderElect {
+		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, o.LeaderElection.ResourceName,
+			"since its controllers run where they are elected")...)
+	}
+	if o.ServingCert.Secret != "" {
+		permissions = append(permissions, mayKeep(schema.GroupResource{Resource: "secrets"}, namespace, o.ServingCert.Secret,
+			"since it keeps its certificate authority there, by --serving-ca-secret")...)
+		for _, name := range o.ServingCert.APIServices {
+			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they have to trust the authority of --serving-ca-secret",
+				doctor.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
+		}
+	}
+	return permissions
+}
+
+func mayReviewTokens() doctor.Permission {
+	return doctor.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, Fix: delegatorFix}
+}
+
+func mayReviewAccess() doctor.Permission {
+	return doctor.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
+}
+
+// mayRead is what informers do, or the part of it that is asked for.
+func mayRead(resources []schema.GroupResource, fix string, verbs ...string) []doctor.Permission {
+	var permissions []doctor.Permission
+	for _, resource := range resources {
+		permissions = append(permissions, may(fix, doctor.Permission{Resource: resource}, verbs...)...)
+	}
+	return permissions
+}
+
+// mayKeep is to create an object and to read and write it.
+func mayKeep(resource schema.GroupResource, namespace, name, reason string) []doctor.Permission {
+	fix := fmt.Sprintf("bind a Role in %s to its user that allows that, %s", namespace, reason)
+	return append(
+		may(fix, doctor.Permission{Resource: resource, Namespace: namespace}, "create"),
+		may(fix, doctor.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
+}
+
+// may is one permission for each verb.
+func may(fix string, on doctor.Permission, verbs ...string) []doctor.Permission {
+	on.Fix = fix
+	var permissions []doctor.Permission
+	for _, verb := range verbs {
+		on.Verb = verb
+		permissions = append(permissions, on)
+	}
+	return permissions
+}

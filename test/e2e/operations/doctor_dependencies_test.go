@@ -1,0 +1,259 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+func testDoctorOnWebhooks(t *testing.T) {
+	good := listen(t, cp.PKI.ServingCA, controlplane.Certificate{User: "webhook", Hosts: []string{"localhost", "hook.default.svc"}})
+	stranger, err := controlplane.NewCA("stranger")
+	require.NoError(t, err)
+	const configuration = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: doctor}
+webhooks:
+  - name: hook.example.com
+    clientConfig: %s
+    rules: [{apiGroups: [%q], apiVersions: ["*"], operations: [CREATE], resources: [%q]}]
+    failurePolicy: %s
+    sideEffects: None
+    admissionReviewVersions: [v1]
+`
+	service := `{service: {namespace: default, name: hook, port: ` + good + `}, caBundle: ` + encoded(cp.PKI.ServingCA) + `}`
+	at := func(port string, ca *controlplane.CA) string {
+		return `{url: "https://localhost:` + port + `/x", caBundle: ` + encoded(ca) + `}`
+	}
+	const hook = `the webhook hook\.example\.com of the ValidatingWebhookConfiguration doctor does not answer, and what it is asked about `
+	for name, test := range map[string]struct {
+		client, group, resource, policy string
+		want                            string
+	}{
+		"that nobody serves":                  {at("1", cp.PKI.ServingCA), groupName, "pizzas", "Fail", `failure webhooks: ` + hook + `is refused: nobody listens at localhost:1: see whether the server runs, and the log of one that does not`},
+		"that nobody serves and is optional":  {at("1", cp.PKI.ServingCA), "*", "*/*", "Ignore", `warning webhooks: ` + hook + `passes without it: nobody listens at localhost:1: see whether the server runs, and the log of one that does not`},
+		"whose certificate can't be trusted":  {at(good, stranger), groupName, "pizzas/status", "Fail", `failure webhooks: ` + hook + `is refused: the certificate "CN=webhook" that localhost:\d+ serves can't be trusted \(.*\): put the authority that has issued it into its caBundle`},
+		"whose Service does not exist":        {service, groupName, "toppings", "Fail", `failure webhooks: ` + hook + `is refused: the Service default/hook does not exist: create it, by it the server is found`},
+		"that answers":                        {at(good, cp.PKI.ServingCA), groupName, "*", "Fail", ""},
+		"that is not asked about the group":   {at("1", cp.PKI.ServingCA), "apps", "*", "Fail", ""},
+		"that is asked about another kind":    {at("1", cp.PKI.ServingCA), "*", "deployments", "Fail", ""},
+		"that can't be reached from anywhere": {`{url: "https://255.255.255.255/x"}`, groupName, "pizzas", "Fail", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			apply(t, fmt.Sprintf(configuration, test.client, test.group, test.resource, test.policy))
+			if test.want != "" {
+				requireSymptom(t, test.want)
+				return
+			}
+			_, findings := doctor(t, cp)
+			require.Empty(t, symptoms(findings))
+		})
+	}
+	t.Run("behind a Service", func(t *testing.T) {
+		apply(t, `
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: hook}
+spec: {type: ExternalName, externalName: localhost}
+---`+fmt.Sprintf(configuration, service, groupName, "pizzas", "Fail"))
+		_, findings := doctor(t, cp)
+		require.Empty(t, symptoms(findings))
+		for _, finding := range findings {
+			if finding.Check == "webhooks" {
+				require.Equal(t, "ok webhooks: all webhooks that are asked about the groups answer (1): ", finding.String())
+			}
+		}
+	})
+}
+
+func encoded(ca *controlplane.CA) string {
+	content, _ := json.Marshal(ca.CertPEM())
+	return string(content)
+}
+
+func testDoctorOnPolicies(t *testing.T) {
+	const policy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: doctor}
+spec:
+  failurePolicy: %s
+  paramKind: {apiVersion: %s, kind: %s}
+  matchConstraints: {resourceRules: [{apiGroups: [%q], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]}
+  validations: [{expression: "true"}]
+`
+	const name = `the ValidatingAdmissionPolicy doctor can't be evaluated, and what it is for `
+	const denied = `system:serviceaccount:restaurant-system:apiserver may not list configmaps, which are its parameters: bind a ClusterRole to that user that allows get, list and watch`
+	for title, test := range map[string]struct {
+		failurePolicy, version, kind, group string
+		want                                string
+	}{
+		"with parameters that can't be read":               {"Fail", "v1", "ConfigMap", groupName, `failure policies: ` + name + `is refused: ` + denied},
+		"with parameters that can't be read, and optional": {"Ignore", "v1", "ConfigMap", "*", `warning policies: ` + name + `passes without it: ` + denied},
+		"with parameters of no kind":                       {"Fail", "example.com/v1", "Nothing", groupName, `failure policies: ` + name + `is refused: the cluster has no Nothing of example\.com/v1, of which its parameters are: correct its paramKind, or install what has that kind`},
+		"of another group":                                 {"Fail", "v1", "ConfigMap", "apps", ""},
+		"with parameters that can be read":                 {"Fail", "v1", "Namespace", groupName, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			apply(t, fmt.Sprintf(policy, test.failurePolicy, test.version, test.kind, test.group))
+			if test.want != "" {
+				requireSymptom(t, test.want)
+				return
+			}
+			_, findings := doctor(t, cp)
+			require.Empty(t, symptoms(findings))
+		})
+	}
+}
+
+func testDoctorOnEtcd(t *testing.T) {
+	t.Run("that is away", func(t *testing.T) {
+		requireSymptom(t, `failure etcd: etcd at https://127\.0\.0\.1:1 does not answer \(.*\): check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile`,
+			etcdFlags(t, "", "https://127.0.0.1:1")...)
+	})
+	t.Run("that is slow", func(t *testing.T) {
+		requireSymptom(t, `warning etcd: etcd at https://127\.0\.0\.1:\d+ takes \d+ms for an answer: give it a faster disk, or a shorter way to it`,
+			etcdFlags(t, "", "https://"+slowed(t, cp.Component("storage"), 150*time.Millisecond))...)
+	})
+	t.Run("that is nearly full, and full", func(t *testing.T) {
+		// A server that is not started, for its etcd.
+		newServer(t, cp, controlplane.ServerConfig{Etcd: "small"})
+		small := cp.Component("small")
+		small.SetFlags("--quota-backend-bytes=1")
+		require.NoError(t, small.Start(t.Context()))
+		t.Cleanup(func() { require.NoError(t, small.Stop()) })
+		flags := etcdFlags(t, "small", "")
+		requireSymptom(t, `warning etcd: etcd at \S+ has used \d+ % of its quota of 0\.0 MiB: delete objects, defragment it, or raise its quota: above it, nothing can be written`, flags...)
+
+		_, err := doctorEtcdClient(t, small).Put(t.Context(), "key", "value")
+		require.ErrorContains(t, err, "database space exceeded")
+		require.NoError(t, small.Stop())
+		small.SetFlags()
+		require.NoError(t, small.Start(t.Context()))
+		requireSymptom(t, `failure etcd: the member [0-9a-f]+ of etcd has reached its quota, and takes no writes: delete objects, compact and defragment it or raise its quota, and disarm the alarm`, flags...)
+	})
+	t.Run("that is embedded", func(t *testing.T) {
+		server := newServer(t, cp, flags())
+		require.NoError(t, server.Start(t.Context()))
+		dir := "--data-dir=" + dataDir(server)
+		_, findings := doctor(t, cp, dir)
+		require.Empty(t, symptoms(findings))
+		require.Equal(t, "ok", statuses(findings)["etcd"], "%v", findings)
+		server.Kill()
+		requireSymptom(t, `failure etcd: etcd at unix://\S+/etcd\.sock does not answer \(.*\): check that it runs, .*`, dir)
+	})
+}
+
+func doctorEtcdClient(t *testing.T, etcd *controlplane.Component) *clientv3.Client {
+	t.Helper()
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	require.NoError(t, err)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{etcd.URL()}, Logger: zap.NewNop(),
+		TLS: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{pair}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// slowed is an address of a component at which all takes longer.
+func slowed(t *testing.T, component *controlplane.Component, delay time.Duration) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", strings.TrimPrefix(component.URL(), "https://"))
+			if err != nil {
+				client.Close()
+				return
+			}
+			go func() {
+				defer server.Close()
+				_, _ = io.Copy(server, client)
+			}()
+			go func() {
+				defer client.Close()
+				buffer := make([]byte, 64<<10)
+				for {
+					n, err := server.Read(buffer)
+					time.Sleep(delay)
+					if _, writeErr := client.Write(buffer[:n]); err != nil || writeErr != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func testDoctorOnProxy(t *testing.T) {
+	for name, test := range map[string]struct {
+		noProxy, want string
+	}{
+		"nothing":        {"", `warning proxy: by the environment of this command, requests to kube-apiserver \(10\.96\.0\.1:443\), webhooks \(webhook\.example\.svc:443\) go through the proxy of HTTPS_PROXY: add 10\.96\.0\.1,\.svc to NO_PROXY`},
+		"the range only": {"10.96.0.0/16,.cluster.local", `warning proxy: by the environment of this command, requests to webhooks \(webhook\.example\.svc:443\) go through the proxy of HTTPS_PROXY: add \.svc to NO_PROXY`},
+		"names only":     {".svc", `warning proxy: by the environment of this command, requests to kube-apiserver \(10\.96\.0\.1:443\) go through the proxy of HTTPS_PROXY: add 10\.96\.0\.1 to NO_PROXY`},
+		"both":           {".svc,10.96.0.0/12", ""},
+	} {
+		t.Run("without exceptions but "+name, func(t *testing.T) {
+			t.Setenv("HTTPS_PROXY", "http://192.0.2.9:3128")
+			t.Setenv("NO_PROXY", test.noProxy)
+			if test.want != "" {
+				requireSymptom(t, test.want)
+				return
+			}
+			_, findings := doctor(t, cp)
+			require.Empty(t, symptoms(findings))
+		})
+	}
+	t.Run("of the server's pod", func(t *testing.T) {
+		registerAtEnd(t)
+		// No node runs the pod: only its environment is looked at.
+		apply(t, `
+apiVersion: v1
+kind: Service
+metadata: {namespace: restaurant-system, name: apiserver}
+spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: {app: doctor}, ports: [{name: https, port: `+fmt.Sprint(cp.APIServer.Port())+`}]}
+`+podWith(`env: [{name: HTTPS_PROXY, value: "http://192.0.2.9:3128"}, {name: NO_PROXY, value: 10.96.0.1}]`))
+		_, findings := doctor(t, cp)
+		require.Contains(t, symptoms(findings), "warning proxy: by the environment of the pod doctor, requests to webhooks (webhook.example.svc:443) go through the proxy of HTTPS_PROXY: add .svc to NO_PROXY")
+	})
+}

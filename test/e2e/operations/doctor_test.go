@@ -1,0 +1,467 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const (
+	serverNamespace = "restaurant-system"
+	serverHost      = "apiserver." + serverNamespace + ".svc"
+	groupName       = "restaurant.programming-kubernetes.info"
+)
+
+// finding is a line of the doctor's.
+type finding struct {
+	Check, Status, Cause, Fix string
+}
+
+func (f finding) String() string { return f.Status + " " + f.Check + ": " + f.Cause + ": " + f.Fix }
+
+// doctor runs the doctor as an administrator and returns what it finds.
+func doctor(t *testing.T, cp *controlplane.ControlPlane, args ...string) (code int, findings []finding) {
+	t.Helper()
+	args = append([]string{"doctor", "--kubeconfig=" + cp.Kubeconfig(), "--output=json"}, args...)
+	code, stdout, stderr := tool(t, nil, args...)
+	var output struct{ Results []finding }
+	require.NoError(t, json.Unmarshal([]byte(stdout), &output), "%s%s", stdout, stderr)
+	require.NotEmpty(t, output.Results)
+	return code, output.Results
+}
+
+// symptoms are what is neither as it should be nor left out.
+func symptoms(findings []finding) []string {
+	var symptoms []string
+	for _, finding := range findings {
+		if finding.Status != "ok" && finding.Status != "skipped" {
+			symptoms = append(symptoms, finding.String())
+		}
+	}
+	return symptoms
+}
+
+// statuses are by check; that of a check with several is the last.
+func statuses(findings []finding) map[string]string {
+	statuses := map[string]string{}
+	for _, finding := range findings {
+		statuses[finding.Check] = finding.Status
+	}
+	return statuses
+}
+
+// requireSymptom requires that the doctor finds one thing, and says that it is a
+// failure if it is one.
+func requireSymptom(t *testing.T, want string, args ...string) {
+	t.Helper()
+	code, findings := doctor(t, cp, args...)
+	found := symptoms(findings)
+	require.Len(t, found, 1, "%v", findings)
+	require.Regexp(t, "^"+want+"$", found[0])
+	require.Equal(t, strings.HasPrefix(found[0], "failure "), code == 1)
+}
+
+// apply creates or changes objects until the test ends.
+func apply(t *testing.T, manifests string) {
+	t.Helper()
+	run := func(ctx context.Context, args ...string) {
+		cmd := cp.Kubectl(ctx, append(args, "--filename=-")...)
+		cmd.Stdin = strings.NewReader(manifests)
+		output, err := cmd.CombinedOutput()
+		require.NoError(t, err, "kubectl %s: %s", strings.Join(args, " "), output)
+	}
+	run(t.Context(), "apply", "--server-side", "--force-conflicts")
+	t.Cleanup(func() { run(context.Background(), "delete", "--ignore-not-found", "--grace-period=0", "--force") })
+}
+
+// registerAtEnd restores the Service and the APIServices when the test ends.
+func registerAtEnd(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() { require.NoError(t, cp.Register(context.Background(), cp.APIServer)) })
+}
+
+func apiServices() interface {
+	Get(context.Context, string, metav1.GetOptions) (*apiregistrationv1.APIService, error)
+	Update(context.Context, *apiregistrationv1.APIService, metav1.UpdateOptions) (*apiregistrationv1.APIService, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+} {
+	return aggregator.NewForConfigOrDie(cp.RESTConfig()).ApiregistrationV1().APIServices()
+}
+
+// changeAPIServices changes all versions until the test ends.
+func changeAPIServices(t *testing.T, change func(*apiregistrationv1.APIServiceSpec)) {
+	t.Helper()
+	registerAtEnd(t)
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		update := func(ctx context.Context, change func(*apiregistrationv1.APIServiceSpec)) {
+			eventually(t, func() error {
+				apiService, err := apiServices().Get(ctx, version+"."+groupName, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				change(&apiService.Spec)
+				_, err = apiServices().Update(ctx, apiService, metav1.UpdateOptions{})
+				return err
+			})
+		}
+		var before apiregistrationv1.APIServiceSpec
+		update(t.Context(), func(spec *apiregistrationv1.APIServiceSpec) {
+			before = *spec.DeepCopy()
+			change(spec)
+		})
+		t.Cleanup(func() {
+			update(context.Background(), func(spec *apiregistrationv1.APIServiceSpec) { *spec = before })
+		})
+	}
+}
+
+// listen serves TLS with a certificate, until the test ends.
+func listen(t *testing.T, issuer *controlplane.CA, certificate controlplane.Certificate) (port string) {
+	t.Helper()
+	issued, err := issuer.Issue(certificate)
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	_, port, err = net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+func etcdFlags(t *testing.T, component, url string) []string {
+	t.Helper()
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "etcd.crt"), filepath.Join(dir, "etcd.key")
+	require.NoError(t, os.WriteFile(cert, issued.Cert, 0o600))
+	require.NoError(t, os.WriteFile(key, issued.Key, 0o600))
+	if url == "" {
+		url = cp.Component(component).URL()
+	}
+	return []string{"--etcd-servers=" + url, "--etcd-cafile=" + cp.PKI.ServingCA.File, "--etcd-certfile=" + cert, "--etcd-keyfile=" + key}
+}
+
+// The tests of the doctor break one thing at a time in what all share, and mend it.
+func TestDoctor(t *testing.T) {
+	t.Run("healthy", func(t *testing.T) {
+		// On a busy machine, etcd may be found to be slow for a while.
+		eventually(t, func() error {
+			code, findings := doctor(t, cp, etcdFlags(t, "storage", "")...)
+			for _, finding := range findings {
+				if code != 0 || finding.Status != "ok" {
+					return fmt.Errorf("%s", finding)
+				}
+			}
+			return nil
+		})
+		code, stdout, stderr := tool(t, nil, "doctor", "--kubeconfig="+cp.Kubeconfig())
+		require.Equal(t, 0, code, stderr)
+		require.Empty(t, stderr)
+		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+		require.Len(t, lines, 12)
+		require.Regexp(t, `^ok       kube-apiserver   kube-apiserver at https://127\.0\.0\.1:\d+ is v1\.37\.\d+, this server is made for 1\.37$`, lines[0])
+		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[9])
+	})
+
+	// Whoever may only read, and ask what others may do, finds the same.
+	t.Run("as a reader", func(t *testing.T) {
+		apply(t, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: doctor}
+rules:
+  - apiGroups: ["", admissionregistration.k8s.io, apiregistration.k8s.io, discovery.k8s.io]
+    resources: [configmaps, endpointslices, pods, serviceaccounts, services, apiservices, mutatingadmissionpolicies, mutatingwebhookconfigurations, validatingadmissionpolicies, validatingwebhookconfigurations]
+    verbs: [get, list]
+  - apiGroups: [authorization.k8s.io]
+    resources: [subjectaccessreviews]
+    verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: doctor}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: doctor}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: doctor}]
+`)
+		reader, err := cp.KubeconfigFor("doctor")
+		require.NoError(t, err)
+		_, want := doctor(t, cp)
+		_, findings := doctor(t, cp, "--kubeconfig="+reader)
+		require.Equal(t, statuses(want), statuses(findings), "%v", findings)
+	})
+
+	// The server itself may look at less, and finds nothing wrong with that.
+	t.Run("as the server", func(t *testing.T) {
+		code, findings := doctor(t, cp, "--kubeconfig="+serverKubeconfig(t))
+		require.Equal(t, 0, code, "%v", findings)
+		require.Empty(t, symptoms(findings))
+		got := statuses(findings)
+		for check, want := range map[string]string{
+			"kube-apiserver": "ok", "request-headers": "ok", "permissions": "ok", "webhooks": "ok", "policies": "ok", "leftovers": "skipped",
+		} {
+			require.Equal(t, want, got[check], "%s in %v", check, findings)
+		}
+	})
+
+	t.Run("as nobody", func(t *testing.T) {
+		nobody, err := cp.KubeconfigFor("nobody")
+		require.NoError(t, err)
+		code, findings := doctor(t, cp, "--kubeconfig="+nobody, "--namespace="+serverNamespace)
+		require.Equal(t, 0, code, "%v", findings)
+		require.Empty(t, symptoms(findings))
+	})
+
+	t.Run("kube-apiserver", testDoctorOnKubeAPIServer)
+	t.Run("apiservices", testDoctorOnAPIServices)
+	t.Run("permissions", testDoctorOnPermissions)
+	t.Run("service", testDoctorOnService)
+	t.Run("certificate", testDoctorOnCertificate)
+	t.Run("webhooks", testDoctorOnWebhooks)
+	t.Run("policies", testDoctorOnPolicies)
+	t.Run("etcd", testDoctorOnEtcd)
+	t.Run("proxy", testDoctorOnProxy)
+}
+
+func serverKubeconfig(t *testing.T) string {
+	t.Helper()
+	kubeconfig, err := cp.KubeconfigFor("system:serviceaccount:"+serverNamespace+":apiserver", "system:serviceaccounts", "system:serviceaccounts:"+serverNamespace)
+	require.NoError(t, err)
+	return kubeconfig
+}
+
+func testDoctorOnKubeAPIServer(t *testing.T) {
+	content, err := os.ReadFile(cp.Kubeconfig())
+	require.NoError(t, err)
+	at := func(url string) string {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(content), cp.KubeAPIServer.URL(), url, 1)), 0o600))
+		return "--kubeconfig=" + file
+	}
+	requireSymptom(t, `failure kube-apiserver: kube-apiserver at https://127\.0\.0\.1:1 can't be reached \(.*connection refused\): check that it runs, and the address in the file of --kubeconfig`,
+		at("https://127.0.0.1:1"))
+
+	stranger, err := controlplane.NewCA("stranger")
+	require.NoError(t, err)
+	issued, err := stranger.Issue(controlplane.Certificate{User: "admin", Groups: []string{"system:masters"}})
+	require.NoError(t, err)
+	config := cp.RESTConfig()
+	config.CertData, config.KeyData = issued.Cert, issued.Key
+	requireSymptom(t, `failure kube-apiserver: kube-apiserver at .* does not accept the credentials \(.*\): check the file of --kubeconfig, or the token of the service account`,
+		at(proxyTo(t, config, "")))
+
+	for version, want := range map[string]string{
+		"v1.34.0":  "",
+		"v1.38.9":  "",
+		"v1.33.12": "warning kube-apiserver: kube-apiserver is 1\\.33, and this server is made for 1\\.37, and at most 3 minor releases older: upgrade the cluster, or install an older version of this server",
+		"v1.39.0":  "warning kube-apiserver: kube-apiserver is 1\\.39, and this server is made for 1\\.37, and at most 1 minor release newer: install a newer version of this server",
+	} {
+		url := proxyTo(t, cp.RESTConfig(), version)
+		if want != "" {
+			requireSymptom(t, want, at(url))
+			continue
+		}
+		_, findings := doctor(t, cp, at(url))
+		require.Empty(t, symptoms(findings), "For %s.", version)
+	}
+}
+
+// proxyTo is in front of kube-apiserver and gives it another version.
+func proxyTo(t *testing.T, config *rest.Config, version string) string {
+	t.Helper()
+	target, err := url.Parse(config.Host)
+	require.NoError(t, err)
+	transport, err := rest.TransportFor(config)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" && version != "" {
+			fmt.Fprintf(w, `{"gitVersion":%q}`, version)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func testDoctorOnAPIServices(t *testing.T) {
+	t.Run("one is missing", func(t *testing.T) {
+		registerAtEnd(t)
+		require.NoError(t, apiServices().Delete(t.Context(), "v1alpha1."+groupName, metav1.DeleteOptions{}))
+		requireSymptom(t, `warning apiservices: v1alpha1\.`+regexp.QuoteMeta(groupName)+` is not registered, so that its clients find nothing: apply the APIServices of this release, unless it is left out on purpose`)
+	})
+	t.Run("all are missing", func(t *testing.T) {
+		registerAtEnd(t)
+		for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+			require.NoError(t, apiServices().Delete(t.Context(), version+"."+groupName, metav1.DeleteOptions{}))
+		}
+		requireSymptom(t, `warning apiservices: no version is registered, so that kube-apiserver knows nothing of this server: install it by its manifests, which have the APIServices`,
+			"--namespace="+serverNamespace)
+	})
+	t.Run("one is served from a CustomResourceDefinition", func(t *testing.T) {
+		registerAtEnd(t)
+		require.NoError(t, apiServices().Delete(t.Context(), "v1alpha1."+groupName, metav1.DeleteOptions{}))
+		apply(t, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: pizzas.`+groupName+`
+  annotations: {api-approved.kubernetes.io: unapproved}
+spec:
+  group: `+groupName+`
+  names: {plural: pizzas, singular: pizza, kind: Pizza, listKind: PizzaList}
+  scope: Namespaced
+  versions:
+    - {name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+`)
+		eventually(t, func() error {
+			_, err := apiServices().Get(t.Context(), "v1alpha1."+groupName, metav1.GetOptions{})
+			return err
+		})
+		requireSymptom(t, `failure apiservices: kube-apiserver serves v1alpha1\.`+regexp.QuoteMeta(groupName)+` itself, from CustomResourceDefinitions: save the objects, delete the CustomResourceDefinitions, and apply the APIServices`)
+		kubectl(t, cp, "delete", "customresourcedefinition", "pizzas."+groupName)
+		eventually(t, func() error {
+			_, err := apiServices().Get(t.Context(), "v1alpha1."+groupName, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("the APIService is still there (%w)", err)
+		})
+	})
+	t.Run("the server answers nothing useful", func(t *testing.T) {
+		port := listen(t, cp.PKI.ServingCA, controlplane.Certificate{Hosts: []string{serverHost}})
+		changeAPIServices(t, func(spec *apiregistrationv1.APIServiceSpec) {
+			_, err := fmt.Sscan(port, spec.Service.Port)
+			require.NoError(t, err)
+		})
+		waitUnavailable(t, "v1."+groupName)
+		waitUnavailable(t, "v1beta1."+groupName)
+		waitUnavailable(t, "v1alpha1."+groupName)
+		requireSymptom(t, `failure availability: kube-apiserver gets no answer from the server of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ \(FailedDiscoveryCheck: .* bad status from .*: 404\): see the log of the server, and what is between the two: network policies, firewalls, an egress proxy`)
+	})
+	t.Run("one has lost its server", func(t *testing.T) {
+		for name, want := range map[string]string{
+			"v1.other.example.com": `warning leftovers: no server answers for v1\.other\.example\.com, a version of another server, so that no namespace can be deleted \(ServiceNotFound: .*\): if it is not coming back: kubectl delete apiservice v1\.other\.example\.com`,
+			"v2." + groupName:      `failure leftovers: no server answers for v2\.\S+, a version of a release that is not this one, so that no namespace can be deleted \(ServiceNotFound: .*\): if it is not coming back: kubectl delete apiservice v2\.` + regexp.QuoteMeta(groupName),
+		} {
+			t.Run(name, func(t *testing.T) {
+				version, group, _ := strings.Cut(name, ".")
+				apply(t, `
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: `+name+`}
+spec: {group: `+group+`, version: `+version+`, groupPriorityMinimum: 1, versionPriority: 1, service: {namespace: default, name: gone}}
+`)
+				waitUnavailable(t, name)
+				requireSymptom(t, want)
+			})
+		}
+	})
+}
+
+// waitUnavailable waits until kube-apiserver has found out that a version is not served.
+func waitUnavailable(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, func() error {
+		apiService, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range apiService.Status.Conditions {
+			if condition.Type == apiregistrationv1.Available && condition.Status == apiregistrationv1.ConditionFalse {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is still available", name)
+	})
+}
+
+// Before anything is installed, the doctor finds what would keep a server from
+// working.
+func TestDoctorBeforeInstalling(t *testing.T) {
+	t.Parallel()
+	cp := controlplane.ForTest(t, controlplane.Config{
+		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--requestheader-client-ca-file=", "--requestheader-allowed-names="}},
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
+	})
+	const absent = "warning apiservices: no version is registered, so that kube-apiserver knows nothing of this server: install it by its manifests, which have the APIServices"
+	publish := func(ca *controlplane.CA, names string) {
+		t.Helper()
+		patch, err := json.Marshal(map[string]any{"data": map[string]string{"requestheader-client-ca-file": string(ca.CertPEM()), "requestheader-allowed-names": names}})
+		require.NoError(t, err)
+		kubectl(t, cp, "patch", "configmap", "extension-apiserver-authentication", "--namespace=kube-system", "--type=merge", "--patch="+string(patch))
+	}
+
+	code, findings := doctor(t, cp, "--namespace="+serverNamespace)
+	require.Equal(t, 1, code)
+	require.Equal(t, []string{"failure request-headers: there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, " +
+		"which it publishes in the ConfigMap extension-apiserver-authentication, or this server with a flag of the same name: ", absent}, symptoms(findings))
+
+	publish(cp.PKI.ClientCA, "")
+	code, findings = doctor(t, cp, "--namespace="+serverNamespace)
+	require.Equal(t, 1, code)
+	found := symptoms(findings)
+	require.Len(t, found, 2)
+	require.Contains(t, found[0], "failure request-headers: ")
+	require.Contains(t, found[0], "the request-header CA and the client CA overlap in ")
+
+	publish(cp.PKI.FrontProxyCA, `["front-proxy-client"]`)
+	code, findings = doctor(t, cp, "--namespace="+serverNamespace)
+	require.Equal(t, 0, code)
+	require.Equal(t, []string{absent}, symptoms(findings))
+	require.Equal(t, map[string]string{
+		"kube-apiserver": "ok", "request-headers": "ok", "apiservices": "warning", "permissions": "skipped", "service": "skipped", "certificate": "skipped",
+		"availability": "skipped", "webhooks": "ok", "policies": "ok", "etcd": "skipped", "proxy": "ok", "leftovers": "ok",
+	}, statuses(findings))
+	_, findings = doctor(t, cp)
+	require.Contains(t, findings, finding{Check: "permissions", Status: "skipped", Cause: "it is not known in which namespace the server is going to be: name it by --namespace"})
+	// What is installed first can be looked at already.
+	require.NoError(t, cp.Install(t.Context()))
+	_, findings = doctor(t, cp, "--namespace="+serverNamespace)
+	require.Equal(t, "ok", statuses(findings)["permissions"], "%v", findings)
+	require.Equal(t, []string{absent}, symptoms(findings))
+}
