@@ -120,7 +120,7 @@ func comparableError(t *testing.T, err error) string {
 	t.Helper()
 	content, marshalErr := json.Marshal(err)
 	require.NoError(t, marshalErr)
-	return asRestaurant.Replace(uidPattern.ReplaceAllString(string(content), "UID"))
+	return asRestaurant.Replace(withoutAccidents(string(content)))
 }
 
 // respond starts a webhook that answers the requests to /NAME with the text that
