@@ -136,27 +136,33 @@ func TestPolicyMutationsThatFail(t *testing.T) {
 	}
 }
 
-// TestPolicyMutationsSee shows what mutations are made of.
+// TestPolicyMutationsSee shows what mutations are made of: just as in kube-apiserver,
+// where a parameter of a kind of its own has no kind.
 func TestPolicyMutationsSee(t *testing.T) {
-	s := newScope(t)
+	s := newScopeWithReferences(t)
 	s.letServerRead("configmaps")
 	s.configMap(t, "limit", "7", nil)
 	p := mutatingPolicy(s.forPolicies(rule(on("CREATE", "UPDATE"), "pizzas")), jsonPatch(`[JSONPatch{op: "add", path: "/metadata/annotations", value: {
-		"variable": string(variables.replicas), "parameter": string(params.data.most), "namespace": string(namespaceObject.metadata.name), "request": string(request.operation) + " " + string(request.requestResource.version),
+		"variable": string(variables.replicas), "parameter": string(params.data.most) + (has(params.kind) ? " of a kind" : ""),
+		"namespace": string(namespaceObject.metadata.name), "request": string(request.operation) + " " + string(request.requestResource.version),
 		"old": oldObject == null ? "none" : string(oldObject.spec.replicas), "authorizer": string(authorizer.requestResource.check("eat").allowed()),
 	}}]`)).parametrized(configMaps, named("", "limit"))
 	p.mutating.Variables = []admissionregistrationv1.Variable{{Name: "replicas", Expression: "string(object.spec.replicas)"}}
-	s.enforce(map[string]policy{"sees": p})
-	for _, version := range versions {
-		created := s.createPizza(version, version)
-		require.Equal(t, map[string]string{
-			"variable": "1", "parameter": "7", "namespace": s.namespace, "request": "CREATE " + version, "old": "none", "authorizer": "true",
-		}, created.GetAnnotations())
-		updated, err := s.pizzas(version).Patch(t.Context(), created.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
-		require.NoError(t, err)
-		require.Equal(t, map[string]string{
-			"variable": "2", "parameter": "7", "namespace": s.namespace, "request": "UPDATE " + version, "old": "1", "authorizer": "true",
-		}, updated.GetAnnotations())
+	s.enforceEverywhere(map[string]policy{"sees": p})
+	for _, kind := range []servedKind{pizzaKind, pizzaKind.reference()} {
+		for _, version := range versions {
+			client := kind.client(s, config(), version)
+			created, err := client.Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{
+				"variable": "1", "parameter": "7", "namespace": s.namespace, "request": "CREATE " + version, "old": "none", "authorizer": "true",
+			}, created.GetAnnotations(), kind.kind)
+			updated, err := client.Patch(t.Context(), created.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{
+				"variable": "2", "parameter": "7", "namespace": s.namespace, "request": "UPDATE " + version, "old": "1", "authorizer": "true",
+			}, updated.GetAnnotations(), kind.kind)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,17 +261,18 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 		return s.pizzas("v1").Create(t.Context(), pizza, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 
+	// The verb is list or watch.
 	const denied = "failed to configure binding: allow the user of this server to get, list and watch secrets, which are parameters: " +
-		`secrets is forbidden: User "system:serviceaccount:restaurant-system:apiserver" cannot list resource "secrets" in API group "" at the cluster scope`
+		`secrets is forbidden: User "system:serviceaccount:restaurant-system:apiserver" cannot `
 	eventually(t, func() error {
 		_, err := create("validating closed", 1)
-		if status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid); status.Message !=
-			fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: %s", s.name("validating-closed"), s.denial("validating-closed", denied)) {
+		status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		if !strings.HasPrefix(status.Message, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: %s", s.name("validating-closed"), s.denial("validating-closed", denied))) {
 			return err
 		}
 		_, err = create("mutating closed", 1)
-		if status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden); status.Message !=
-			fmt.Sprintf("policy '%[1]s' with binding '%[1]s' denied request: %[2]s", s.name("mutating-closed"), denied) {
+		status = requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+		if !strings.HasPrefix(status.Message, fmt.Sprintf("policy '%[1]s' with binding '%[1]s' denied request: %[2]s", s.name("mutating-closed"), denied)) {
 			return err
 		}
 		return nil
