@@ -254,9 +254,7 @@ func compare(ctx context.Context, sorts []sort, requests int) ([]figure, [][]tim
 	}
 	var figures []figure
 	for i, sort := range sorts {
-		slices.Sort(durations[i])
-		figures = append(figures, figure{what: sort.what, value: fmt.Sprintf("p50 %.2f ms, p99 %.2f ms (%d requests)",
-			milliseconds(quantile(durations[i], 50)), milliseconds(quantile(durations[i], 99)), requests)})
+		figures = append(figures, figure{what: sort.what, value: quantiles(durations[i])})
 	}
 	return figures, durations, nil
 }

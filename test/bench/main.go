@@ -15,10 +15,11 @@ limitations under the License.
 */
 
 // Command bench measures this repository's server, as "make bench": what memory
-// it takes when it has nothing to do, how long it takes to start, and how long
-// admission makes a client wait. It prints the figures beside the goals, with all that is needed to measure them again,
-// and judges nothing. Arguments after "--" are flags for the server, to see what
-// difference they make.
+// it takes when it has nothing to do, how long it takes to start, how long admission
+// makes a client wait, and how long the pricing controller does. It prints the
+// figures beside the goals, with all that is needed to measure them again, and judges
+// nothing. Arguments after "--" are flags for the server, to see what difference they
+// make.
 package main
 
 import (
@@ -58,15 +59,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	runs := flags.Int("runs", 5, "how often the server is started for each figure about starting")
 	idle := flags.Duration("idle", 30*time.Second, "how long the server has nothing to do before its memory is measured")
 	requests := flags.Int("requests", 2000, "how many requests of each sort are measured for the figures about admission")
+	pizzas := flags.Int("pizzas", 10000, "how many pizzas have the topping whose price changes")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *runs < 1 {
-		return fmt.Errorf("--runs=%d measures nothing: it must be at least 1", *runs)
-	}
-
-	if *requests < 1 {
-		return fmt.Errorf("--requests=%d measures nothing: it must be at least 1", *requests)
+	for name, number := range map[string]int{"runs": *runs, "requests": *requests, "pizzas": *pizzas} {
+		if number < 1 {
+			return fmt.Errorf("--%s=%d measures nothing: it must be at least 1", name, number)
+		}
 	}
 
 	dir, err := os.MkdirTemp("", "bench-")
@@ -93,12 +93,16 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	command := fmt.Sprintf("go run ./test/bench -runs=%d -idle=%s -requests=%d", *runs, *idle, *requests)
+	prices, err := measurePrices(ctx, cp, server, *pizzas)
+	if err != nil {
+		return err
+	}
+	command := fmt.Sprintf("go run ./test/bench -runs=%d -idle=%s -requests=%d -pizzas=%d", *runs, *idle, *requests, *pizzas)
 	if flags.NArg() > 0 {
 		command += " -- " + strings.Join(flags.Args(), " ")
 	}
 	describe(ctx, out, command)
-	return table(out, slices.Concat(memory, starts, admission))
+	return table(out, slices.Concat(memory, starts, admission, prices))
 }
 
 func progress(message string) {
