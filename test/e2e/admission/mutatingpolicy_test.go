@@ -109,7 +109,7 @@ func TestPolicyMutationsThatFail(t *testing.T) {
 			s := newScopeWithReferences(t)
 			policies := map[string]policy{}
 			for name, test := range tests {
-				for suffix, failurePolicy := range map[string]*admissionregistrationv1.FailurePolicyType{"": nil, " ignored": failOpen} {
+				for suffix, failurePolicy := range map[string]*admissionregistrationv1.FailurePolicyType{"": nil, "-ignored": failOpen} {
 					p := mutatingPolicy(s.selectedCase(name+suffix, s.forPolicies(rule(on("CREATE"), "pizzas"))), test.mutation)
 					p.mutating.FailurePolicy = failurePolicy
 					policies[name+suffix] = p
@@ -118,7 +118,7 @@ func TestPolicyMutationsThatFail(t *testing.T) {
 			s.enforceEverywhere(policies)
 			for name, test := range tests {
 				t.Run(name, func(t *testing.T) {
-					for _, suffix := range []string{"", " ignored"} {
+					for _, suffix := range []string{"", "-ignored"} {
 						slug := policySlug(name + suffix)
 						created, err := s.createEverywhere(t, version, slug, func(object *unstructured.Unstructured) { forCase(object, slug) })
 						if test.want == "" || suffix != "" {
