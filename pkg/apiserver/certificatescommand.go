@@ -26,9 +26,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/servingcert"
 )
@@ -102,7 +101,7 @@ func (o *certificatesOptions) run(ctx context.Context) error {
 // complete fills in what follows from the flags and returns what is wrong with them.
 func (o *certificatesOptions) complete() (errs []error) {
 	o.Namespace = cmp.Or(o.Namespace, ownNamespace(o.kubeconfig))
-	for _, problem := range validation.IsDNS1123Subdomain(o.Authority) {
+	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.Authority) {
 		errs = append(errs, fmt.Errorf("--authority %q: %s", o.Authority, problem))
 	}
 	if len(o.certificates) == 0 {
@@ -111,7 +110,7 @@ func (o *certificatesOptions) complete() (errs []error) {
 	o.Certificates = map[string][]string{}
 	for _, certificate := range o.certificates {
 		name, hosts, servers := strings.Cut(certificate, "=")
-		for _, problem := range validation.IsDNS1123Subdomain(name) {
+		for _, problem := range utilvalidation.IsDNS1123Subdomain(name) {
 			errs = append(errs, fmt.Errorf("--certificate %q: the Secret's name: %s", certificate, problem))
 		}
 		if _, twice := o.Certificates[name]; twice || name == o.Authority {
@@ -123,7 +122,7 @@ func (o *certificatesOptions) complete() (errs []error) {
 		}
 		o.Certificates[name] = strings.Split(hosts, ",")
 		for _, host := range o.Certificates[name] {
-			for _, problem := range validation.IsDNS1123Subdomain(host) {
+			for _, problem := range utilvalidation.IsDNS1123Subdomain(host) {
 				errs = append(errs, fmt.Errorf("--certificate %q: the host %q: %s", certificate, host, problem))
 			}
 			if net.ParseIP(host) != nil {

@@ -17,6 +17,7 @@ limitations under the License.
 package servingcert
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"maps"
@@ -117,7 +118,7 @@ func (i *Issuer) renew(secret *corev1.Secret, a authority) (changed bool, err er
 	// What can't be used is replaced.
 	pair, err := parse(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err == nil && pair.key != nil && a.current.issued(pair) && slices.Equal(pair.certificate.DNSNames, hosts) && now.Before(pair.part(2, 3)) {
-		if string(secret.Data[caCert]) == string(bundle) {
+		if bytes.Equal(secret.Data[caCert], bundle) {
 			return false, nil
 		}
 		secret.Data[caCert] = bundle
