@@ -1,0 +1,162 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"crypto/x509"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/version"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// TestTheTableOfChecks requires that checks need only what runs before them.
+func TestTheTableOfChecks(t *testing.T) {
+	var names []string
+	for _, check := range checks() {
+		if slices.Contains(names, check.name) {
+			t.Errorf("there are two checks %s", check.name)
+		}
+		for _, need := range check.needs {
+			if !slices.Contains(names, need) {
+				t.Errorf("%s needs %s, which does not run before it", check.name, need)
+			}
+		}
+		names = append(names, check.name)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	if err := Print(&out, []Result{
+		{"short", OK, "all is well", ""},
+		{"of some length", Failure, "two lines\n\tof another", "mend it"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := "ok       short           all is well\n" +
+		"failure  of some length  two lines of another: mend it\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestSkew(t *testing.T) {
+	for name, test := range map[string]struct {
+		info version.Info
+		want string
+	}{
+		"the same":           {version.Info{GitVersion: "v1.37.4"}, ""},
+		"of a distribution":  {version.Info{GitVersion: "v1.34.9-gke.100+abc"}, ""},
+		"the next":           {version.Info{GitVersion: "v1.38.0-rc.1"}, ""},
+		"too old":            {version.Info{GitVersion: "v1.33.9"}, "kube-apiserver is 1.33, and this server is made for 1.37, and at most 3 minor releases older: upgrade the cluster, or install an older version of this server"},
+		"too new":            {version.Info{GitVersion: "v1.39.0"}, "kube-apiserver is 1.39, and this server is made for 1.37, and at most 1 minor release newer: install a newer version of this server"},
+		"another generation": {version.Info{GitVersion: "v2.37.0"}, "kube-apiserver is 2.37, and this server is made for 1.37, and at most 1 minor release newer: install a newer version of this server"},
+		"that emulates":      {version.Info{GitVersion: "v1.39.0", EmulationMajor: "1", EmulationMinor: "38"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs, err := effectiveVersion(test.info)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := skew(utilversion.MustParse("1.37"), theirs); err != nil {
+				got = err.Error()
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+	if _, err := effectiveVersion(version.Info{GitVersion: "unknown"}); err == nil {
+		t.Error("got no error for a version that is none")
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	until := func(days int) *x509.Certificate {
+		return &x509.Certificate{NotAfter: time.Unix(0, 0).AddDate(0, 0, days)}
+	}
+	for name, test := range map[string]struct {
+		chains [][]*x509.Certificate
+		want   *x509.Certificate
+	}{
+		"of a certificate":                    {[][]*x509.Certificate{{until(10), until(100)}}, until(10)},
+		"of an authority":                     {[][]*x509.Certificate{{until(10), until(5)}}, until(5)},
+		"of an authority that has a follower": {[][]*x509.Certificate{{until(10), until(5)}, {until(10), until(100)}}, until(10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := expiry(test.chains); !got.NotAfter.Equal(test.want.NotAfter) {
+				t.Errorf("got %v, want %v", got.NotAfter, test.want.NotAfter)
+			}
+		})
+	}
+}
+
+func TestRenewalDue(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		life, left time.Duration
+		want       bool
+	}{
+		"a day, after two thirds":     {24 * time.Hour, 8 * time.Hour, false},
+		"a day, nearly over":          {24 * time.Hour, 4 * time.Hour, true},
+		"ten years, with a year left": {10 * 365 * 24 * time.Hour, 365 * 24 * time.Hour, false},
+		"ten years, with weeks left":  {10 * 365 * 24 * time.Hour, 29 * 24 * time.Hour, true},
+		"a day, over":                 {24 * time.Hour, -time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := now.Add(test.left)
+			if got := renewalDue(&x509.Certificate{NotBefore: end.Add(-test.life), NotAfter: end}, now); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMatches(t *testing.T) {
+	e := &examination{Config: Config{Groups: []registry.Group{{
+		Name:  "example.com",
+		Kinds: []registry.Declaration{registry.Kind[registry.Object]{Resource: "things"}},
+	}}}}
+	for name, test := range map[string]struct {
+		group, resource string
+		want            bool
+	}{
+		"the kind":               {"example.com", "things", true},
+		"a subresource":          {"example.com", "things/status", true},
+		"all subresources":       {"example.com", "things/*", true},
+		"a subresource of all":   {"example.com", "*/scale", true},
+		"everything":             {"*", "*/*", true},
+		"another kind":           {"example.com", "others", false},
+		"another group":          {"example.org", "*", false},
+		"another kind of groups": {"*", "deployments", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := admissionregistrationv1.Rule{APIGroups: []string{test.group}, APIVersions: []string{"*"}, Resources: []string{test.resource}}
+			if got := e.matches(rule); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
