@@ -136,7 +136,9 @@ func TestASpaceAlarm(t *testing.T) {
 		quota   int64
 		recover bool
 	}{
-		"with nothing changed": {false, 1 << 20, false},
+		// Much less than there are objects: how much of a full database is free depends
+		// on how the writes came together.
+		"with nothing changed": {false, 1 << 18, false},
 		"with a higher quota":  {false, testQuota, true},
 		"with objects deleted": {true, 1 << 20, true},
 		"with both":            {true, testQuota, true},
