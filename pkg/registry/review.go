@@ -92,7 +92,7 @@ func (r *reviewREST[O]) GetSingularName() string { return r.Singular }
 // Create answers a question. To try it out makes no difference.
 func (r *reviewREST[O]) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	question := obj.(O)
-	if err := r.check(ctx, question); err != nil {
+	if err := r.strategy.checkUnstored(ctx, question); err != nil {
 		return nil, err
 	}
 	if err := admit(ctx, question.DeepCopyObject()); err != nil {
@@ -106,13 +106,4 @@ func (r *reviewREST[O]) Create(ctx context.Context, obj runtime.Object, admit re
 		return nil, err
 	}
 	return question, nil
-}
-
-// check validates a question, which needs no name.
-func (r *reviewREST[O]) check(ctx context.Context, question O) error {
-	if question.GetName() == "" && question.GetGenerateName() == "" {
-		question.SetName("unnamed")
-		defer question.SetName("")
-	}
-	return r.strategy.checkUnstored(ctx, question)
 }

@@ -131,14 +131,19 @@ func (s strategy[O]) Validate(_ context.Context, obj runtime.Object) field.Error
 }
 
 // checkUnstored checks an object that is an order or a question, answered and never
-// stored. Nobody owns a field of it, and it is prepared by nothing else.
+// stored: nobody owns a field of it, and it needs no name.
 func (s strategy[O]) checkUnstored(ctx context.Context, o O) error {
 	o.SetManagedFields(nil)
+	name := o.GetName()
+	if name == "" {
+		o.SetName("unnamed")
+		defer o.SetName("")
+	}
 	errs := rest.ValidateCreate(ctx, o, s)
 	if len(errs) == 0 {
 		return nil
 	}
-	return invalid(s.Scheme, o, o.GetName(), errs)
+	return invalid(s.Scheme, o, name, errs)
 }
 
 // ValidateUpdate checks the new object as if it were created, then against the

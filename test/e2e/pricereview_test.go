@@ -27,12 +27,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 )
 
 // review is a question about toppings.
@@ -120,6 +121,7 @@ func TestBadPriceReviews(t *testing.T) {
 			status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 			require.Equal(t, []metav1.StatusCause{test.cause}, status.Details.Causes)
 			require.Equal(t, "PriceReview", status.Details.Kind)
+			require.Empty(t, status.Details.Name)
 		})
 	}
 }
@@ -151,17 +153,63 @@ spec:
 	require.NoError(t, err, "%s", output)
 }
 
-// TestPriceReviewRights shows that questions need a right of their own, which who may
-// view has.
-func TestPriceReviewRights(t *testing.T) {
-	t.Parallel()
-	config, err := cp.RESTConfigFor("a-stranger")
-	require.NoError(t, err)
-	_, err = versioned.NewForConfigOrDie(config).RestaurantV1().PriceReviews().Create(t.Context(), review(restaurantv1.PizzaTopping{Name: "tomato"}), metav1.CreateOptions{})
-	requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+// A question that is none is refused, and there is nothing that could be read, changed
+// or deleted.
+func TestRefusedPriceReviews(t *testing.T) {
+	const (
+		protobuf = "application/vnd.kubernetes.protobuf"
+		reviews  = "{root}/pricereviews"
+	)
+	ask := func(body string) badRequest { return createAt(reviews, body) }
+	spec := `"spec":{"toppings":[{"name":"tomato"}]}`
+	requests := map[string]badRequest{
+		"metadata/a name in upper case": ask(`{"metadata":{"name":"A"},`+spec+`}`).gets(422, `metadata.name: Invalid value: "A": …`),
+		"metadata/a bad label":          ask(`{"metadata":{"labels":{"a b":"c"}},`+spec+`}`).gets(422, `metadata.labels: Invalid value: "a b": …`),
+		"metadata/resourceVersion":      ask(`{"metadata":{"resourceVersion":"1"},`+spec+`}`).gets(422, `metadata.resourceVersion: Invalid value: "1": must not be set on objects to be created`),
+		"spec/a string":                 ask(`{"spec":"tomato"}`).gets(400),
+		"spec/names only":               ask(`{"spec":{"toppings":["tomato"]}}`).gets(400),
+		"spec/a huge quantity":          ask(`{"spec":{"toppings":[{"name":"a","quantity":1e999999999}]}}`).gets(400),
+		"spec/unknown field":            createAt(reviews+"?fieldValidation=Strict", `{"spec":{"count":1,"toppings":[]}}`).gets(400),
+		"JSON/another kind":             ask(`{"apiVersion":"{version}","kind":"Pizza",` + spec + `}`).gets(400),
+		"JSON/another version":          ask(`{"apiVersion":"{group}/v1beta1","kind":"PriceReview",` + spec + `}`).gets(400),
+		"JSON/cut off":                  ask(`{"spec":`).gets(400),
+		"JSON/nothing":                  ask("").gets(400),
+		"YAML/cut off":                  ask("spec: {").as("application/yaml").gets(400),
+		"protobuf/nothing":              ask("").as(protobuf).gets(400),
+		"protobuf/an empty one":         ask(envelope("PriceReview", "")).as(protobuf).gets(422, "spec.toppings: Required value"),
+		"protobuf/garbage":              ask(envelope("PriceReview", "\x93\x1e\xb0\x77")).as(protobuf).gets(400),
+		"text":                          ask("{}").as("text/plain").gets(415),
+		"Accept":                        ask(`{` + spec + `}`).accepting("text/html").gets(406),
+		"dryRun":                        createAt(reviews+"?dryRun=yes", `{`+spec+`}`).gets(422, `dryRun: Unsupported value: ["yes"]: supported values: "All"`),
+		"method/list":                   get(reviews).gets(405),
+		"method/watch":                  get(reviews + "?watch=true").gets(405),
+		"method/get":                    get(reviews + "/a").gets(404),
+		"method/update":                 replaceAt(reviews+"/a", "{}").gets(404),
+		"method/patch":                  patchAt(reviews+"/a", types.MergePatchType, "{}").gets(404),
+		"method/delete":                 remove(reviews+"/a", "").gets(404),
+		"method/delete all":             remove(reviews, "").gets(405),
+		"path/in a namespace":           createAt("{root}/namespaces/{namespace}/pricereviews", `{`+spec+`}`).gets(404),
+	}
+	for name, request := range requests {
+		requests[name] = request.except("v1beta1", "v1alpha1")
+	}
+	requireRefused(t, requests)
+}
 
-	// The clients that users have may read what roles the manifests make.
-	view, err := kubernetes.NewForConfigOrDie(cp.RESTConfig()).RbacV1().ClusterRoles().Get(t.Context(), "restaurant:view", metav1.GetOptions{})
+// A question is written down like all else that is asked for.
+func TestPriceReviewIsAudited(t *testing.T) {
+	t.Parallel()
+	client, err := rest.HTTPClientFor(config())
 	require.NoError(t, err)
-	require.Contains(t, fmt.Sprint(view.Rules), "pricereviews")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, cp.APIServer.URL()+"/apis/restaurant.programming-kubernetes.info/v1/pricereviews",
+		strings.NewReader(`{"spec":{"toppings":[{"name":"tomato"}]}}`))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusCreated, response.StatusCode)
+	event := audited(t, response.Header.Get(auditv1.HeaderAuditID))
+	require.Equal(t, "create", event.Verb)
+	require.Equal(t, &auditv1.ObjectReference{APIGroup: restaurant.GroupName, APIVersion: "v1", Resource: "pricereviews"}, event.ObjectRef)
 }

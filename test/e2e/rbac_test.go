@@ -135,7 +135,8 @@ func pizzaActions() []action {
 	}
 }
 
-func toppingActions() []action {
+// clusterActions are all verbs of the kinds that belong to the whole cluster.
+func clusterActions() []action {
 	return []action{
 		{"get", "toppings"},
 		{"list", "toppings"},
@@ -145,6 +146,7 @@ func toppingActions() []action {
 		{"patch", "toppings"},
 		{"delete", "toppings"},
 		{"deletecollection", "toppings"},
+		{"create", "pricereviews"},
 	}
 }
 
@@ -159,6 +161,9 @@ func (a action) request(t *testing.T, host, namespace, name string) *http.Reques
 	if resource == "pizzas" {
 		where = path.Join("/apis", apiVersion, "namespaces", namespace, resource)
 		object, spec = "Pizza", `{"toppings":[{"name":"tomato"}]}`
+	}
+	if resource == "pricereviews" {
+		object, spec = "PriceReview", `{"toppings":[{"name":"tomato"}]}`
 	}
 	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},"spec":%s}`, apiVersion, object, name, spec)
 	if subresource == "scale" {
@@ -263,7 +268,7 @@ func TestEveryActionIsGrantedSeparately(t *testing.T) {
 		actions         []action
 	}{
 		{k.namespace, "margherita", pizzaActions()},
-		{"", topping, toppingActions()},
+		{"", topping, clusterActions()},
 	} {
 		for _, granted := range append(test.actions, action{"", "nothing"}) {
 			t.Run(granted.String(), func(t *testing.T) {
@@ -291,7 +296,7 @@ func TestRoleOfANamespace(t *testing.T) {
 	bothWays(t, user, func(t *testing.T, config *rest.Config) {
 		requireAllowed(t, pizzaActions()[:8], allowed(t, config, k.namespace, "margherita", pizzaActions()))
 		requireAllowed(t, nil, allowed(t, config, other.namespace, "margherita", pizzaActions()))
-		requireAllowed(t, nil, allowed(t, config, "", topping, toppingActions()))
+		requireAllowed(t, nil, allowed(t, config, "", topping, clusterActions()))
 	})
 }
 
@@ -353,7 +358,7 @@ func TestAggregatedRoles(t *testing.T) {
 	topping := newSubject(t, "Topping", "v1").create(t, "basil").GetName()
 	reads := func(a action) bool { return slices.Contains([]string{"get", "list", "watch"}, a.verb) }
 	for role, may := range map[string]func(action) bool{
-		"view": reads,
+		"view": func(a action) bool { return reads(a) || a.resource == "pricereviews" },
 		// The status is the server's to say.
 		"edit":  func(a action) bool { return reads(a) || a.resource != "pizzas/status" },
 		"admin": func(a action) bool { return reads(a) || a.resource != "pizzas/status" },
@@ -372,19 +377,19 @@ func TestAggregatedRoles(t *testing.T) {
 				}
 				bothWays(t, user, func(t *testing.T, config *rest.Config) {
 					requireAllowed(t, only(pizzaActions()), allowed(t, config, k.namespace, "margherita", pizzaActions()))
-					requireAllowed(t, nil, allowed(t, config, "", topping, toppingActions()))
+					requireAllowed(t, nil, allowed(t, config, "", topping, clusterActions()))
 				})
 			})
 			t.Run("in the cluster", func(t *testing.T) {
 				t.Parallel()
 				user := role + "-of-all-" + k.namespace
 				bind(t, user, "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
-				for _, action := range only(append(pizzaActions(), toppingActions()...)) {
+				for _, action := range only(append(pizzaActions(), clusterActions()...)) {
 					waitAllowed(t, user, "", action.verb, action.resource)
 				}
 				bothWays(t, user, func(t *testing.T, config *rest.Config) {
 					requireAllowed(t, only(pizzaActions()), allowed(t, config, k.namespace, "margherita", pizzaActions()))
-					requireAllowed(t, only(toppingActions()), allowed(t, config, "", topping, toppingActions()))
+					requireAllowed(t, only(clusterActions()), allowed(t, config, "", topping, clusterActions()))
 				})
 			})
 		})

@@ -107,7 +107,12 @@ func TestHostileCosts(t *testing.T) {
 			apiVersion := restaurant.GroupName + "/" + version
 			topping := decode(t, fmt.Sprintf(`{"apiVersion":%q,"kind":"Topping","spec":{"cost":%q}}`, apiVersion, cost)).(*restaurant.Topping)
 			pizza := decode(t, fmt.Sprintf(`{"apiVersion":%q,"kind":"Pizza","status":{"cost":%q}}`, apiVersion, cost)).(*restaurant.Pizza)
-			for _, got := range []*resource.Quantity{topping.Spec.Cost, pizza.Status.Cost} {
+			costs := []*resource.Quantity{topping.Spec.Cost, pizza.Status.Cost}
+			if version == "v1" {
+				review := decode(t, fmt.Sprintf(`{"apiVersion":%q,"kind":"PriceReview","status":{"cost":%q}}`, apiVersion, cost)).(*restaurant.PriceReview)
+				costs = append(costs, review.Status.Cost)
+			}
+			for _, got := range costs {
 				require.Equal(t, want, got.String(), "%s in %s", cost[:min(len(cost), 30)], version)
 				got.CmpInt64(1)
 			}
