@@ -21,7 +21,8 @@ limitations under the License.
 // is special about one kind. Everything else is shared: one strategy for
 // validation, generation and server-side apply, one store and one watch cache
 // per kind whatever number of versions serve it, and the status and scale
-// subresources. The package knows no kind in particular.
+// subresources. An Action and a Stream declare further subresources, and a Review a
+// kind that is not stored. The package knows no kind in particular.
 //
 // A request takes this way through the files: storage.go is called by the
 // endpoint handlers, strategy.go prepares and validates the object, errors.go

@@ -144,6 +144,11 @@ spec:
 	require.NoError(t, err, "%s", output)
 	require.JSONEq(t, `{"missingToppings":["no-such"]}`, string(output))
 
+	output, err = cp.Kubectl(t.Context(), "create", "--filename=../../artifacts/examples/questions/pricereview.yaml", "--output=yaml").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	// The tests' toppings cost 1 each.
+	require.Contains(t, string(output), "\nstatus:\n  cost: \"4\"\n")
+
 	for _, verb := range []string{"get", "delete --all"} {
 		output, err := cp.Kubectl(t.Context(), append(strings.Fields(verb), "pricereviews")...).CombinedOutput()
 		require.Error(t, err)
