@@ -318,7 +318,7 @@ func TestWatchGoesOn(t *testing.T) {
 // restart makes a server forget, and compaction its etcd.
 func TestForgottenHistory(t *testing.T) {
 	t.Parallel()
-	server, err := cp.NewAPIServer("forgetful", controlplane.ServerConfig{})
+	server, err := cp.NewAPIServer("forgetful", controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--run-controllers=false"}}})
 	require.NoError(t, err)
 	require.NoError(t, server.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
