@@ -42,18 +42,25 @@ func (o CompletedOptions) permissions(namespace string) []doctor.Permission {
 		may(readerFix, doctor.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, "get", "list", "watch"),
 		mayRead(reads, admissionFix, "list", "watch"),
 	)
+	if namespaces := (schema.GroupResource{Resource: "namespaces"}); slices.Contains(reads, namespaces) {
+		permissions = append(permissions, may(admissionFix, doctor.Permission{Resource: namespaces}, "get")...)
+	}
 	if quotas := (schema.GroupResource{Resource: "resourcequotas"}); slices.Contains(reads, quotas) {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
 			doctor.Permission{Resource: quotas, Subresource: "status"}, "update")...)
 	}
 	if o.Features.EnablePriorityAndFairness {
-		const group = "flowcontrol.apiserver.k8s.io"
-		permissions = append(permissions, mayRead([]schema.GroupResource{{Group: group, Resource: "flowschemas"}, {Group: group, Resource: "prioritylevelconfigurations"}},
-			"bind a ClusterRole to its user that allows get, list and watch, or use --enable-priority-and-fairness=false", "list", "watch")...)
+		const (
+			group = "flowcontrol.apiserver.k8s.io"
+			fix   = "bind a ClusterRole to its user that allows that, or use --enable-priority-and-fairness=false"
+		)
+		schemas := schema.GroupResource{Group: group, Resource: "flowschemas"}
+		permissions = append(permissions, mayRead([]schema.GroupResource{schemas, {Group: group, Resource: "prioritylevelconfigurations"}}, fix, "list", "watch")...)
+		permissions = append(permissions, may(fix, doctor.Permission{Resource: schemas, Subresource: "status"}, "patch")...)
 	}
 	if o.RunControllers {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
-			doctor.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create", "patch")...)
+			doctor.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
 	}
 	if o.RunControllers && o.LeaderElection.LeaderElect {
 		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, o.LeaderElection.ResourceName,
