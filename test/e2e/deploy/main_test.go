@@ -140,11 +140,17 @@ func tryKubectl(ctx context.Context, args ...string) (string, error) {
 
 // kustomization writes one that builds on folders of artifacts/deploy, and returns its
 // folder. The rest is in YAML.
-func kustomization(t *testing.T, overlay, rest string) string {
+func kustomization(t *testing.T, overlay string, components []string, rest string) string {
 	t.Helper()
 	dir := t.TempDir()
-	content := "resources: [" + deployFolder(t, dir, overlay) + "]\n" + rest
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600))
+	content := "resources: [" + deployFolder(t, dir, overlay) + "]\n"
+	if len(components) > 0 {
+		content += "components:\n"
+	}
+	for _, component := range components {
+		content += "- " + deployFolder(t, dir, component) + "\n"
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content+rest), 0o600))
 	return dir
 }
 
@@ -188,7 +194,7 @@ func install(t *testing.T, dir string, flags ...string) {
 func uninstall(t *testing.T, dir string, before map[string]string) {
 	t.Helper()
 	ctx := context.Background() // The test's own is over.
-	output, err := tryKubectl(ctx, "delete", "-k", dir, "--timeout="+patience.String())
+	output, err := tryKubectl(ctx, "delete", "-k", dir, "--ignore-not-found", "--timeout="+patience.String())
 	require.NoError(t, err, output)
 	eventually(t, func() error {
 		after, err := inventory(ctx)

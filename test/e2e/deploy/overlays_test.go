@@ -192,7 +192,7 @@ func TestExternalEtcd(t *testing.T) {
 func TestRemovedVersion(t *testing.T) {
 	const removed = "v1alpha1.restaurant.programming-kubernetes.info"
 	install(t, overlayFolder("standalone"))
-	later := kustomization(t, "overlays/standalone", `patches:
+	later := kustomization(t, "overlays/standalone", nil, `patches:
   - patch: |
       $patch: delete
       apiVersion: apiregistration.k8s.io/v1
@@ -226,7 +226,7 @@ func apiServices(t *testing.T) map[string]bool {
 
 // TestPatches shows that what the documentation says to change can be changed.
 func TestPatches(t *testing.T) {
-	dir := kustomization(t, "overlays/ha", `images:
+	dir := kustomization(t, "overlays/ha", nil, `images:
   - name: apiserver
     newName: registry.example.com/restaurant/apiserver
     newTag: v1.2.3

@@ -53,12 +53,12 @@ type machine struct {
 	claims map[string]string
 	// addresses replaces addresses of what is no pod.
 	addresses map[string]string
-	// flags are added to those of a container.
-	flags map[string][]string
+	// flags are added to those of a container, and variables to those of a pod.
+	flags, variables map[string][]string
 }
 
 func newMachine(prefix string) *machine {
-	return &machine{prefix: prefix, ports: map[string]int{}, claims: map[string]string{}, addresses: map[string]string{}, flags: map[string][]string{}}
+	return &machine{prefix: prefix, ports: map[string]int{}, claims: map[string]string{}, addresses: map[string]string{}, flags: map[string][]string{}, variables: map[string][]string{}}
 }
 
 // port returns the port of this machine for one of a pod.
@@ -148,6 +148,11 @@ func (m *machine) run(t *testing.T, pod corev1.Pod) *controlplane.Component {
 	for name, value := range variables {
 		program.Env = append(program.Env, name+"="+value)
 	}
+	program.Env = append(program.Env, m.variables[pod.Name]...)
+	program.Env = append(program.Env, m.variables[pod.Name]...)
+	program.Env = append(program.Env, m.variables[pod.Name]...)
+	program.Env = append(program.Env, m.variables[pod.Name]...)
+	program.Env = append(program.Env, m.variables[pod.Name]...)
 	program.Check = m.probe(t, pod, container)
 	component, err := cp.NewProgram(m.prefix+pod.Name, program)
 	require.NoError(t, err)

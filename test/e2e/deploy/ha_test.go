@@ -1,0 +1,255 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+// certificateValidity makes the certificates of etcd and its clients be renewed every
+// few seconds.
+const certificateValidity = 12 * time.Second
+
+// highAvailability is the overlay "ha" with monitoring, with all its pods running but
+// the last replica of the server.
+type highAvailability struct {
+	*machine
+	t          *testing.T
+	restaurant typed.RestaurantV1Interface
+	members    []*controlplane.Component
+	servers    []*controlplane.Component
+	spare      corev1.Pod
+}
+
+// TestHighAvailability installs the overlay "ha" with monitoring once, for tests of what
+// the manifests say.
+func TestHighAvailability(t *testing.T) {
+	kubectl(t, "apply", "--filename=testdata/monitoring-crds.yaml")
+	t.Cleanup(func() {
+		_, err := tryKubectl(context.Background(), "delete", "--filename=testdata/monitoring-crds.yaml")
+		require.NoError(t, err)
+	})
+	kubectl(t, "wait", "--for=condition=Established", "--timeout="+patience.String(), "--filename=testdata/monitoring-crds.yaml")
+	install(t, kustomization(t, "overlays/ha", []string{"components/monitoring"}, ""))
+
+	ha := &highAvailability{machine: newMachine("ha-"), t: t}
+	ha.flags["certificates"] = []string{"--certificate-validity=" + certificateValidity.String()}
+	all := pods(t, systemNamespace, overlays()["ha"])
+	ha.runAll(t, all[certificatesName])
+	// Those that read them wait for the Secrets.
+	ha.members = ha.runAll(t, all[etcdName])
+	ha.spare = all[serverName][2]
+	// Informers list where kube-apiserver can't begin a watch with what there is.
+	ha.variables[all[serverName][1].Name] = []string{"KUBE_FEATURE_WatchListClient=false"}
+	ha.servers = ha.runAll(t, all[serverName][:2])
+	ha.restaurant = serve(t, ha.servers[0])
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato", "basil"))
+
+	t.Run("lost member", ha.testLostMember)
+	t.Run("lost data of a member", ha.testLostData)
+	t.Run("renewed certificates", ha.testRenewedCertificates)
+	t.Run("metrics", ha.testMetrics)
+	t.Run("requests of every kind", ha.testRequests)
+	t.Run("lost authorities", ha.testLostAuthorities)
+	t.Run("permissions", testPermissions)
+}
+
+// testLostMember stores something while one of three members is gone.
+func (ha *highAvailability) testLostMember(t *testing.T) {
+	ha.members[0].Kill()
+	eventually(t, func() error {
+		_, err := ha.restaurant.Toppings().Patch(t.Context(), "tomato", types.MergePatchType, []byte(`{"metadata":{"labels":{"stored":"by-two"}}}`), metav1.PatchOptions{})
+		return err
+	})
+	require.NoError(t, ha.members[0].Start(t.Context()))
+}
+
+// testLostData replaces a member whose volume is gone, as the documentation says.
+func (ha *highAvailability) testLostData(t *testing.T) {
+	const lost = "etcd-1"
+	secret := awaitSecret(t, kubeClient(), "etcd-client").Data
+	certificate, err := tls.X509KeyPair(secret["tls.crt"], secret["tls.key"])
+	require.NoError(t, err)
+	authorities := x509.NewCertPool()
+	require.True(t, authorities.AppendCertsFromPEM(secret["ca.crt"]))
+	etcd, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{fmt.Sprintf("https://localhost:%d", ha.port(t, "etcd-0", "2379"))},
+		TLS:       &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: authorities, MinVersion: tls.VersionTLS12},
+		Logger:    zap.NewNop(),
+	})
+	require.NoError(t, err)
+	defer etcd.Close()
+
+	ha.members[1].Kill()
+	claim := "data-" + lost
+	require.NoError(t, os.RemoveAll(filepath.Join(ha.claims[claim], "data")))
+	members, err := etcd.MemberList(t.Context())
+	require.NoError(t, err)
+	require.Len(t, members.Members, 3)
+	for _, member := range members.Members {
+		if member.Name == lost {
+			// Those that have just been connected do not count as healthy yet.
+			eventually(t, func() error {
+				_, err := etcd.MemberRemove(t.Context(), member.ID)
+				return err
+			})
+		}
+	}
+	eventually(t, func() error {
+		_, err := etcd.MemberAdd(t.Context(), []string{fmt.Sprintf("https://localhost:%d", ha.port(t, lost, "2380"))})
+		return err
+	})
+	pod, err := kubeClient().CoreV1().Pods(systemNamespace).Get(t.Context(), lost, metav1.GetOptions{})
+	require.NoError(t, err)
+	for i, variable := range pod.Spec.Containers[0].Env {
+		if variable.Name == "INITIAL_CLUSTER_STATE" {
+			pod.Spec.Containers[0].Env[i].Value = "existing"
+		}
+	}
+	replaced := newMachine("replaced-")
+	replaced.ports, replaced.claims = ha.ports, ha.claims
+	ha.members[1] = replaced.runAll(ha.t, []corev1.Pod{*pod})[0]
+	// It goes on with what it was given when the variable is as before.
+	ha.members[1].Kill()
+	again := newMachine("again-")
+	again.ports, again.claims = ha.ports, ha.claims
+	pod.Spec.Containers[0].Env[len(pod.Spec.Containers[0].Env)-1].Value = "new"
+	ha.members[1] = again.runAll(ha.t, []corev1.Pod{*pod})[0]
+}
+
+// testRenewedCertificates starts a member and a replica when all certificates that the
+// others have started with are over.
+func (ha *highAvailability) testRenewedCertificates(t *testing.T) {
+	client := kubeClient()
+	first := map[string]time.Time{}
+	for _, name := range []string{"etcd-server", "etcd-client"} {
+		first[name] = expires(t, awaitSecret(t, client, name))
+	}
+	for name, end := range first {
+		eventually(t, func() error {
+			secret := awaitSecret(t, client, name)
+			if now := time.Now(); now.Before(end) {
+				return fmt.Errorf("%s is good for %s", name, end.Sub(now))
+			}
+			if !expires(t, secret).After(end) {
+				return fmt.Errorf("%s has not been renewed", name)
+			}
+			return nil
+		})
+	}
+	ha.members[1].Kill()
+	require.NoError(t, ha.members[1].Start(t.Context()))
+	// The parent's end stops it.
+	replica := ha.runAll(ha.t, []corev1.Pod{ha.spare})[0]
+	ha.servers = append(ha.servers, replica)
+	serve(t, replica)
+	_, err := ha.restaurant.Toppings().Get(t.Context(), "tomato", metav1.GetOptions{})
+	require.NoError(t, err)
+	serve(t, ha.servers[0])
+
+	// Nobody gets in who has no certificate of this authority.
+	stranger, err := controlplane.NewCA("stranger")
+	require.NoError(t, err)
+	issued, err := stranger.Issue(controlplane.Certificate{User: "etcd-client"})
+	require.NoError(t, err)
+	endpoint := fmt.Sprintf("localhost:%d", ha.port(t, "etcd-0", "2379"))
+	require.NoError(t, handshake(t, endpoint, awaitSecret(t, client, "etcd-client").Data))
+	require.ErrorContains(t, handshake(t, endpoint, map[string][]byte{"tls.crt": issued.Cert, "tls.key": issued.Key}), "unknown certificate authority")
+	require.ErrorContains(t, handshake(t, endpoint, nil), "certificate required")
+	// A client is no member.
+	peer := fmt.Sprintf("localhost:%d", ha.port(t, "etcd-0", "2380"))
+	require.NoError(t, handshake(t, peer, awaitSecret(t, client, "etcd-server").Data))
+	require.Error(t, handshake(t, peer, awaitSecret(t, client, "etcd-client").Data))
+}
+
+func expires(t *testing.T, secret *corev1.Secret) time.Time {
+	t.Helper()
+	block, _ := pem.Decode(secret.Data["tls.crt"])
+	require.NotNil(t, block)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	return certificate.NotAfter
+}
+
+// handshake makes a TLS connection with a certificate, or without, and returns how the
+// server refuses it.
+func handshake(t *testing.T, address string, pair map[string][]byte) error {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // What the server thinks of the client is tested.
+	if pair != nil {
+		certificate, err := tls.X509KeyPair(pair["tls.crt"], pair["tls.key"])
+		require.NoError(t, err)
+		// Also if it is of no authority that the server asks for.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+	}
+	connection, err := tls.Dial("tcp", address, config)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	// In TLS 1.3 the client is done before the server has made up its mind, and an
+	// HTTP/2 server speaks first.
+	require.NoError(t, connection.SetReadDeadline(time.Now().Add(time.Second)))
+	_, err = connection.Read(make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// testLostAuthorities deletes what is in the Secrets of both authorities, for which the
+// pods make others.
+func (ha *highAvailability) testLostAuthorities(t *testing.T) {
+	secrets := kubeClient().CoreV1().Secrets(systemNamespace)
+	for _, name := range []string{"apiserver-serving-ca", "etcd-ca"} {
+		before := awaitSecret(t, kubeClient(), name)
+		require.NotEmpty(t, before.Data["ca.key"])
+		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		eventually(t, func() error {
+			secret := awaitSecret(t, kubeClient(), name)
+			if len(secret.Data["ca.key"]) == 0 || bytes.Equal(secret.Data["ca.key"], before.Data["ca.key"]) {
+				return fmt.Errorf("%s has no new authority", name)
+			}
+			return nil
+		})
+	}
+	// kube-apiserver trusts the new one.
+	require.NoError(t, cp.WaitAvailable(t.Context()))
+}
