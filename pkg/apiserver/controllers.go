@@ -135,8 +135,8 @@ func (c *controllers) run(ctx context.Context) {
 	}
 	// Who loses its lease is a server still, and applies again.
 	wait.UntilWithContext(ctx, c.elector.Run, c.election.RetryPeriod.Duration)
-	c.leading.Lock()   //nolint:gocritic // It is free when the controllers have stopped.
-	c.leading.Unlock() //nolint:staticcheck // Nothing is to be done then.
+	c.leading.Lock()   // It is free when the controllers have stopped.
+	c.leading.Unlock() //nolint:gocritic,staticcheck // Nothing is to be done then.
 }
 
 // lead runs the controllers until the context ends.

@@ -55,8 +55,8 @@ func TestThirdKind(t *testing.T) {
 		client, err := discovery.NewDiscoveryClientForConfig(cp.RESTConfig())
 		require.NoError(t, err)
 		for version, want := range map[string][]string{
-			"v1":      {"drinks", "drinks/status", "pizzas", "pizzas/scale", "pizzas/status", "toppings"},
-			"v1beta1": {"pizzas", "pizzas/scale", "pizzas/status", "toppings"},
+			"v1":      {"drinks", "drinks/status", "pizzas", "pizzas/bake", "pizzas/scale", "pizzas/status", "pizzas/track", "pricereviews", "toppings"},
+			"v1beta1": {"pizzas", "pizzas/bake", "pizzas/scale", "pizzas/status", "pizzas/track", "toppings"},
 		} {
 			resources, err := client.ServerResourcesForGroupVersion("restaurant.programming-kubernetes.info/" + version)
 			require.NoError(t, err)

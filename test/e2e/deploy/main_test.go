@@ -157,7 +157,7 @@ func kustomization(t *testing.T, overlay string, components []string, rest strin
 // deployFolder returns the path of a folder in artifacts/deploy as kustomize wants it.
 func deployFolder(t *testing.T, from, folder string) string {
 	t.Helper()
-	to, err := filepath.Abs(filepath.Join(root, "artifacts/deploy", folder))
+	to, err := filepath.Abs(filepath.Join(root, "artifacts", "deploy", folder))
 	require.NoError(t, err)
 	// Temporary folders may be behind symbolic links.
 	from, err = filepath.EvalSymlinks(from)

@@ -65,7 +65,7 @@ func (ha *highAvailability) testMetrics(t *testing.T) {
 		})
 	}
 
-	document, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
 	require.NoError(t, err)
 	var documented []string
 	for _, heading := range regexp.MustCompile(`(?m)^### (Restaurant[A-Za-z]+)$`).FindAllStringSubmatch(string(document), -1) {

@@ -54,7 +54,7 @@ func overlays() map[string]map[string]int {
 }
 
 func overlayFolder(overlay string) string {
-	return filepath.Join(root, "artifacts/deploy/overlays", overlay)
+	return filepath.Join(root, "artifacts", "deploy", "overlays", overlay)
 }
 
 // TestOverlaysAreAll fails when there is an overlay that no test knows.
@@ -199,7 +199,7 @@ func TestRemovedVersion(t *testing.T) {
       kind: APIService
       metadata:
         name: `+removed+"\n")
-	document, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
 	require.NoError(t, err)
 	const flags = "--prune --selector=app.kubernetes.io/part-of=restaurant-apiserver --prune-allowlist=apiregistration.k8s.io/v1/APIService"
 	require.Contains(t, string(document), flags)

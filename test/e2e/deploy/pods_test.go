@@ -55,6 +55,8 @@ type machine struct {
 	addresses map[string]string
 	// flags are added to those of a container, and variables to those of a pod.
 	flags, variables map[string][]string
+	// changeFile, if it is set, changes a file of a ConfigMap.
+	changeFile func(path string)
 }
 
 func newMachine(prefix string) *machine {
@@ -233,7 +235,11 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 			config, err := kubeClient().CoreV1().ConfigMaps(pod.Namespace).Get(t.Context(), volume.ConfigMap.Name, metav1.GetOptions{})
 			require.NoError(t, err)
 			for file, content := range config.Data {
-				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
+				path := filepath.Join(dir, file)
+				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+				if m.changeFile != nil {
+					m.changeFile(path)
+				}
 			}
 			return dir
 		case volume.PersistentVolumeClaim != nil:
@@ -288,7 +294,7 @@ func (m *machine) probe(t *testing.T, pod corev1.Pod, container corev1.Container
 	}
 	require.NotEmpty(t, url, "The probe of %s asks a port that it does not have.", pod.Name)
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // As kubelets do.
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
 	}}
 	return func(ctx context.Context) error {
