@@ -40,7 +40,7 @@ build: ## Builds the server and the webhook
 	@hack/build-binaries.sh apiserver webhook
 
 .PHONY: binaries
-binaries: build $(addprefix $(BIN)/,etcd kube-apiserver kubectl kube-controller-manager) ## Builds the server, the webhook and what the tests run with them
+binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES)) ## Builds the server, the webhook and what the tests run with them
 
 $(addprefix $(BIN)/,$(KUBERNETES_BINARIES)): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
 	@hack/build-binaries.sh $(@F)
