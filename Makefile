@@ -39,6 +39,10 @@ KUBE_CONTROLLER_MANAGER_PORT ?= 26446
 build: ## Builds the server and the webhook
 	@hack/build-binaries.sh apiserver webhook
 
+.PHONY: image
+image: build ## Builds an image of the server into an archive, reproducibly
+	@hack/build-image.sh
+
 .PHONY: binaries
 binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES)) ## Builds the server, the webhook and what the tests run with them
 

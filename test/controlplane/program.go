@@ -16,11 +16,14 @@ limitations under the License.
 
 package controlplane
 
-import "context"
+import (
+	"context"
+	"path/filepath"
+)
 
 // Program is any binary, run as the caller says.
 type Program struct {
-	// Binary is its name in Config.BinDir.
+	// Binary is its name in Config.BinDir, or a path.
 	Binary string
 	Args   []string
 	// Env, in the form NAME=value, is added to the environment.
@@ -38,6 +41,9 @@ func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, er
 	component, err := cp.newComponent(name, program.Binary, rankServer, ComponentConfig{Port: program.Port, Env: program.Env})
 	if err != nil {
 		return nil, err
+	}
+	if filepath.IsAbs(program.Binary) {
+		component.binary = program.Binary
 	}
 	component.ownCertificate = true
 	component.check = program.Check
