@@ -38,9 +38,9 @@ import (
 
 // TestManifestsSayWhy looks for a comment at the top of every manifest.
 func TestManifestsSayWhy(t *testing.T) {
-	manifests, err := filepath.Glob(filepath.Join(root, "artifacts/deploy", "*", "*.yaml"))
+	manifests, err := filepath.Glob(filepath.Join(root, "artifacts", "deploy", "*", "*.yaml"))
 	require.NoError(t, err)
-	deeper, err := filepath.Glob(filepath.Join(root, "artifacts/deploy", "*", "*", "*.yaml"))
+	deeper, err := filepath.Glob(filepath.Join(root, "artifacts", "deploy", "*", "*", "*.yaml"))
 	require.NoError(t, err)
 	manifests = append(manifests, deeper...)
 	require.Greater(t, len(manifests), 30)

@@ -204,7 +204,7 @@ func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 // dashboard returns the expressions of each panel by its title.
 func dashboard(t *testing.T) map[string][]string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "artifacts/deploy/components/monitoring/restaurant.json"))
+	content, err := os.ReadFile(filepath.Join(root, "artifacts", "deploy", "components", "monitoring", "restaurant.json"))
 	require.NoError(t, err)
 	var board struct {
 		Panels []struct {
