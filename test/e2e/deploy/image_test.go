@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func run(t *testing.T, command string, args ...string) string {
 func build(t *testing.T) (archive, digest string) {
 	t.Helper()
 	archive = filepath.Join(t.TempDir(), "apiserver.tar")
-	_, digest, found := strings.Cut(run(t, filepath.Join(root, "hack/build-image.sh"), archive), " sha256:")
+	_, digest, found := strings.Cut(run(t, filepath.Join(root, "hack", "build-image.sh"), archive), " sha256:")
 	require.True(t, found)
 	return archive, digest
 }
@@ -127,13 +128,14 @@ func TestImage(t *testing.T) {
 	require.NoError(t, os.Chown(data, 0, gid))
 	require.NoError(t, os.Chmod(data, 0o775|os.ModeSetgid))
 
-	args := append(builder.storage, "run", "--isolation=chroot", "--network=host", "--volume="+kubeconfig+":/kubeconfig:ro")
+	args := append(slices.Clone(builder.storage), "run", "--isolation=chroot", "--network=host", "--volume="+kubeconfig+":/kubeconfig:ro")
 	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
 		if mount.Name == "data" {
 			args = append(args, "--volume="+data+":"+mount.MountPath+":rw")
 		}
 	}
-	args = append(append(args, container, "--"), config.Entrypoint...)
+	args = append(args, container, "--")
+	args = append(args, config.Entrypoint...)
 	for _, argument := range pod.Spec.Containers[0].Args {
 		args = append(args, securePort.ReplaceAllString(argument, fmt.Sprintf("--secure-port=%d", port)))
 	}
