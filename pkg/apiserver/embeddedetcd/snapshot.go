@@ -62,7 +62,8 @@ type Snapshot struct {
 	Size int64 `json:"size"`
 	// Hash is the database's SHA-256 in hexadecimal.
 	Hash string `json:"hash"`
-	// Version is the oldest version of etcd that reads the database.
+	// Version is the oldest version of etcd that reads the database; empty if a
+	// server was killed before it could say so.
 	Version string `json:"version"`
 }
 

@@ -120,7 +120,9 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if snapshot.Revision != revision || snapshot.Keys != writes || snapshot.Version != "3.7.0" {
+			// etcd does not log the version before it writes it.
+			unknown := name == "of a killed server" && snapshot.Version == ""
+			if snapshot.Revision != revision || snapshot.Keys != writes || snapshot.Version != "3.7.0" && !unknown {
 				t.Errorf("got %+v, want revision %d, %d keys, version 3.7.0", snapshot, revision, writes)
 			}
 
