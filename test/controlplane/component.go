@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,6 +52,7 @@ const (
 type Component struct {
 	name   string
 	binary string
+	host   Host
 	port   int
 	// dir is the process's working directory and holds what it stores.
 	dir      string
@@ -82,12 +82,15 @@ type Component struct {
 // Name returns the component's name, for instance "kube-apiserver".
 func (c *Component) Name() string { return c.name }
 
+// Host returns where the component runs.
+func (c *Component) Host() Host { return c.host }
+
 // Port returns the port that the component listens on.
 func (c *Component) Port() int { return c.port }
 
 // URL returns the component's address. It serves TLS with a certificate signed
 // by PKI.ServingCA.
-func (c *Component) URL() string { return "https://" + address(c.port) }
+func (c *Component) URL() string { return "https://" + address(c.host, c.port) }
 
 // LogFile returns the file that holds what the component printed. Restarts
 // within a run append to it; the previous run's is kept beside it.
@@ -143,7 +146,7 @@ func (c *Component) launch() error {
 	if _, err := os.Stat(c.binary); errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: build it with \"make binaries\"", c.binary)
 	}
-	if err := checkPort(c.name, c.port); err != nil {
+	if err := checkPort(c.name, c.host, c.port); err != nil {
 		return err
 	}
 	for _, dir := range []string{c.dir, filepath.Dir(c.logFile), filepath.Dir(c.lockFile)} {
@@ -170,7 +173,7 @@ func (c *Component) launch() error {
 	// The child keeps the lock; this process lets go of it.
 	defer lock.Close()
 
-	cmd := exec.Command(c.binary, mergeFlags(args, c.flags)...)
+	cmd := c.host.Command(context.Background(), c.binary, mergeFlags(args, c.flags)...)
 	cmd.Dir = c.dir
 	cmd.Env = append(environment(), c.env...)
 	cmd.Stdout, cmd.Stderr = log, log

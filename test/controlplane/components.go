@@ -47,9 +47,6 @@ const (
 	advertiseAddress = "192.0.2.1"
 )
 
-// localNames are the names under which every component is reached.
-var localNames = []string{"localhost", host}
-
 // newEtcd adds an etcd. It takes client certificates of PKI.EtcdCA only.
 func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component, error) {
 	etcd, err := cp.newComponent(name, "etcd", rankEtcd, config)
@@ -60,13 +57,13 @@ func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component
 	if err != nil {
 		return nil, err
 	}
-	httpClient, err := cp.httpClient(&client)
+	httpClient, err := cp.httpClient(etcd.host, &client)
 	if err != nil {
 		return nil, err
 	}
 	etcd.check = checkURL(httpClient, etcd.URL()+"/readyz")
 	etcd.args = func() ([]string, error) {
-		serving, err := cp.serving(name)
+		serving, err := cp.serving(etcd)
 		if err != nil {
 			return nil, err
 		}
@@ -102,13 +99,13 @@ func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, er
 	if err != nil {
 		return nil, err
 	}
-	probe, err := cp.httpClient(&client)
+	probe, err := cp.httpClient(server.host, &client)
 	if err != nil {
 		return nil, err
 	}
 	server.check = checkURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
-		serving, err := cp.serving(server.name, "kubernetes", "kubernetes.default", "kubernetes.default.svc", kubernetesServiceIP)
+		serving, err := cp.serving(server, "kubernetes", "kubernetes.default", "kubernetes.default.svc", kubernetesServiceIP)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +118,7 @@ func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, er
 			return nil, err
 		}
 		return append(storage,
-			"--bind-address="+host,
+			"--bind-address="+server.host.Address(),
 			fmt.Sprintf("--secure-port=%d", server.port),
 			"--advertise-address="+advertiseAddress,
 			// Nobody uses the endpoints of the Service "kubernetes" here.
@@ -154,17 +151,17 @@ func (cp *ControlPlane) newControllerManager(config ComponentConfig) (*Component
 	if err != nil {
 		return nil, err
 	}
-	probe, err := cp.httpClient(nil)
+	probe, err := cp.httpClient(manager.host, nil)
 	if err != nil {
 		return nil, err
 	}
 	manager.check = checkURL(probe, manager.URL()+"/healthz")
 	manager.args = func() ([]string, error) {
-		serving, err := cp.serving(manager.name)
+		serving, err := cp.serving(manager)
 		if err != nil {
 			return nil, err
 		}
-		kubeconfig, err := cp.KubeconfigFor("system:kube-controller-manager")
+		kubeconfig, err := cp.kubeconfigFor("system:kube-controller-manager", nil, "")
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +169,7 @@ func (cp *ControlPlane) newControllerManager(config ComponentConfig) (*Component
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
-			"--bind-address=" + host,
+			"--bind-address=" + manager.host.Address(),
 			fmt.Sprintf("--secure-port=%d", manager.port),
 			"--tls-cert-file=" + serving.cert,
 			"--tls-private-key-file=" + serving.key,
@@ -198,19 +195,21 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 			return nil, err
 		}
 	}
-	probe, err := cp.httpClient(nil)
+	probe, err := cp.httpClient(server.host, nil)
 	if err != nil {
 		return nil, err
 	}
 	if server.ownCertificate = config.OwnCertificate; server.ownCertificate {
 		// That kube-apiserver trusts it is for a test to find out.
-		probe = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+		probe = &http.Client{Transport: &http.Transport{
+			DialContext: server.host.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+		}}
 	}
 	server.check = checkURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
 		var certificate []string
 		if !config.OwnCertificate {
-			serving, err := cp.serving(name, cp.manifests.serviceHost())
+			serving, err := cp.serving(server, cp.manifests.serviceHost())
 			if err != nil {
 				return nil, err
 			}
@@ -222,7 +221,7 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 			// Not the administrator's: that the server works shows that the
 			// manifests grant all it needs.
 			user, groups := cp.manifests.identity()
-			if kubeconfig, err = cp.KubeconfigFor(user, groups...); err != nil {
+			if kubeconfig, err = cp.kubeconfigFor(user, groups, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -234,7 +233,7 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 			}
 		}
 		return slices.Concat(storage, certificate, []string{
-			"--bind-address=" + host,
+			"--bind-address=" + server.host.Address(),
 			fmt.Sprintf("--secure-port=%d", server.port),
 			"--kubeconfig=" + kubeconfig,
 		}), nil
@@ -243,8 +242,9 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 }
 
 // serving returns a component's serving certificate.
-func (cp *ControlPlane) serving(component string, names ...string) (pair, error) {
-	return cp.PKI.ensure(component, cp.PKI.ServingCA, Certificate{User: component, Hosts: append(names, localNames...)})
+func (cp *ControlPlane) serving(component *Component, names ...string) (pair, error) {
+	return cp.PKI.ensure(component.name, cp.PKI.ServingCA,
+		Certificate{User: component.name, Hosts: append(names, "localhost", component.host.Address())})
 }
 
 // etcdFlags are those by which API servers reach an etcd.
@@ -261,9 +261,9 @@ func (cp *ControlPlane) etcdFlags(etcd *Component) ([]string, error) {
 	}, nil
 }
 
-// httpClient returns a client that trusts the components and, if it is given a
-// certificate, presents that.
-func (cp *ControlPlane) httpClient(client *pair) (*http.Client, error) {
+// httpClient returns a client on the host that trusts the components and, if it is
+// given a certificate, presents that.
+func (cp *ControlPlane) httpClient(host Host, client *pair) (*http.Client, error) {
 	config := &tls.Config{RootCAs: cp.PKI.ServingCA.Pool()}
 	if client != nil {
 		certificate, err := tls.LoadX509KeyPair(client.cert, client.key)
@@ -273,5 +273,5 @@ func (cp *ControlPlane) httpClient(client *pair) (*http.Client, error) {
 		config.Certificates = []tls.Certificate{certificate}
 	}
 	// A component that restarts leaves dead connections behind.
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}, nil
+	return &http.Client{Transport: &http.Transport{DialContext: host.DialContext, TLSClientConfig: config, DisableKeepAlives: true}}, nil
 }

@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +54,11 @@ type Config struct {
 	// server in a cluster; by default artifacts/deploy/base of this repository.
 	Manifests string
 
+	// Host is where the components run, this machine if nil.
+	Host Host
+	// Client says how clients reach kube-apiserver.
+	Client ClientConfig
+
 	Etcd              ComponentConfig
 	KubeAPIServer     ComponentConfig
 	ControllerManager ComponentConfig
@@ -61,10 +68,24 @@ type Config struct {
 	Progress func(message string)
 }
 
+// ClientConfig says how clients reach kube-apiserver: the REST configurations and
+// kubectl commands that a control plane hands out. Its zero value means directly.
+type ClientConfig struct {
+	// Host is where they run, Config.Host if nil.
+	Host Host
+	// ProxyURL is of the HTTP or SOCKS5 proxy that they use, if any.
+	ProxyURL string
+}
+
+// proxy is what http.Transport asks for a proxy.
+func (c ClientConfig) proxy(*http.Request) (*url.URL, error) { return url.Parse(c.ProxyURL) }
+
 // ComponentConfig configures one process.
 type ComponentConfig struct {
 	// Off leaves the component out of Start. It can be started later.
 	Off bool
+	// Host is where it runs, Config.Host if nil.
+	Host Host
 	// Port is the port to listen on; 0 means any that is free.
 	Port int
 	// Flags, in the form --name=value, are added to those that the component
@@ -155,6 +176,8 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if config.Progress == nil {
 		config.Progress = func(string) {}
 	}
+	config.Host = hostOr(config.Host, thisMachine{})
+	config.Client.Host = hostOr(config.Client.Host, config.Host)
 	cp := &ControlPlane{config: config, died: make(chan error, 1)}
 	if cp.manifests, err = readManifests(config.Manifests); err != nil {
 		return nil, err
@@ -183,10 +206,10 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if cp.KubeAPIServer, err = cp.newKubeAPIServer(config.KubeAPIServer); err != nil {
 		return nil, err
 	}
-	if cp.admin, err = cp.RESTConfigFor("admin", "system:masters"); err != nil {
+	if cp.admin, err = cp.restConfigFor("admin", []string{"system:masters"}); err != nil {
 		return nil, err
 	}
-	if err := writeKubeconfig(cp.Kubeconfig(), cp.admin, ""); err != nil {
+	if err := writeKubeconfig(cp.Kubeconfig(), cp.admin, "", config.Client.ProxyURL); err != nil {
 		return nil, err
 	}
 	if cp.ControllerManager, err = cp.newControllerManager(config.ControllerManager); err != nil {
@@ -328,7 +351,7 @@ func (cp *ControlPlane) Kubeconfig() string {
 // Kubectl returns a command that runs kubectl as the administrator. Set
 // KUBECONFIG in its environment, or pass --kubeconfig, to be somebody else.
 func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(cp.config.BinDir, "kubectl"), args...)
+	cmd := cp.config.Client.Host.Command(ctx, filepath.Join(cp.config.BinDir, "kubectl"), args...)
 	cmd.Env = append(environment(),
 		"KUBECONFIG="+cp.Kubeconfig(),
 		"KUBECACHEDIR="+filepath.Join(cp.folder.path, "kubectl-cache"))
@@ -343,6 +366,7 @@ func (cp *ControlPlane) newComponent(name, binary string, rank int, config Compo
 	component := &Component{
 		name:     name,
 		binary:   filepath.Join(cp.config.BinDir, binary),
+		host:     hostOr(config.Host, cp.config.Host),
 		port:     config.Port,
 		dir:      filepath.Join(cp.folder.path, name),
 		logFile:  filepath.Join(cp.folder.path, "logs", name+".log"),
@@ -358,10 +382,10 @@ func (cp *ControlPlane) newComponent(name, binary string, rank int, config Compo
 	}
 	if component.port != 0 {
 		// Better known now than after half of the components have started.
-		if err := checkPort(name, component.port); err != nil {
+		if err := checkPort(name, component.host, component.port); err != nil {
 			return nil, err
 		}
-	} else if component.port, err = cp.FreePort(name); err != nil {
+	} else if component.port, err = cp.freePort(name, component.host); err != nil {
 		return nil, err
 	}
 	cp.mu.Lock()

@@ -268,7 +268,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 
 func TestWhatCannotStartSaysWhy(t *testing.T) {
 	t.Run("port taken", func(t *testing.T) {
-		listener, err := net.Listen("tcp", address(0))
+		listener, err := net.Listen("tcp", address(thisMachine{}, 0))
 		require.NoError(t, err)
 		defer listener.Close()
 		config := bare(t.TempDir())

@@ -30,17 +30,44 @@ import (
 // RESTConfig returns a client configuration for the administrator, whom
 // authorization never refuses anything.
 func (cp *ControlPlane) RESTConfig() *rest.Config {
-	return rest.CopyConfig(cp.admin)
+	return cp.forClient(cp.admin)
 }
 
 // RESTConfigFor returns a client configuration for a user, who is identified by
 // a client certificate and may do what RBAC grants.
 func (cp *ControlPlane) RESTConfigFor(user string, groups ...string) (*rest.Config, error) {
+	config, err := cp.restConfigFor(user, groups)
+	if err != nil {
+		return nil, err
+	}
+	return cp.forClient(config), nil
+}
+
+// forClient returns the configuration for use by a client, see Config.Client.
+func (cp *ControlPlane) forClient(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if cp.config.Client.ProxyURL != "" {
+		config.Proxy = cp.config.Client.proxy
+	}
+	dialFrom(cp.config.Client.Host, config)
+	return config
+}
+
+// dialFrom makes the clients of the configuration run on the host.
+func dialFrom(host Host, config *rest.Config) {
+	// A configuration with a way to dial shares no connections with others.
+	if host != (thisMachine{}) {
+		config.Dial = host.DialContext
+	}
+}
+
+// restConfigFor returns a client configuration for kube-apiserver's own host.
+func (cp *ControlPlane) restConfigFor(user string, groups []string) (*rest.Config, error) {
 	issued, err := cp.PKI.ClientCA.Issue(Certificate{User: user, Groups: groups})
 	if err != nil {
 		return nil, fmt.Errorf("issuing a client certificate for %s: %w", user, err)
 	}
-	return &rest.Config{
+	config := &rest.Config{
 		Host: cp.KubeAPIServer.URL(),
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData:   cp.PKI.ServingCA.CertPEM(),
@@ -49,33 +76,41 @@ func (cp *ControlPlane) RESTConfigFor(user string, groups ...string) (*rest.Conf
 		},
 		// Tests wait for servers, not for the client's own politeness.
 		QPS: -1,
-	}, nil
+	}
+	dialFrom(cp.KubeAPIServer.host, config)
+	return config, nil
 }
 
 // KubeconfigFor writes a kubeconfig for a user and returns its path.
 func (cp *ControlPlane) KubeconfigFor(user string, groups ...string) (string, error) {
-	config, err := cp.RESTConfigFor(user, groups...)
+	return cp.kubeconfigFor(user, groups, cp.config.Client.ProxyURL)
+}
+
+// kubeconfigFor writes a kubeconfig for a client that uses a proxy, if one is named.
+func (cp *ControlPlane) kubeconfigFor(user string, groups []string, proxyURL string) (string, error) {
+	config, err := cp.restConfigFor(user, groups)
 	if err != nil {
 		return "", err
 	}
 	// Names of users may hold characters that a file's may not.
-	id := sha256.Sum256([]byte(strings.Join(append([]string{user}, groups...), "\x00")))
+	id := sha256.Sum256([]byte(strings.Join(append([]string{proxyURL, user}, groups...), "\x00")))
 	path := filepath.Join(cp.PKI.dir, fmt.Sprintf("user-%x.kubeconfig", id[:8]))
 	namespace := ""
 	if serviceAccount, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		namespace, _, _ = strings.Cut(serviceAccount, ":")
 	}
-	return path, writeKubeconfig(path, config, namespace)
+	return path, writeKubeconfig(path, config, namespace, proxyURL)
 }
 
 // writeKubeconfig writes a client configuration in the form that kubectl and all
-// components read. The namespace may be empty.
-func writeKubeconfig(path string, config *rest.Config, namespace string) error {
+// components read. The namespace and the proxy may be empty.
+func writeKubeconfig(path string, config *rest.Config, namespace, proxyURL string) error {
 	const name = "local"
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{
 		Server:                   config.Host,
 		CertificateAuthorityData: config.CAData,
+		ProxyURL:                 proxyURL,
 	}
 	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: config.CertData,

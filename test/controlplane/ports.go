@@ -20,11 +20,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strconv"
 )
-
-// host is where every component listens: only this machine reaches it.
-const host = "127.0.0.1"
 
 // Free ports are taken from this range. It lies below the ports that the
 // system gives to outgoing connections, one of which could otherwise take a
@@ -48,14 +44,9 @@ func (e *PortTakenError) Error() string {
 
 func (e *PortTakenError) Unwrap() error { return e.Err }
 
-// address returns where a port is reached.
-func address(port int) string {
-	return net.JoinHostPort(host, strconv.Itoa(port))
-}
-
 // checkPort reports whether a component could listen on the port now.
-func checkPort(component string, port int) error {
-	listener, err := net.Listen("tcp", address(port))
+func checkPort(component string, host Host, port int) error {
+	listener, err := host.Listen("tcp", address(host, port))
 	if err != nil {
 		return &PortTakenError{Component: component, Port: port, Err: err}
 	}
@@ -63,18 +54,18 @@ func checkPort(component string, port int) error {
 }
 
 // freePort chooses a port and keeps it reserved until the reservation is closed.
-// The reservation is a UDP socket of the same number: no component minds it, but
-// another control plane on this machine, which may be looking for ports at the
-// same moment or while this one is restarting a component, does.
-func freePort(component string) (port int, reservation net.PacketConn, err error) {
+// The reservation is a UDP socket of the same number on this machine: no component
+// minds it, but another control plane, which may be looking for ports at the same
+// moment or while this one is restarting a component, does.
+func freePort(component string, host Host) (port int, reservation net.PacketConn, err error) {
 	const attempts = 100
 	for range attempts {
 		port = firstFreePort + rand.IntN(lastFreePort-firstFreePort+1)
-		reservation, err = net.ListenPacket("udp", address(port))
+		reservation, err = net.ListenPacket("udp", address(thisMachine{}, port))
 		if err != nil {
 			continue
 		}
-		err = checkPort(component, port)
+		err = checkPort(component, host, port)
 		if err == nil {
 			return port, reservation, nil
 		}

@@ -24,12 +24,12 @@ import (
 )
 
 func TestTakenPort(t *testing.T) {
-	listener, err := net.Listen("tcp", address(0))
+	listener, err := net.Listen("tcp", address(thisMachine{}, 0))
 	require.NoError(t, err)
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
-	err = checkPort("etcd", port)
+	err = checkPort("etcd", thisMachine{}, port)
 	var taken *PortTakenError
 	require.ErrorAs(t, err, &taken)
 	require.Equal(t, "etcd", taken.Component)
@@ -40,16 +40,16 @@ func TestTakenPort(t *testing.T) {
 func TestFreePortsAreReserved(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
-		port, reservation, err := freePort("etcd")
+		port, reservation, err := freePort("etcd", thisMachine{})
 		require.NoError(t, err)
 		defer reservation.Close()
 		require.False(t, seen[port], "port %d was given away twice", port)
 		seen[port] = true
 
 		// Another control plane, also in another process, cannot get it.
-		_, err = net.ListenPacket("udp", address(port))
+		_, err = net.ListenPacket("udp", address(thisMachine{}, port))
 		require.Error(t, err)
 		// The component it is for can.
-		require.NoError(t, checkPort("etcd", port))
+		require.NoError(t, checkPort("etcd", thisMachine{}, port))
 	}
 }

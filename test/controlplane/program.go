@@ -28,6 +28,8 @@ type Program struct {
 	Args   []string
 	// Env, in the form NAME=value, is added to the environment.
 	Env []string
+	// Host is where it runs, Config.Host if nil.
+	Host Host
 	// Port is where it serves, see FreePort; 0 for a program that does not.
 	Port int
 	// Check returns nil when the program is ready.
@@ -38,7 +40,7 @@ type Program struct {
 // A program that serves the API can be registered; it has to see to it that the
 // APIServices trust its certificate.
 func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, error) {
-	component, err := cp.newComponent(name, program.Binary, rankServer, ComponentConfig{Port: program.Port, Env: program.Env})
+	component, err := cp.newComponent(name, program.Binary, rankServer, ComponentConfig{Host: program.Host, Port: program.Port, Env: program.Env})
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +55,11 @@ func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, er
 
 // FreePort returns a port that nobody else gets while the control plane runs.
 func (cp *ControlPlane) FreePort(name string) (int, error) {
-	port, reservation, err := freePort(name)
+	return cp.freePort(name, cp.config.Host)
+}
+
+func (cp *ControlPlane) freePort(name string, host Host) (int, error) {
+	port, reservation, err := freePort(name, host)
 	if err != nil {
 		return 0, err
 	}

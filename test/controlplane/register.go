@@ -63,12 +63,12 @@ func (cp *ControlPlane) Register(ctx context.Context, server *Component) error {
 	began := time.Now()
 	ctx, cancel := server.whileRunning(ctx)
 	defer cancel()
-	// kube-apiserver reaches a process of this machine by a Service that is
-	// another name for localhost, at the port that the APIServices name.
+	// kube-apiserver reaches the process by a Service that is another name for its
+	// host, at the port that the APIServices name.
 	service := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1",
 		"kind":       "Service",
-		"spec":       map[string]any{"type": "ExternalName", "externalName": "localhost"},
+		"spec":       map[string]any{"type": "ExternalName", "externalName": server.host.Address()},
 	}}
 	service.SetNamespace(cp.manifests.service.GetNamespace())
 	service.SetName(cp.manifests.service.GetName())

@@ -42,23 +42,23 @@ func (cp *ControlPlane) NewWebhook(name string, config WebhookConfig) (*Componen
 	if err != nil {
 		return nil, err
 	}
-	probe, err := cp.httpClient(nil)
+	probe, err := cp.httpClient(server.host, nil)
 	if err != nil {
 		return nil, err
 	}
 	server.check = checkURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
-		serving, err := cp.serving(name, config.Service.Name+"."+config.Service.Namespace+".svc")
+		serving, err := cp.serving(server, config.Service.Name+"."+config.Service.Namespace+".svc")
 		if err != nil {
 			return nil, err
 		}
-		kubeconfig, err := cp.KubeconfigFor(serviceaccount.MakeUsername(config.Account.Namespace, config.Account.Name),
-			serviceaccount.MakeGroupNames(config.Account.Namespace)...)
+		kubeconfig, err := cp.kubeconfigFor(serviceaccount.MakeUsername(config.Account.Namespace, config.Account.Name),
+			serviceaccount.MakeGroupNames(config.Account.Namespace), "")
 		if err != nil {
 			return nil, err
 		}
 		return []string{
-			"--bind-address=" + host,
+			"--bind-address=" + server.host.Address(),
 			fmt.Sprintf("--secure-port=%d", server.port),
 			"--tls-cert-file=" + serving.cert,
 			"--tls-private-key-file=" + serving.key,

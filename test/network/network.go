@@ -1,0 +1,232 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package network makes hosts for tests: network namespaces of Linux, each of them
+// a machine of its own as far as the network is concerned, with the files and
+// processes of this one. A host reaches itself, and those that it is connected with.
+//
+//	client, server := network.ForTest(t, "10.0.0.1"), network.ForTest(t, "10.0.0.2")
+//	network.Connect(client, server)
+//	listener, err := server.Listen("tcp", "10.0.0.2:80")
+//	conn, err := client.DialContext(ctx, "tcp", "10.0.0.2:80")
+//	err = client.Command(ctx, "curl", "http://10.0.0.2").Run()
+//
+// Nothing of it is seen from outside, and nothing is left of it when the process
+// has ended. It needs root, or at least CAP_SYS_ADMIN and CAP_NET_ADMIN.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// Host is a machine in a network, by one of its addresses.
+type Host struct {
+	*namespace
+
+	address string
+}
+
+type namespace struct {
+	handle netns.NsHandle
+	links  *netlink.Handle
+}
+
+// New makes a host with that IPv4 address.
+func New(address string) (*Host, error) {
+	handle, err := newNamespace()
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a network namespace, which needs root: %w", err)
+	}
+	links, err := netlink.NewHandleAt(handle)
+	if err != nil {
+		return nil, errors.Join(err, handle.Close())
+	}
+	host := &Host{namespace: &namespace{handle: handle, links: links}, address: address}
+	if err := host.prepare(); err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
+	return host, nil
+}
+
+// ForTest makes a host for one test, which is skipped for a user who may not.
+func ForTest(t testing.TB, address string) *Host {
+	t.Helper()
+	host, err := New(address)
+	if errors.Is(err, os.ErrPermission) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return host
+}
+
+// Close forgets the host. It is gone when the last process in it has ended.
+func (n *namespace) Close() error {
+	n.links.Close()
+	return n.handle.Close()
+}
+
+// newNamespace makes a network namespace that nothing runs in yet.
+func newNamespace() (handle netns.NsHandle, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// Never unlocked, so that the thread ends with this goroutine.
+		runtime.LockOSThread()
+		handle, err = netns.New()
+	}()
+	<-done
+	return handle, err
+}
+
+func (h *Host) prepare() error {
+	loopback, err := h.links.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := h.links.LinkSetUp(loopback); err != nil {
+		return err
+	}
+	return h.addAddress(h.address)
+}
+
+// At gives the host one more address and returns it by that.
+func (h *Host) At(address string) (*Host, error) {
+	if err := h.addAddress(address); err != nil {
+		return nil, err
+	}
+	return &Host{namespace: h.namespace, address: address}, nil
+}
+
+// addAddress gives the loopback device the address. Linux answers for it on every
+// other device, too.
+func (n *namespace) addAddress(address string) error {
+	loopback, err := n.links.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	parsed, err := single(address)
+	if err != nil {
+		return err
+	}
+	return n.links.AddrAdd(loopback, &netlink.Addr{IPNet: parsed})
+}
+
+// single returns the network that has that one address.
+func single(address string) (*net.IPNet, error) {
+	return netlink.ParseIPNet(address + "/32")
+}
+
+// Connect lays a cable between two hosts. They reach each other by the addresses
+// they are named by here; none passes on what is for a third.
+func Connect(one, other *Host) error {
+	index, err := one.cables()
+	if err != nil {
+		return err
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = fmt.Sprintf("cable%d", index)
+	farIndex, err := other.cables()
+	if err != nil {
+		return err
+	}
+	far := fmt.Sprintf("cable%d", farIndex)
+	if err := one.links.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: far, PeerNamespace: netlink.NsFd(other.handle)}); err != nil {
+		return fmt.Errorf("cannot connect %s with %s: %w", one.address, other.address, err)
+	}
+	return errors.Join(one.plug(attributes.Name, other), other.plug(far, one))
+}
+
+// cables returns how many devices the host has.
+func (n *namespace) cables() (int, error) {
+	links, err := n.links.LinkList()
+	return len(links), err
+}
+
+// plug makes the cable the way to the other host.
+func (h *Host) plug(cable string, other *Host) error {
+	link, err := h.links.LinkByName(cable)
+	if err != nil {
+		return err
+	}
+	if err := h.links.LinkSetUp(link); err != nil {
+		return err
+	}
+	destination, err := single(other.address)
+	if err != nil {
+		return err
+	}
+	// Without a router between. The library names it on Linux only.
+	const direct netlink.Scope = 253
+	return h.links.RouteAdd(&netlink.Route{
+		LinkIndex: link.Attrs().Index, Scope: direct, Dst: destination, Src: net.ParseIP(h.address),
+	})
+}
+
+// Address returns the host's IP address.
+func (h *Host) Address() string { return h.address }
+
+// Command returns a command that runs on the host.
+func (n *namespace) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	enter := fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), n.handle)
+	return exec.CommandContext(ctx, "nsenter", append([]string{enter, "--", name}, args...)...)
+}
+
+// Listen is net.Listen on the host.
+func (n *namespace) Listen(network, address string) (listener net.Listener, err error) {
+	failed := n.do(func() { listener, err = net.Listen(network, address) })
+	return listener, errors.Join(failed, err)
+}
+
+// DialContext is net.Dialer.DialContext on the host. Addresses are not looked up in
+// parallel, so it is for IP addresses.
+func (n *namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	// Two addresses of a name would be tried by threads that are elsewhere.
+	dialer := net.Dialer{FallbackDelay: -1}
+	failed := n.do(func() { conn, err = dialer.DialContext(ctx, network, address) })
+	return conn, errors.Join(failed, err)
+}
+
+// do runs a function whose sockets are the host's.
+func (n *namespace) do(f func()) error {
+	done := make(chan error)
+	go func() {
+		// Never unlocked, so that the thread ends with this goroutine.
+		runtime.LockOSThread()
+		err := netns.Set(n.handle)
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	return <-done
+}
