@@ -19,12 +19,14 @@ package controlplane
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,23 +58,21 @@ func (cp *ControlPlane) Install(ctx context.Context) error {
 	return cp.apply(ctx, cp.manifests.objects)
 }
 
-// Register points the APIServices at a running server and waits until
-// kube-apiserver serves their versions from it. Start does it, unless the server
-// is off; later it serves to switch to another server.
-func (cp *ControlPlane) Register(ctx context.Context, server *Component) error {
+// Register points the APIServices at running servers and waits until kube-apiserver
+// serves their versions from there. Start does it, unless the server is off; later it
+// serves to switch to another server.
+//
+// Several servers have to listen at the same port of different addresses, none of
+// them this machine's own, and kube-apiserver needs --enable-aggregator-routing.
+func (cp *ControlPlane) Register(ctx context.Context, servers ...*Component) error {
+	if len(servers) == 0 {
+		return errors.New("name a server to register")
+	}
+	server := servers[0]
 	began := time.Now()
 	ctx, cancel := server.whileRunning(ctx)
 	defer cancel()
-	// kube-apiserver reaches the process by a Service that is another name for its
-	// host, at the port that the APIServices name.
-	service := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1",
-		"kind":       "Service",
-		"spec":       map[string]any{"type": "ExternalName", "externalName": server.host.Address()},
-	}}
-	service.SetNamespace(cp.manifests.service.GetNamespace())
-	service.SetName(cp.manifests.service.GetName())
-	objects := []*unstructured.Unstructured{service}
+	objects := cp.service(servers)
 	for _, manifest := range cp.manifests.apiServices {
 		apiService := manifest.DeepCopy()
 		annotations := apiService.GetAnnotations()
@@ -82,7 +82,9 @@ func (cp *ControlPlane) Register(ctx context.Context, server *Component) error {
 		annotations[registeredAt] = began.Format(time.RFC3339Nano)
 		apiService.SetAnnotations(annotations)
 		fields := map[string]any{
-			"service": map[string]any{"namespace": service.GetNamespace(), "name": service.GetName(), "port": int64(server.port)},
+			"service": map[string]any{
+				"namespace": cp.manifests.service.GetNamespace(), "name": cp.manifests.service.GetName(), "port": int64(server.port),
+			},
 		}
 		if !server.ownCertificate {
 			fields["caBundle"] = base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM())
@@ -102,6 +104,40 @@ func (cp *ControlPlane) Register(ctx context.Context, server *Component) error {
 	}
 	cp.progress("%d API versions are available (%.1f s)", len(cp.manifests.apiServices), time.Since(began).Seconds())
 	return nil
+}
+
+// service returns the Service by which kube-apiserver reaches the servers, at the port
+// that the APIServices name.
+func (cp *ControlPlane) service(servers []*Component) []*unstructured.Unstructured {
+	port := int64(servers[0].port)
+	object := func(apiVersion, kind string, content map[string]any) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: content}
+		object.SetAPIVersion(apiVersion)
+		object.SetKind(kind)
+		object.SetNamespace(cp.manifests.service.GetNamespace())
+		object.SetName(cp.manifests.service.GetName())
+		return object
+	}
+	if len(servers) == 1 {
+		// The only kind of Service that may lead to this machine.
+		return []*unstructured.Unstructured{object("v1", "Service", map[string]any{
+			"spec": map[string]any{"type": "ExternalName", "externalName": servers[0].host.Address()},
+		})}
+	}
+	const portName = "https"
+	var endpoints []any
+	for _, server := range servers {
+		endpoints = append(endpoints, map[string]any{"addresses": []any{server.host.Address()}, "conditions": map[string]any{"ready": true}})
+	}
+	slice := object("discovery.k8s.io/v1", "EndpointSlice", map[string]any{
+		"addressType": "IPv4",
+		"endpoints":   endpoints,
+		"ports":       []any{map[string]any{"name": portName, "port": port}},
+	})
+	slice.SetLabels(map[string]string{discoveryv1.LabelServiceName: slice.GetName()})
+	return []*unstructured.Unstructured{slice, object("v1", "Service", map[string]any{
+		"spec": map[string]any{"ports": []any{map[string]any{"name": portName, "port": port}}},
+	})}
 }
 
 // apply applies objects server-side, in order. It tries for a while: just after

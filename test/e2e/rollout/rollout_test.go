@@ -1,0 +1,333 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package rollout tests that users do not notice when replicas are replaced.
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+	"restaurant.programming-kubernetes.info/apiserver/test/network"
+)
+
+const (
+	// shutdownDelay is how long a replica that is to end goes on serving.
+	shutdownDelay = 3 * time.Second
+	// pause is between two requests of the load.
+	pause = time.Second / 200
+	// restarts is how often each replica is replaced.
+	restarts = 3
+	watchers = 20
+	patience = time.Minute
+)
+
+// TestRollingRestart replaces two replicas in turn, under load.
+func TestRollingRestart(t *testing.T) {
+	r := newReplicas(t)
+	load := startLoad(t, r.cp.RESTConfig())
+	for range restarts {
+		for i := range r.servers {
+			r.replace(t, i)
+		}
+	}
+	load.stop()
+
+	t.Logf("%d requests, %d of them to watch", load.requests.Load(), load.watches.Load())
+	require.Empty(t, load.failures)
+	// Each replacement ends the watches of one replica.
+	require.Greater(t, load.watches.Load(), int64(watchers))
+	require.Greater(t, load.requests.Load(), int64(1000))
+	for i, seen := range load.seen {
+		require.Equal(t, load.written, seen, "Watcher %d has missed something.", i)
+	}
+}
+
+// TestRequestsInFlight shows in which order a replica ends: it says that it is not
+// ready, goes on serving, finishes what it has begun, and ends.
+func TestRequestsInFlight(t *testing.T) {
+	r := newReplicas(t)
+	server := r.servers[0]
+	config := r.cp.RESTConfig()
+	config.Host = server.URL()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	get := func(path string) int {
+		response, err := client.Get(server.URL() + path)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusOK, get("/readyz"))
+
+	// A request whose body takes its time.
+	body, writer := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL()+"/apis/restaurant.programming-kubernetes.info/v1/toppings", body)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	answer := make(chan error, 1)
+	go func() {
+		response, err := client.Do(request)
+		if err == nil && response.StatusCode != http.StatusCreated {
+			err = fmt.Errorf("the answer is %s", response.Status)
+		}
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answer <- err
+	}()
+	_, err = io.WriteString(writer, `{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Topping",`)
+	require.NoError(t, err)
+
+	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
+	require.Eventually(t, func() bool { return get("/readyz") == http.StatusInternalServerError }, shutdownDelay, 10*time.Millisecond)
+	require.Equal(t, http.StatusOK, get("/livez"))
+	require.Equal(t, http.StatusOK, get("/apis/restaurant.programming-kubernetes.info/v1/toppings"))
+
+	// Now it takes no more connections, but still finishes what it has begun.
+	require.Eventually(t, func() bool {
+		conn, err := server.Host().DialContext(t.Context(), "tcp", strings.TrimPrefix(server.URL(), "https://"))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	}, patience, 50*time.Millisecond)
+	require.NotZero(t, server.PID())
+	_, err = io.WriteString(writer, `"metadata": {"name": "late"}, "spec": {"cost": "1"}}`)
+	require.NoError(t, err)
+	require.NoError(t, writer.Close())
+	require.NoError(t, <-answer)
+	require.NoError(t, server.Stop())
+	_, err = versioned.NewForConfigOrDie(r.cp.RESTConfig()).RestaurantV1().Toppings().Get(t.Context(), "late", metav1.GetOptions{})
+	require.NoError(t, err)
+}
+
+// replicas are two servers that kube-apiserver chooses from.
+type replicas struct {
+	cp      *controlplane.ControlPlane
+	servers []*controlplane.Component
+}
+
+func newReplicas(t *testing.T) *replicas {
+	t.Helper()
+	// Endpoints of a Service can't be on the loopback network.
+	cluster := network.ForTest(t, "10.0.0.1")
+	config := controlplane.Config{Host: cluster}
+	config.KubeAPIServer.Flags = []string{"--enable-aggregator-routing=true"}
+	config.ControllerManager.Off = true
+	config.APIServer.Off = true
+	cp := controlplane.ForTest(t, config)
+	require.NoError(t, cp.Install(t.Context()))
+
+	r := &replicas{cp: cp}
+	etcd := "storage"
+	for _, address := range []string{"10.0.0.2", "10.0.0.3"} {
+		host, err := cluster.At(address)
+		require.NoError(t, err)
+		server, err := cp.NewAPIServer("server-"+address, controlplane.ServerConfig{
+			Etcd: etcd,
+			ComponentConfig: controlplane.ComponentConfig{
+				Host: host, Port: 8443, Flags: []string{"--run-controllers=false", "--shutdown-delay-duration=" + shutdownDelay.String()},
+			},
+		})
+		require.NoError(t, err)
+		r.servers = append(r.servers, server)
+	}
+	require.NoError(t, cp.Component(etcd).Start(t.Context()))
+	for _, server := range r.servers {
+		require.NoError(t, server.Start(t.Context()))
+	}
+	require.NoError(t, cp.Register(t.Context(), r.servers...))
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato"))
+	return r
+}
+
+// replace ends a replica and starts it again, as the kubelet would: what is to end is
+// no longer an endpoint, but learns of its end at the same time as everybody else.
+func (r *replicas) replace(t *testing.T, i int) {
+	t.Helper()
+	ended := make(chan error)
+	go func() { ended <- r.servers[i].Stop() }()
+	r.setReady(t, i, false)
+	require.NoError(t, <-ended)
+	require.NoError(t, r.servers[i].Start(t.Context()))
+	r.setReady(t, i, true)
+}
+
+func (r *replicas) setReady(t *testing.T, i int, ready bool) {
+	t.Helper()
+	patch := fmt.Sprintf(`[{"op": "replace", "path": "/endpoints/%d/conditions/ready", "value": %t}]`, i, ready)
+	_, err := kubernetes.NewForConfigOrDie(r.cp.RESTConfig()).DiscoveryV1().EndpointSlices("restaurant-system").
+		Patch(t.Context(), "apiserver", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// load is what users do all the time.
+type load struct {
+	pizzas typed.PizzaInterface
+	rest   rest.Interface
+
+	// stop ends the load and waits until nothing of it is left.
+	stop func()
+
+	requests, watches atomic.Int64
+
+	mu       sync.Mutex
+	failures []string
+	// written counts the pizzas that were created; seen, those that each of the
+	// watchers was told of.
+	written int
+	seen    [watchers]int
+}
+
+func startLoad(t *testing.T, config *rest.Config) *load {
+	t.Helper()
+	// Connections of a few clients, none of which tries twice.
+	client, err := versioned.NewForConfig(config)
+	require.NoError(t, err)
+	l := &load{pizzas: client.RestaurantV1().Pizzas("default"), rest: client.RestaurantV1().RESTClient()}
+
+	list, err := l.pizzas.List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	watching, stopWatching := context.WithCancel(t.Context())
+	var watches sync.WaitGroup
+	for i := range watchers {
+		watches.Go(func() { l.watch(watching, i, list.ResourceVersion) })
+	}
+	writing, stopWriting := context.WithCancel(t.Context())
+	var requests sync.WaitGroup
+	requests.Go(func() {
+		ticker := time.NewTicker(pause)
+		defer ticker.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-writing.Done():
+				return
+			case <-ticker.C:
+				requests.Go(func() { l.request(t.Context(), i) })
+			}
+		}
+	})
+	l.stop = func() {
+		stopWriting()
+		requests.Wait()
+		// The last that was written is the last that is seen.
+		deadline := time.Now().Add(patience)
+		for !l.seenAll() && time.Now().Before(deadline) {
+			time.Sleep(pause)
+		}
+		stopWatching()
+		watches.Wait()
+	}
+	return l
+}
+
+// request sends the i-th request, without a second attempt.
+func (l *load) request(ctx context.Context, i int) {
+	name := fmt.Sprintf("pizza-%d", i)
+	var err error
+	switch i % 4 {
+	case 0:
+		body := &restaurantv1.Pizza{
+			TypeMeta:   metav1.TypeMeta{APIVersion: restaurantv1.SchemeGroupVersion.String(), Kind: "Pizza"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}},
+		}
+		err = l.rest.Post().MaxRetries(0).Namespace("default").Resource("pizzas").Body(body).Do(ctx).Error()
+		if err == nil {
+			l.mu.Lock()
+			l.written++
+			l.mu.Unlock()
+		}
+	case 1:
+		err = l.rest.Get().MaxRetries(0).Namespace("default").Resource("pizzas").Param("limit", "10").Do(ctx).Error()
+	case 2:
+		err = l.rest.Get().MaxRetries(0).Resource("toppings").Name("tomato").Do(ctx).Error()
+	case 3:
+		patch := fmt.Sprintf(`{"apiVersion": "%s", "kind": "Topping", "metadata": {"name": "topping-%d"}, "spec": {"cost": "%d"}}`,
+			restaurantv1.SchemeGroupVersion, i%100, i)
+		err = l.rest.Patch(types.ApplyPatchType).MaxRetries(0).Resource("toppings").Name(fmt.Sprintf("topping-%d", i%100)).
+			Param("fieldManager", "load").Body([]byte(patch)).Do(ctx).Error()
+	}
+	l.requests.Add(1)
+	l.fail(ctx, fmt.Sprintf("request %d", i), err)
+}
+
+// watch watches from where the last watch has ended.
+func (l *load) watch(ctx context.Context, i int, resourceVersion string) {
+	for ctx.Err() == nil {
+		watcher, err := l.pizzas.Watch(ctx, metav1.ListOptions{ResourceVersion: resourceVersion, AllowWatchBookmarks: true})
+		l.watches.Add(1)
+		l.requests.Add(1)
+		if l.fail(ctx, fmt.Sprintf("watch %d", i), err); err != nil {
+			return
+		}
+		for event := range watcher.ResultChan() {
+			pizza, ok := event.Object.(*restaurantv1.Pizza)
+			if !ok {
+				l.fail(ctx, fmt.Sprintf("watch %d", i), fmt.Errorf("event %v", event))
+				return
+			}
+			resourceVersion = pizza.ResourceVersion
+			if event.Type == watch.Added {
+				l.mu.Lock()
+				l.seen[i]++
+				l.mu.Unlock()
+			}
+		}
+	}
+}
+
+func (l *load) seenAll() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, seen := range l.seen {
+		if seen < l.written {
+			return false
+		}
+	}
+	return true
+}
+
+// fail notes what went wrong, unless it is over.
+func (l *load) fail(ctx context.Context, what string, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, fmt.Sprintf("%s %s: %v", time.Now().Format(time.StampMilli), what, err))
+}
