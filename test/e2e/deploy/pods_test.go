@@ -151,10 +151,6 @@ func (m *machine) run(t *testing.T, pod corev1.Pod) *controlplane.Component {
 		program.Env = append(program.Env, name+"="+value)
 	}
 	program.Env = append(program.Env, m.variables[pod.Name]...)
-	program.Env = append(program.Env, m.variables[pod.Name]...)
-	program.Env = append(program.Env, m.variables[pod.Name]...)
-	program.Env = append(program.Env, m.variables[pod.Name]...)
-	program.Env = append(program.Env, m.variables[pod.Name]...)
 	program.Check = m.probe(t, pod, container)
 	component, err := cp.NewProgram(m.prefix+pod.Name, program)
 	require.NoError(t, err)
