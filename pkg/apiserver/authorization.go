@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/union"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // AuthorizationOptions are the library's options of authorization by
@@ -68,11 +69,7 @@ func (o *AuthorizationOptions) Validate() []error {
 
 // authorizer asks kube-apiserver, unless the group or the path of a request is always
 // allowed.
-func (o *AuthorizationOptions) authorizer() (authorizer.Authorizer, error) {
-	config, err := kubeconfig(o.RemoteKubeConfigFile)
-	if err != nil {
-		return nil, err
-	}
+func (o *AuthorizationOptions) authorizer(config *rest.Config) (authorizer.Authorizer, error) {
 	config.QPS, config.Burst, config.Timeout = o.QPS, o.Burst, o.ClientTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

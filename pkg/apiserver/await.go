@@ -20,13 +20,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/klog/v2"
 )
 
@@ -63,9 +66,6 @@ func await(ctx context.Context, what string, check func(context.Context) error) 
 // awaitEtcd waits for an external etcd. The library alone gives it 20 seconds, and
 // does not say what it is waiting for.
 func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
-	if o.EgressSelector.ConfigFile != "" {
-		return nil // It is reached by a dialer that the library makes later.
-	}
 	config := o.Etcd.StorageConfig
 	client, err := o.newEtcdClient(config.Transport.ServerList...)
 	if err != nil {
@@ -97,7 +97,19 @@ func (o CompletedOptions) newEtcdClient(servers ...string) (*clientv3.Client, er
 	if files.Empty() && files.TrustedCAFile == "" {
 		tlsConfig = nil
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: servers, TLS: tlsConfig, Logger: zap.NewNop()})
+	var options []grpc.DialOption
+	if config.EgressLookup != nil {
+		dial, err := config.EgressLookup(egressselector.Etcd.AsNetworkContext())
+		if err != nil {
+			return nil, err
+		}
+		if dial != nil {
+			options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return dial(ctx, "tcp", address)
+			}))
+		}
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: servers, TLS: tlsConfig, DialOptions: options, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, fmt.Errorf("--etcd-servers can't be used: %w", err)
 	}

@@ -85,8 +85,8 @@ func kubeconfig(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newClient(path string) (*client, error) {
-	config, err := kubeconfig(path)
+func (o CompletedOptions) newClient(path string) (*client, error) {
+	config, err := o.kubeconfig(path)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +98,15 @@ func newClient(path string) (*client, error) {
 }
 
 func (o CompletedOptions) newCluster() (*cluster, error) {
-	authenticationClient, err := newClient(o.Authentication.RemoteKubeConfigFile)
+	authenticationClient, err := o.newClient(o.Authentication.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	authorizationClient, err := newClient(o.Authorization.RemoteKubeConfigFile)
+	authorizationClient, err := o.newClient(o.Authorization.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	coreClient, err := newClient(o.CoreAPI.CoreAPIKubeconfigPath)
+	coreClient, err := o.newClient(o.CoreAPI.CoreAPIKubeconfigPath)
 	if err != nil {
 		return nil, err
 	}

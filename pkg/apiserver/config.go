@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,15 +34,20 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/component-base/tracing"
 	baseversion "k8s.io/component-base/version"
 	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
+
+// resyncPeriod is how often informers of the cluster's objects repeat what they know.
+const resyncPeriod = 10 * time.Minute
 
 // Config is all that a server is made of.
 type Config struct {
@@ -108,8 +114,9 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.ServerRun.ApplyTo(&generic.Config); err != nil {
 		return err
 	}
-	if err := o.EgressSelector.ApplyTo(&generic.Config); err != nil {
-		return fmt.Errorf("--egress-selector-config-file: %w", err)
+	var err error
+	if generic.EgressSelector, err = o.egress(); err != nil {
+		return err
 	}
 	if err := o.Traces.ApplyTo(generic.EgressSelector, &generic.Config); err != nil {
 		return fmt.Errorf("--tracing-config-file: %w", err)
@@ -129,6 +136,18 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
 		return serveError(port, err)
 	}
+	reviewer, err := o.kubeconfig(o.Authentication.RemoteKubeConfigFile)
+	if err != nil {
+		return err
+	}
+	if reviewer.Dial != nil {
+		// The library loads the kubeconfig itself, and lets only its transport be replaced.
+		transport, err := rest.TransportFor(reviewer)
+		if err != nil {
+			return err
+		}
+		o.Authentication.WithCustomRoundTripper(func(http.RoundTripper) http.RoundTripper { return transport })
+	}
 	if err := o.Authentication.ApplyTo(&generic.Authentication, generic.SecureServing, generic.OpenAPIConfig); err != nil {
 		return err
 	}
@@ -140,21 +159,26 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if generic.Authentication.Authenticator, err = newIdentified(generic.Authentication.Authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
-	if generic.Authorization.Authorizer, err = o.Authorization.authorizer(); err != nil {
+	if reviewer, err = o.kubeconfig(o.Authorization.RemoteKubeConfigFile); err != nil {
+		return err
+	}
+	if generic.Authorization.Authorizer, err = o.Authorization.authorizer(reviewer); err != nil {
 		return err
 	}
 	if err := o.Audit.ApplyTo(&generic.Config); err != nil {
 		return err
 	}
-	if err := o.CoreAPI.ApplyTo(generic); err != nil {
+	if generic.ClientConfig, err = o.kubeconfig(o.CoreAPI.CoreAPIKubeconfigPath); err != nil {
 		return err
 	}
+	generic.ClientConfig.Wrap(tracing.WrapperFor(generic.TracerProvider))
 	// kube-apiserver itself says when it is asked too much.
 	generic.ClientConfig.QPS = -1
 	kubeClient, err := kubernetes.NewForConfig(generic.ClientConfig)
 	if err != nil {
 		return err
 	}
+	generic.SharedInformerFactory = informers.NewSharedInformerFactory(kubeClient, resyncPeriod)
 	dynamicClient, err := dynamic.NewForConfig(generic.ClientConfig)
 	if err != nil {
 		return err

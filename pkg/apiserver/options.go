@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -173,7 +175,8 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	o.Audit.AddFlags(sections.FlagSet("auditing"))
 	o.Features.AddFlags(sections.FlagSet("features"))
 	o.Admission.AddFlags(sections.FlagSet("admission"))
-	o.EgressSelector.AddFlags(sections.FlagSet("egress selector"))
+	sections.FlagSet("egress selector").StringVar(&o.EgressSelector.ConfigFile, "egress-selector-config-file", o.EgressSelector.ConfigFile, ""+
+		"File with an EgressSelectorConfiguration, which names the proxies by which this server reaches kube-apiserver (controlplane), the webhooks of Services (cluster), and an external etcd (etcd).")
 	o.Traces.AddFlags(sections.FlagSet("traces"))
 	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
 
@@ -221,11 +224,17 @@ type CompletedOptions struct {
 type completedOptions struct {
 	Options
 	embeddedEtcd bool
+	// egress reads the file of --egress-selector-config-file once.
+	egress func() (*egressselector.EgressSelector, error)
 }
 
 // Complete fills in what follows from other options.
 func (o *Options) Complete() (CompletedOptions, error) {
-	completed := completedOptions{Options: *o, embeddedEtcd: o.embedded()}
+	completed := completedOptions{
+		Options:      *o,
+		embeddedEtcd: o.embedded(),
+		egress:       sync.OnceValues(func() (*egressselector.EgressSelector, error) { return newEgressSelector(o.EgressSelector.ConfigFile) }),
+	}
 	if err := o.ServerRun.Complete(); err != nil {
 		return CompletedOptions{}, err
 	}
@@ -253,6 +262,8 @@ func (o *Options) Complete() (CompletedOptions, error) {
 			completed.EmbeddedEtcd.Dir = dir
 		}
 		o.Etcd.StorageConfig.Transport.ServerList = []string{completed.EmbeddedEtcd.Endpoint()}
+	} else {
+		o.Etcd.StorageConfig.Transport.EgressLookup = CompletedOptions{&completed}.lookup
 	}
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return CompletedOptions{}, fmt.Errorf("--tls-cert-file and --tls-private-key-file are not set and no certificate can be generated: %w", err)
@@ -289,6 +300,9 @@ func (o CompletedOptions) Validate() []error {
 			errs = append(errs, fmt.Errorf("--serving-cert-validity or --serving-ca-validity: %w", err))
 		}
 	}
+	if _, err := o.egress(); err != nil {
+		errs = append(errs, fmt.Errorf("--egress-selector-config-file: %w", err))
+	}
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, field.NewPath("--leader-elect")) {
 		errs = append(errs, err)
 	}
@@ -303,7 +317,6 @@ func (o CompletedOptions) Validate() []error {
 		o.CoreAPI.Validate(),
 		o.Admission.Validate(),
 		admission.ValidateConfigFile(o.Admission.ConfigFile, o.Admission.Plugins.Registered()),
-		o.EgressSelector.Validate(),
 		o.Traces.Validate(),
 	} {
 		errs = append(errs, section...)

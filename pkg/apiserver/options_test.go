@@ -65,6 +65,7 @@ func TestValidate(t *testing.T) {
 				"--disable-admission-plugins=Rubbish", "--admission-control-config-file=missing.yaml",
 				"--audit-log-path=-", "--audit-log-maxage=-1", "--authorization-qps=0", "--authorization-timeout=0s",
 				"--serving-ca-secret=ca", "--tls-cert-file=x.crt", "--tls-private-key-file=x.key", "--serving-cert-validity=400h", "--serving-ca-validity=500h",
+				"--egress-selector-config-file=missing.yaml",
 				"--leader-elect-lease-duration=1s", "--leader-elect-resource-name=",
 			},
 			[]string{
@@ -77,6 +78,7 @@ func TestValidate(t *testing.T) {
 				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user",
 				"--serving-ca-secret and --tls-cert-file exclude each other: the certificate comes from either",
 				"--serving-cert-validity or --serving-ca-validity: the validity of a certificate (400h0m0s) must be above 0, and that of its authority (500h0m0s) at least twice as long",
+				`--egress-selector-config-file: unable to read egress selector configuration from "missing.yaml" [open missing.yaml: no such file or directory]`,
 				"--leader-elect.leaseDuration: Invalid value: \"10s\": must be greater than `RenewDeadline`",
 				"--leader-elect.resourceName: Required value",
 				"--max-requests-inflight can not be negative value",
