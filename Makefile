@@ -28,6 +28,7 @@ help: ## Lists the targets
 BIN := _output/bin
 LOCAL := _output/local
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
+KONNECTIVITY_BINARIES := proxy-server proxy-agent
 
 # Where "make run" listens, on 127.0.0.1.
 KUBE_APISERVER_PORT ?= 26443
@@ -44,9 +45,12 @@ image: build ## Builds an image of the server into an archive, reproducibly
 	@hack/build-image.sh
 
 .PHONY: binaries
-binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES)) ## Builds the server, the webhook and what the tests run with them
+binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the server, the webhook and what the tests run with them
 
 $(addprefix $(BIN)/,$(KUBERNETES_BINARIES)): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
+	@hack/build-binaries.sh $(@F)
+
+$(addprefix $(BIN)/,$(KONNECTIVITY_BINARIES)): hack/build-binaries.sh hack/konnectivity/go.mod hack/konnectivity/go.sum
 	@hack/build-binaries.sh $(@F)
 
 # By this name, make does not take a recipe that mentions it for a part of itself

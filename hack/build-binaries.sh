@@ -103,6 +103,9 @@ for name in "$@"; do
 		ldflags=$(kubernetes_ldflags)
 		build "${name}" hack/kubernetes "k8s.io/kubernetes/cmd/${name}" "${ldflags}"
 		;;
+	proxy-server | proxy-agent)
+		build "${name}" hack/konnectivity "sigs.k8s.io/apiserver-network-proxy/cmd/${name#proxy-}" "-s -w"
+		;;
 	local)
 		build "${name}" "${root}" ./test/controlplane/local "-s -w"
 		;;
