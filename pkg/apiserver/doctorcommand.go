@@ -105,6 +105,7 @@ func (o *Options) examine(ctx context.Context, config doctor.Config) ([]doctor.R
 	config.Permissions = completed.permissions
 	config.EtcdServers = completed.Etcd.StorageConfig.Transport.ServerList
 	config.EtcdClient = completed.newEtcdClient
+	config.Egress = completed.lookup
 	if completed.embeddedEtcd {
 		config.EtcdSocket = strings.TrimPrefix(completed.EmbeddedEtcd.Endpoint(), "unix://")
 	}

@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/egressselector"
 )
 
 // webhook is one of a configuration.
@@ -114,8 +115,7 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 		if port == "" {
 			port = "443"
 		}
-		_, err = connect(ctx, net.JoinHostPort(address.Hostname(), port), address.Hostname(), client.CABundle, "its caBundle")
-		return err
+		return e.connect(ctx, egressselector.ControlPlane, net.JoinHostPort(address.Hostname(), port), address.Hostname(), client.CABundle)
 	}
 	backend := newBackend(client.Service.Namespace, client.Service.Name, client.Service.Port)
 	addresses, err := e.resolve(ctx, backend)
@@ -123,7 +123,16 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 		return err
 	}
 	// The others are behind the same Service: one is enough.
-	_, err = connect(ctx, addresses[0], backend.host(), client.CABundle, "its caBundle")
+	return e.connect(ctx, egressselector.Cluster, addresses[0], backend.host(), client.CABundle)
+}
+
+// connect opens a connection as the server does, and closes it.
+func (e *examination) connect(ctx context.Context, network egressselector.EgressType, address, host string, bundle []byte) error {
+	dial, err := e.Egress(network.AsNetworkContext())
+	if err != nil {
+		return err
+	}
+	_, err = connect(ctx, dial, address, host, bundle, "its caBundle")
 	return err
 }
 

@@ -27,6 +27,7 @@ import (
 	"syscall"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
@@ -73,7 +74,7 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Result {
 			continue
 		}
 		for _, address := range addresses {
-			state, err := connect(ctx, address, b.host(), []byte(trust.bundle), "caBundle of "+trust.names())
+			state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+trust.names())
 			if away := (unreachable{}); errors.As(err, &away) {
 				result := finding(address, Failure, err)
 				result.Fix += ", or name by --server-address where a forwarded port leads to it"
@@ -135,10 +136,11 @@ func (e *examination) trusts(b backend) []*trust {
 	return trusts
 }
 
-// connect opens a connection and closes it. The certificate must be for the host and
+// connect opens a connection, directly if there is no dialer, and closes it. The
+// certificate must be for the host and
 // of an authority in the bundle, or of one that this machine trusts if that is empty.
 // The error is a problem, or unreachable.
-func connect(ctx context.Context, address, host string, bundle []byte, bundleName string) (tls.ConnectionState, error) {
+func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) (tls.ConnectionState, error) {
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if len(bundle) > 0 {
 		config.RootCAs = x509.NewCertPool()
@@ -148,8 +150,12 @@ func connect(ctx context.Context, address, host string, bundle []byte, bundleNam
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	direct := dial == nil
+	if direct {
+		dial = new(net.Dialer).DialContext
+	}
+	raw, err := dial(ctx, "tcp", address)
+	if direct && errors.Is(err, syscall.ECONNREFUSED) {
 		return tls.ConnectionState{}, &problem{"nobody listens at " + address, "see whether the server runs, and the log of one that does not"}
 	}
 	if err != nil {

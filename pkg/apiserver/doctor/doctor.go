@@ -34,6 +34,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -90,6 +91,8 @@ type Config struct {
 	// EtcdServers are the members of the server's etcd, and EtcdClient reaches them.
 	EtcdServers []string
 	EtcdClient  func(servers ...string) (*clientv3.Client, error)
+	// Egress says how the server connects with a network.
+	Egress egressselector.Lookup
 	// EtcdSocket is the file by which an embedded etcd is reached.
 	EtcdSocket string
 }
