@@ -63,7 +63,7 @@ type tunnel struct {
 func newTunnel(t *testing.T, cp *controlplane.ControlPlane, name, mode string, from, to *network.Host) *tunnel {
 	t.Helper()
 	// The path of the socket in it has to be short.
-	dir, err := os.MkdirTemp("", "tunnel-")
+	dir, err := os.MkdirTemp("", "tunnel-") //nolint:usetesting // That of the test has its name in it.
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	ca, err := controlplane.NewCA("konnectivity")
