@@ -209,7 +209,7 @@ func createNode(t *testing.T, name string) {
 				return
 			case <-time.After(10 * time.Second):
 			}
-			patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "%s"}]}}`, time.Now().UTC().Format(time.RFC3339))
+			patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": %q}]}}`, time.Now().UTC().Format(time.RFC3339))
 			// What fails shows in the pods.
 			_, _ = kubeClient().CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch))
 		}

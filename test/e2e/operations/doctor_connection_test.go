@@ -194,6 +194,6 @@ func testDoctorOnCertificate(t *testing.T) {
 	})
 	t.Run("that the APIServices do not trust", func(t *testing.T) {
 		changeAPIServices(t, func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = stranger.CertPEM() })
-		requireSymptom(t, `failure certificate: the certificate "CN=apiserver" that localhost:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the authority that has issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`)
+		requireSymptom(t, `failure certificate: the certificate "CN=apiserver" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the authority that has issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`)
 	})
 }

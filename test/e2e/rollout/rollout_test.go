@@ -277,8 +277,8 @@ func (l *load) request(ctx context.Context, i int) {
 	case 2:
 		err = l.rest.Get().MaxRetries(0).Resource("toppings").Name("tomato").Do(ctx).Error()
 	case 3:
-		patch := fmt.Sprintf(`{"apiVersion": "%s", "kind": "Topping", "metadata": {"name": "topping-%d"}, "spec": {"cost": "%d"}}`,
-			restaurantv1.SchemeGroupVersion, i%100, i)
+		patch := fmt.Sprintf(`{"apiVersion": %q, "kind": "Topping", "metadata": {"name": "topping-%d"}, "spec": {"cost": "%d"}}`,
+			restaurantv1.SchemeGroupVersion.String(), i%100, i)
 		err = l.rest.Patch(types.ApplyPatchType).MaxRetries(0).Resource("toppings").Name(fmt.Sprintf("topping-%d", i%100)).
 			Param("fieldManager", "load").Body([]byte(patch)).Do(ctx).Error()
 	}
