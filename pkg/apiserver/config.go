@@ -162,9 +162,11 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if reviewer, err = o.kubeconfig(o.Authorization.RemoteKubeConfigFile); err != nil {
 		return err
 	}
-	if generic.Authorization.Authorizer, err = o.Authorization.authorizer(reviewer); err != nil {
+	authorizer, err := o.Authorization.authorizer(reviewer)
+	if err != nil {
 		return err
 	}
+	generic.Authorization.Authorizer = retryableAuthorizer{authorizer}
 	if err := o.Audit.ApplyTo(&generic.Config); err != nil {
 		return err
 	}
@@ -279,7 +281,8 @@ func (c *Config) setOpenAPI() {
 // authorization, so that only who may write makes the server read a body.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = c.streams.with(withCurrentOpenAPI(handler), config)
-	return genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
+	handler = genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
+	return withRetryable(handler, config.Serializer)
 }
 
 // Complete fills in what follows from the rest.

@@ -1,0 +1,110 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// undecidedRetrySeconds is when a client may hope that kube-apiserver can be asked
+// again.
+const undecidedRetrySeconds = 1
+
+// retryable writes a metav1.Status that says when to try again where the library writes
+// text: when there are too many requests, and when nobody could say whether a request is
+// allowed, which the library takes for an internal error and no client repeats.
+type retryable struct {
+	http.ResponseWriter
+	req        *http.Request
+	serializer runtime.NegotiatedSerializer
+	// undecided is set if the authorizer could not decide.
+	undecided atomic.Bool
+	// answered is set when the library's text is not to be sent any more.
+	answered bool
+}
+
+type retryableKey struct{}
+
+func withRetryable(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answer := &retryable{ResponseWriter: w, req: req, serializer: serializer}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), req.WithContext(context.WithValue(req.Context(), retryableKey{}, answer)))
+	})
+}
+
+// Unwrap is for the library's wrapper.
+func (r *retryable) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// WriteHeader sends the Status, if it is one of those answers.
+func (r *retryable) WriteHeader(code int) {
+	err := r.status(code)
+	if err == nil {
+		r.ResponseWriter.WriteHeader(code)
+		return
+	}
+	r.answered = true
+	responsewriters.ErrorNegotiated(err, r.serializer, metav1.Unversioned, r.ResponseWriter, r.req)
+}
+
+// Write drops the text that a Status was sent for.
+func (r *retryable) Write(content []byte) (int, error) {
+	if r.answered {
+		return len(content), nil
+	}
+	return r.ResponseWriter.Write(content)
+}
+
+func (r *retryable) status(code int) error {
+	if !strings.HasPrefix(r.Header().Get("Content-Type"), "text/plain") {
+		return nil
+	}
+	switch {
+	case code == http.StatusTooManyRequests:
+		seconds, _ := strconv.Atoi(r.Header().Get("Retry-After"))
+		return apierrors.NewTooManyRequests("this server has too many requests to work on", seconds)
+	case code == http.StatusInternalServerError && r.undecided.Load():
+		err := apierrors.NewServiceUnavailable("kube-apiserver can't be asked whether this request is allowed")
+		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: undecidedRetrySeconds}
+		return err
+	}
+	return nil
+}
+
+// retryableAuthorizer remembers that it could not decide.
+type retryableAuthorizer struct {
+	authorizer.Authorizer
+}
+
+// Authorize decides whether a request is allowed.
+func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := a.Authorizer.Authorize(ctx, attributes)
+	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok && err != nil {
+		answer.undecided.Store(true)
+	}
+	return decision, reason, err
+}

@@ -1,0 +1,149 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const pizzasPath = group + "/v1/namespaces/default/pizzas"
+
+// proxied is the configuration of a front proxy that forwards the requests of a user.
+func proxied(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA, user string) *rest.Config {
+	t.Helper()
+	pair, err := ca.Issue(controlplane.Certificate{User: "front-proxy-client"})
+	require.NoError(t, err)
+	config := configFor(t, cp, at, user)
+	config.CertData, config.KeyData = pair.Cert, pair.Key
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			req = req.Clone(req.Context())
+			req.Header.Set("X-Remote-User", user)
+			req.Header.Set("X-Remote-Group", "system:authenticated")
+			return next.RoundTrip(req)
+		})
+	})
+	return config
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// waitForAnswer waits until a GET of the pizzas has an answer.
+func waitForAnswer(t *testing.T, config *rest.Config, want string) {
+	t.Helper()
+	eventually(t, func() error {
+		got, err := send(config, http.MethodGet, pizzasPath, "", "")
+		if err == nil && got != want {
+			err = fmt.Errorf("the answer is %q, not %q", got, want)
+		}
+		return err
+	})
+}
+
+// While kube-apiserver is away, a server goes on for those of whom it knows for some
+// seconds more that they may, and refuses everybody else in a way that makes clients
+// try again.
+func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
+	const (
+		allowed   = "200 , Retry-After: "
+		undecided = "503 kube-apiserver can't be asked whether this request is allowed, Retry-After: 1"
+	)
+	server := cp.APIServer
+	pid := server.PID()
+	guests := map[string]*rest.Config{
+		"known":           configFor(t, cp, server, "known"),
+		"known, by proxy": proxied(t, cp, server, cp.PKI.FrontProxyCA, "known-by-proxy"),
+	}
+	strangers := map[string]*rest.Config{
+		"unknown":           configFor(t, cp, server, "unknown"),
+		"unknown, by proxy": proxied(t, cp, server, cp.PKI.FrontProxyCA, "unknown-by-proxy"),
+	}
+	kubectl(t, cp, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	kubectl(t, cp, "create", "rolebinding", "guest", "--role=guest", "--user=known", "--user=unknown", "--user=known-by-proxy", "--user=unknown-by-proxy")
+	for _, guest := range guests {
+		waitForAnswer(t, guest, allowed)
+	}
+
+	cp.KubeAPIServer.Kill()
+	for name, guest := range guests {
+		got, err := send(guest, http.MethodGet, pizzasPath, "", "")
+		require.NoError(t, err)
+		require.Equal(t, allowed, got, "The decision about a guest that is %s is not remembered.", name)
+	}
+	for name, stranger := range strangers {
+		got, err := send(stranger, http.MethodGet, pizzasPath, "", "")
+		require.NoError(t, err)
+		require.Equal(t, undecided, got, "A guest is %s.", name)
+		got, err = send(stranger, http.MethodGet, "/version", "", "")
+		require.NoError(t, err)
+		require.Equal(t, undecided, got, "A guest is %s.", name)
+	}
+	anybody := configFor(t, cp, server, "anybody")
+	anybody.CertData, anybody.KeyData, anybody.BearerToken = nil, nil, "a-token"
+	got, err := send(anybody, http.MethodGet, pizzasPath, "", "")
+	require.NoError(t, err)
+	require.Equal(t, "401 Unauthorized, Retry-After: ", got)
+	for _, guest := range guests {
+		waitForAnswer(t, guest, undecided)
+	}
+
+	// This is what a client makes of it.
+	err = versioned.NewForConfigOrDie(strangers["unknown"]).RestaurantV1().RESTClient().Get().AbsPath(pizzasPath).MaxRetries(0).Do(t.Context()).Error()
+	require.True(t, apierrors.IsServiceUnavailable(err), "%v", err)
+	seconds, retry := apierrors.SuggestsClientDelay(err)
+	require.True(t, retry)
+	require.Equal(t, 1, seconds)
+	var status apierrors.APIStatus
+	require.True(t, errors.As(err, &status))
+	require.Equal(t, "kube-apiserver can't be asked whether this request is allowed", status.Status().Message)
+
+	// An administrator needs nobody's permission, and nobody needs any to see that the
+	// server is well.
+	code, body := get(t, server, pizzasPath)
+	require.Equal(t, http.StatusOK, code, body)
+	nobody := configFor(t, cp, server, "nobody")
+	nobody.CertData, nobody.KeyData = nil, nil
+	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
+		code, body, err := getAs(t, nobody, path)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, code, "%s: %s", path, body)
+	}
+
+	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
+	for _, guest := range guests {
+		waitForAnswer(t, guest, allowed)
+	}
+	for _, stranger := range strangers {
+		waitForAnswer(t, stranger, allowed)
+	}
+	require.NoError(t, cp.WaitAvailable(t.Context()))
+	code, body = get(t, cp.KubeAPIServer, pizzasPath)
+	require.Equal(t, http.StatusOK, code, body)
+	require.Equal(t, pid, server.PID(), "The server has been restarted.")
+}
