@@ -22,6 +22,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -56,6 +57,10 @@ type cluster struct {
 	coreClient           *client
 	// reads are the resources that this server cannot do without.
 	reads []schema.GroupResource
+	// prioritizes is set if requests are to be limited by priority and fairness.
+	prioritizes bool
+	// unprioritized is why they can't be, once the cluster is ready.
+	unprioritized error
 	// clientCAs are the certificate authorities of users and of front proxies,
 	// once the cluster is ready.
 	clientCAs []*x509.Certificate
@@ -116,6 +121,7 @@ func (o CompletedOptions) newCluster() (*cluster, error) {
 		authorizationClient:  authorizationClient,
 		coreClient:           coreClient,
 		reads:                admission.Reads(o.plugins, o.Admission),
+		prioritizes:          o.Features.EnablePriorityAndFairness,
 	}, nil
 }
 
@@ -134,8 +140,22 @@ func (c *cluster) check(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	return c.coreClient.checkMay(ctx, mayRead(c.reads, admissionFix, "list")...)
+	if err := c.coreClient.checkMay(ctx, mayRead(c.reads, admissionFix, "list")...); err != nil {
+		return err
+	}
+	// This comes last: a role that also holds what the server can't do without is
+	// there by now.
+	if c.prioritizes {
+		c.unprioritized = c.coreClient.checkMay(ctx, mayPrioritize()...)
+	}
+	if errors.Is(c.unprioritized, errNotAllowed) {
+		return nil
+	}
+	return c.unprioritized
 }
+
+// errNotAllowed is what kube-apiserver has said, not that it has said nothing.
+var errNotAllowed = errors.New("this server may not")
 
 func (c *client) checkMay(ctx context.Context, permissions ...doctor.Permission) error {
 	for _, permission := range permissions {
@@ -146,7 +166,7 @@ func (c *client) checkMay(ctx context.Context, permissions ...doctor.Permission)
 			return fmt.Errorf("kube-apiserver at %s does not say whether this server may %s: %w", c.host, permission, err)
 		}
 		if !answer.Status.Allowed {
-			return fmt.Errorf("this server may not %s: %s", permission, permission.Fix)
+			return fmt.Errorf("%w %s: %s", errNotAllowed, permission, permission.Fix)
 		}
 	}
 	return nil

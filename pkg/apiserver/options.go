@@ -46,6 +46,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	baseversion "k8s.io/component-base/version"
+	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
@@ -343,6 +344,10 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 	}
 	if err := cluster.wait(ctx); err != nil {
 		return nil, err
+	}
+	if cluster.unprioritized != nil {
+		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities", "reason", cluster.unprioritized.Error())
+		o.Features.EnablePriorityAndFairness = false
 	}
 	d := &dependencies{cluster: cluster}
 	if o.ServingCert.Secret != "" {

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"slices"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -30,6 +31,7 @@ import (
 const (
 	delegatorFix = "bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding"
 	readerFix    = "bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding"
+	priorityFix  = "bind a ClusterRole to its user that allows that, or use --enable-priority-and-fairness=false"
 	admissionFix = "bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"
 )
 
@@ -50,13 +52,8 @@ func (o CompletedOptions) permissions(namespace string) []doctor.Permission {
 			doctor.Permission{Resource: quotas, Subresource: "status"}, "update")...)
 	}
 	if o.Features.EnablePriorityAndFairness {
-		const (
-			group = "flowcontrol.apiserver.k8s.io"
-			fix   = "bind a ClusterRole to its user that allows that, or use --enable-priority-and-fairness=false"
-		)
-		schemas := schema.GroupResource{Group: group, Resource: "flowschemas"}
-		permissions = append(permissions, mayRead([]schema.GroupResource{schemas, {Group: group, Resource: "prioritylevelconfigurations"}}, fix, "list", "watch")...)
-		permissions = append(permissions, may(fix, doctor.Permission{Resource: schemas, Subresource: "status"}, "patch")...)
+		permissions = append(permissions, mayPrioritize()...)
+		permissions = append(permissions, may(priorityFix, doctor.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}, Subresource: "status"}, "patch")...)
 	}
 	if o.RunControllers {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
@@ -83,6 +80,14 @@ func mayReviewTokens() doctor.Permission {
 
 func mayReviewAccess() doctor.Permission {
 	return doctor.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
+}
+
+// mayPrioritize is what the server needs to go by the cluster's priorities.
+func mayPrioritize() []doctor.Permission {
+	return mayRead([]schema.GroupResource{
+		{Group: flowcontrolv1.GroupName, Resource: "flowschemas"},
+		{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"},
+	}, priorityFix, "list", "watch")
 }
 
 // mayRead is what informers do, or the part of it that is asked for.
