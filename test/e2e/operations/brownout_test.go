@@ -30,7 +30,12 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-const pizzasPath = group + "/v1/namespaces/default/pizzas"
+const (
+	pizzasPath = group + "/v1/namespaces/default/pizzas"
+	// allowed and undecided are answers to send.
+	allowed   = "200 , Retry-After: "
+	undecided = "503 kube-apiserver can't be asked whether this request is allowed, Retry-After: 1"
+)
 
 // proxied is the configuration of a front proxy that forwards the requests of a user.
 func proxied(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA, user string) *rest.Config {
@@ -70,10 +75,6 @@ func waitForAnswer(t *testing.T, config *rest.Config, want string) {
 // seconds more that they may, and refuses everybody else in a way that makes clients
 // try again.
 func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
-	const (
-		allowed   = "200 , Retry-After: "
-		undecided = "503 kube-apiserver can't be asked whether this request is allowed, Retry-After: 1"
-	)
 	server := cp.APIServer
 	pid := server.PID()
 	guests := map[string]*rest.Config{

@@ -1,0 +1,352 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const (
+	tooMany   = "429 this server has too many requests to work on, Retry-After: 1"
+	limitRole = "limited-guest"
+)
+
+// admitGuests lets users do with pizzas what they like.
+func admitGuests(t *testing.T, at *controlplane.Component, users ...string) {
+	t.Helper()
+	kubectl(t, cp, "create", "role", limitRole+"-"+users[0], "--verb=*", "--resource=pizzas.restaurant.programming-kubernetes.info,pizzas.restaurant.programming-kubernetes.info/track")
+	for _, user := range users {
+		kubectl(t, cp, "create", "rolebinding", limitRole+"-"+user, "--role="+limitRole+"-"+users[0], "--user="+user)
+		waitForAnswer(t, configFor(t, cp, at, user), allowed)
+	}
+}
+
+// order is a request whose body is not complete before finish is called. It is being
+// worked on until then.
+type order struct {
+	answer chan string
+	body   *io.PipeWriter
+	name   string
+}
+
+func placeOrder(t *testing.T, config *rest.Config, name string) *order {
+	t.Helper()
+	body, writer := io.Pipe()
+	placed := &order{make(chan string, 1), writer, name}
+	client := keptClient(t, config)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+pizzasPath, body)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	go func() { placed.answer <- answerOf(client.Do(request)) }()
+	return placed
+}
+
+func (o *order) finish(t *testing.T) {
+	t.Helper()
+	content, err := json.Marshal(pizza(o.name))
+	require.NoError(t, err)
+	_, err = o.body.Write(content)
+	require.NoError(t, err)
+	require.NoError(t, o.body.Close())
+}
+
+// answerOf is like what send returns, but for a success only its code.
+func answerOf(response *http.Response, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	if response.StatusCode < http.StatusBadRequest {
+		return fmt.Sprint(response.StatusCode)
+	}
+	var status metav1.Status
+	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
+		return fmt.Sprintf("%d, which is not explained: %v", response.StatusCode, err)
+	}
+	return fmt.Sprintf("%d %s, Retry-After: %s", response.StatusCode, status.Message, response.Header.Get("Retry-After"))
+}
+
+// requireOneAtATime places two orders, of which the server must work on one only.
+func requireOneAtATime(t *testing.T, config *rest.Config, meanwhile func()) {
+	t.Helper()
+	first, second := placeOrder(t, config, "first"), placeOrder(t, config, "second")
+	select {
+	case answer := <-first.answer:
+		require.Equal(t, tooMany, answer)
+		first = second
+	case answer := <-second.answer:
+		require.Equal(t, tooMany, answer)
+	case <-t.Context().Done():
+		t.Fatal("Both orders are being worked on.")
+	}
+	meanwhile()
+	first.finish(t)
+	require.Equal(t, "201", <-first.answer)
+}
+
+// A server that may not read the cluster's priorities says so, and works on no more
+// requests than its flags say, but for watches and streams.
+func TestLimitsWithoutPriorities(t *testing.T) {
+	t.Parallel()
+	const user = "unprioritized"
+	roles := kubernetes.NewForConfigOrDie(cp.RESTConfig()).RbacV1().ClusterRoles()
+	role, err := roles.Get(t.Context(), "restaurant-apiserver", metav1.GetOptions{})
+	require.NoError(t, err)
+	rules := slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.APIGroups, flowcontrolv1.GroupName) })
+	require.NotEqual(t, len(role.Rules), len(rules))
+	_, err = roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole="+user, "--user="+user)
+	kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
+	kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
+	kubeconfig, err := cp.KubeconfigFor(user)
+	require.NoError(t, err)
+	config := flags("--max-requests-inflight=1", "--max-mutating-requests-inflight=1", "--run-controllers=false")
+	config.Etcd, config.Kubeconfig = "limited", kubeconfig
+	server := newServer(t, cp, config)
+	etcd := cp.Component(config.Etcd)
+	require.NoError(t, etcd.Start(t.Context()))
+	require.NoError(t, server.Start(t.Context()))
+	log, err := os.ReadFile(server.LogFile())
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(log), "Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities"))
+	stock(t, server)
+	admitGuests(t, server, "unprioritized-guest")
+	guest := configFor(t, cp, server, "unprioritized-guest")
+	hold(t, guest)
+
+	requireOneAtATime(t, guest, func() {
+		waitForAnswer(t, guest, allowed) // Reading is counted for itself.
+	})
+
+	// What etcd does not answer is being worked on.
+	require.NoError(t, syscall.Kill(etcd.PID(), syscall.SIGSTOP))
+	resume := func() { require.NoError(t, syscall.Kill(etcd.PID(), syscall.SIGCONT)) }
+	t.Cleanup(resume)
+	answers := make(chan string, 2)
+	for range cap(answers) {
+		client := keptClient(t, guest)
+		go func() { answers <- answerOf(client.Get(guest.Host + pizzasPath)) }()
+	}
+	require.Equal(t, tooMany, <-answers)
+	resume()
+	require.Equal(t, "200", <-answers)
+}
+
+// hold leaves a watch and a stream open until the test ends.
+func hold(t *testing.T, config *rest.Config) {
+	t.Helper()
+	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas("default")
+	wanted := pizza("held")
+	wanted.Spec.Replicas = ptr.To[int32](1)
+	_, err := pizzas.Create(t.Context(), wanted, metav1.CreateOptions{})
+	require.NoError(t, err)
+	watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	t.Cleanup(watcher.Stop)
+	next(t, watcher)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+pizzasPath+"/held/track?follow=true&timeoutSeconds=3600", http.NoBody)
+	require.NoError(t, err)
+	response, err := keptClient(t, config).Do(request)
+	require.NoError(t, err)
+	t.Cleanup(func() { response.Body.Close() })
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	_, err = io.ReadFull(response.Body, make([]byte, len("0 of 1 baked\n")))
+	require.NoError(t, err)
+}
+
+// The cluster's rules of priority and fairness hold for this server, too: who has one
+// seat is worked for once at a time, and nobody else is hindered. Watches and streams
+// keep no seat.
+func TestPrioritiesOfTheCluster(t *testing.T) {
+	t.Parallel()
+	const glutton, modest = "glutton", "modest"
+	// A share of one is then one seat.
+	server := newServer(t, cp, flags("--max-requests-inflight=10", "--max-mutating-requests-inflight=10"))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	admitGuests(t, server, glutton, modest)
+
+	client := kubernetes.NewForConfigOrDie(cp.RESTConfig()).FlowcontrolV1()
+	level, err := client.PriorityLevelConfigurations().Create(t.Context(), &flowcontrolv1.PriorityLevelConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: glutton},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+			Type: flowcontrolv1.PriorityLevelEnablementLimited,
+			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+				NominalConcurrencyShares: ptr.To[int32](1),
+				BorrowingLimitPercent:    ptr.To[int32](0),
+				LimitResponse:            flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+			},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = client.FlowSchemas().Create(t.Context(), &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: glutton},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name},
+			MatchingPrecedence:         100,
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: glutton}}},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+					Verbs: []string{"*"}, APIGroups: []string{"restaurant.programming-kubernetes.info"}, Resources: []string{"*"}, Namespaces: []string{"*"},
+				}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	limited := configFor(t, cp, server, glutton)
+	connection := keptClient(t, limited)
+	eventually(t, func() error {
+		response, err := connection.Get(limited.Host + pizzasPath)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if got := response.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID); got != string(level.UID) {
+			return fmt.Errorf("the priority level is %s, not %s", got, level.UID)
+		}
+		return nil
+	})
+
+	hold(t, limited)
+	requireOneAtATime(t, limited, func() {
+		// It is the one seat for reading and writing.
+		require.Equal(t, tooMany, answerOf(connection.Get(limited.Host+pizzasPath)))
+		others := configFor(t, cp, server, modest)
+		waitForAnswer(t, others, allowed)
+		_, err := versioned.NewForConfigOrDie(others).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("modest"), metav1.CreateOptions{})
+		require.NoError(t, err)
+	})
+}
+
+// mayList asks kube-apiserver itself.
+func mayList(t *testing.T, user string) bool {
+	t.Helper()
+	review, err := kubernetes.NewForConfigOrDie(cp.RESTConfig()).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: "default", Verb: "list", Group: "restaurant.programming-kubernetes.info", Version: "v1", Resource: "pizzas",
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return review.Status.Allowed
+}
+
+// What kube-apiserver has said of a user is remembered as long as flags say.
+func TestAuthorizationIsRemembered(t *testing.T) {
+	t.Parallel()
+	const ttl = "--authorization-webhook-cache-%sauthorized-ttl=%s"
+	long := newServer(t, cp, flags(fmt.Sprintf(ttl, "", "1h"), fmt.Sprintf(ttl, "un", "1h")))
+	short := newServer(t, cp, flags(fmt.Sprintf(ttl, "", "1s"), fmt.Sprintf(ttl, "un", "1s")))
+	require.NoError(t, long.Start(t.Context()))
+	require.NoError(t, short.Start(t.Context()))
+	kubectl(t, cp, "create", "role", "remembered", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	const former, coming = "former-guest", "coming-guest"
+	// A user with another certificate is asked about anew.
+	users := map[string]*rest.Config{former: configFor(t, cp, long, former), coming: configFor(t, cp, long, coming)}
+	code := func(at *controlplane.Component, user string) int {
+		t.Helper()
+		config := rest.CopyConfig(users[user])
+		config.Host = at.URL()
+		code, _, err := getAs(t, config, pizzasPath)
+		require.NoError(t, err)
+		return code
+	}
+
+	// One was allowed and is not any more, the other the reverse.
+	kubectl(t, cp, "create", "rolebinding", former, "--role=remembered", "--user="+former)
+	eventually(t, func() error {
+		if !mayList(t, former) {
+			return fmt.Errorf("%s is not allowed yet", former)
+		}
+		return nil
+	})
+	admin := httpClient(t, long)
+	const reviews = `apiserver_delegated_authz_request_total{code="201"}`
+	for _, server := range []*controlplane.Component{long, short} {
+		require.Equal(t, http.StatusOK, code(server, former))
+		require.Equal(t, http.StatusForbidden, code(server, coming))
+	}
+	require.InDelta(t, 2, metric(t, admin, long, reviews), 0)
+	kubectl(t, cp, "delete", "rolebinding", former)
+	kubectl(t, cp, "create", "rolebinding", coming, "--role=remembered", "--user="+coming)
+	eventually(t, func() error {
+		if mayList(t, former) || !mayList(t, coming) {
+			return fmt.Errorf("kube-apiserver has not changed its mind yet")
+		}
+		return nil
+	})
+
+	const times = 20
+	for range times {
+		require.Equal(t, http.StatusOK, code(long, former))
+		require.Equal(t, http.StatusForbidden, code(long, coming))
+	}
+	require.InDelta(t, 2, metric(t, admin, long, reviews), 0, "kube-apiserver has been asked again.")
+	for user, want := range map[string]int{former: http.StatusForbidden, coming: http.StatusOK} {
+		eventually(t, func() error {
+			if got := code(short, user); got != want {
+				return fmt.Errorf("%s still gets %d", user, got)
+			}
+			return nil
+		})
+	}
+}
+
+// kube-apiserver is asked no more often than flags allow.
+func TestAuthorizationIsLimited(t *testing.T) {
+	t.Parallel()
+	const burst = 3
+	server := newServer(t, cp, flags("--authorization-qps=0.001", fmt.Sprintf("--authorization-burst=%d", burst), "--authorization-timeout=1s",
+		"--authorization-webhook-cache-unauthorized-ttl=1h"))
+	require.NoError(t, server.Start(t.Context()))
+	answers := func(user string) func() string {
+		config := configFor(t, cp, server, user)
+		client := keptClient(t, config)
+		return func() string { return answerOf(client.Get(config.Host + pizzasPath)) }
+	}
+	var known []func() string
+	for i := range burst {
+		known = append(known, answers(fmt.Sprintf("nobody-%d", i)))
+	}
+	for range 2 {
+		for i, answer := range known {
+			require.Equal(t, fmt.Sprintf(`403 pizzas.restaurant.programming-kubernetes.info is forbidden: User "nobody-%d" cannot list resource "pizzas" `+
+				`in API group "restaurant.programming-kubernetes.info" in the namespace "default", Retry-After: `, i), answer())
+		}
+	}
+	require.Equal(t, undecided, answers("one-too-many")())
+}
