@@ -69,33 +69,33 @@ type statusErrorStorage struct {
 }
 
 func (s statusErrorStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	ctx, cancel := beforeDeadline(ctx)
-	defer cancel()
-	return s.status(s.Interface.Create(ctx, key, obj, out, ttl), "create")
+	return s.try(ctx, "create", func(ctx context.Context) error {
+		return s.Interface.Create(ctx, key, obj, out, ttl)
+	})
 }
 
 func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
-	ctx, cancel := beforeDeadline(ctx)
-	defer cancel()
-	return s.status(s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts), "delete")
+	return s.try(ctx, "delete", func(ctx context.Context) error {
+		return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	})
 }
 
 func (s statusErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	ctx, cancel := beforeDeadline(ctx)
-	defer cancel()
-	return s.status(s.Interface.Get(ctx, key, opts, out), "get")
+	return s.try(ctx, "get", func(ctx context.Context) error {
+		return s.Interface.Get(ctx, key, opts, out)
+	})
 }
 
 func (s statusErrorStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
-	ctx, cancel := beforeDeadline(ctx)
-	defer cancel()
-	return s.status(s.Interface.GetList(ctx, key, opts, out), "list")
+	return s.try(ctx, "list", func(ctx context.Context) error {
+		return s.Interface.GetList(ctx, key, opts, out)
+	})
 }
 
 func (s statusErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
-	ctx, cancel := beforeDeadline(ctx)
-	defer cancel()
-	return s.status(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached), "update")
+	return s.try(ctx, "update", func(ctx context.Context) error {
+		return s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+	})
 }
 
 func (s statusErrorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
@@ -109,7 +109,47 @@ const (
 	// answerTime is what remains of a request's time to say that etcd did not
 	// answer. When all of it is over, the connection is dropped.
 	answerTime = time.Second
+	// silence is how long an operation may take before etcd is asked whether it
+	// answers at all, and how long that may take.
+	silence = 2 * time.Second
 )
+
+// errSilent ends operations while etcd is away.
+var errSilent = errors.New("etcd does not answer")
+
+// try ends an operation in time, and as soon as etcd turns out not to answer at all. Its
+// client alone waits for as long as the request may take; but to take long is no failure
+// of a large list, or of an update that calls webhooks.
+func (s statusErrorStorage) try(ctx context.Context, operation string, run func(context.Context) error) error {
+	ctx, cancel := beforeDeadline(ctx)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	defer time.AfterFunc(silence, func() { s.supervise(ctx, fail) }).Stop()
+	err := run(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		err = context.DeadlineExceeded
+	}
+	return s.status(err, operation)
+}
+
+// supervise asks etcd for something cheap until the context ends, and ends it if there is
+// no answer.
+func (s statusErrorStorage) supervise(ctx context.Context, fail context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		probe, cancel := context.WithTimeout(ctx, silence)
+		_, err := s.GetCurrentResourceVersion(probe)
+		cancel()
+		if err != nil {
+			fail(errSilent)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(silence):
+		}
+	}
+}
 
 // beforeDeadline ends a context while there is time to answer. Of requests that
 // have little time a tenth has to be enough.

@@ -20,10 +20,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -69,6 +76,70 @@ func waitForAnswer(t *testing.T, config *rest.Config, want string) {
 		}
 		return err
 	})
+}
+
+// While etcd is away, no request waits for it as long as it may, and the server says by
+// name what is missing. Somebody who is only slow is waited for.
+func TestRequestsDoNotWaitForEtcd(t *testing.T) {
+	t.Parallel()
+	const requestTimeout = 5 * time.Minute
+	config := flags("--request-timeout=" + requestTimeout.String())
+	config.Etcd = "brownout"
+	server := newServer(t, cp, config)
+	etcd := cp.Component(config.Etcd)
+	require.NoError(t, etcd.Start(t.Context()))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	pizzas := client(t, server).RestaurantV1().Pizzas("default")
+	_, err := pizzas.Create(t.Context(), pizza("before"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer watcher.Stop()
+	require.Equal(t, watch.Added, next(t, watcher).Type)
+
+	for name, away := range map[string]struct{ leave, back func() }{
+		"stopped": {func() { require.NoError(t, etcd.Stop()) }, func() { require.NoError(t, etcd.Start(t.Context())) }},
+		"frozen": {
+			func() { require.NoError(t, syscall.Kill(etcd.PID(), syscall.SIGSTOP)) },
+			func() { require.NoError(t, syscall.Kill(etcd.PID(), syscall.SIGCONT)) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			away.leave()
+			admin := configFor(t, cp, server, "admin", "system:masters")
+			began := time.Now()
+			var requests sync.WaitGroup
+			for _, request := range []struct{ method, path, contentType, body string }{
+				{"GET", pizzasPath, "", ""},
+				{"GET", pizzasPath + "/before", "", ""},
+				{"POST", pizzasPath, "application/json", `{"metadata":{"name":"during"},"spec":{"toppings":[{"name":"tomato"}]}}`},
+				{"PATCH", pizzasPath + "/before", "application/merge-patch+json", `{"spec":{"replicas":2}}`},
+				{"DELETE", pizzasPath + "/before", "", ""},
+			} {
+				requests.Go(func() {
+					got, err := send(admin, request.method, request.path, request.contentType, request.body)
+					assert.NoError(t, err)
+					assert.Equal(t, "504 Timeout: etcd has not answered in time, Retry-After: 2", got, "%s %s", request.method, request.path)
+				})
+			}
+			requests.Wait()
+			require.Less(t, time.Since(began), requestTimeout/5)
+			waitUnready(t, server, "etcd")
+			for path, want := range map[string]int{"/livez": http.StatusOK, "/healthz": http.StatusInternalServerError} {
+				code, body := get(t, server, path+"?verbose")
+				require.Equal(t, want, code, "%s: %s", path, body)
+			}
+			_, body := get(t, server, "/healthz?verbose")
+			require.Contains(t, body, "\n[-]etcd failed")
+
+			away.back()
+			require.NoError(t, server.WaitReady(t.Context()))
+			_, err = pizzas.Patch(t.Context(), "before", types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"`+name+`"}}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+			require.Equal(t, watch.Modified, next(t, watcher).Type, "The watch does not go on after the outage.")
+		})
+	}
 }
 
 // While kube-apiserver is away, a server goes on for those of whom it knows for some
