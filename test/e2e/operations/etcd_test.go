@@ -76,7 +76,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, cached.Items, 1)
 
-	// These wait for etcd as long as they may, so all at the same time.
+	// These wait for etcd for some seconds, so all at the same time.
 	const pizzas = group + "/v1/namespaces/default/pizzas"
 	var requests sync.WaitGroup
 	for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {

@@ -80,7 +80,7 @@ func (o *order) finish(t *testing.T) {
 	content, err := json.Marshal(pizza(o.name))
 	require.NoError(t, err)
 	_, err = o.body.Write(content)
-	require.NoError(t, err)
+	require.NoError(t, err, "Nobody works on the order %s any more.", o.name)
 	require.NoError(t, o.body.Close())
 }
 
