@@ -17,7 +17,6 @@ limitations under the License.
 package operations
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -119,7 +118,9 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 			} {
 				requests.Go(func() {
 					got, err := send(admin, request.method, request.path, request.contentType, request.body)
-					assert.NoError(t, err)
+					if err != nil {
+						got = err.Error()
+					}
 					assert.Equal(t, "504 Timeout: etcd has not answered in time, Retry-After: 2", got, "%s %s", request.method, request.path)
 				})
 			}
@@ -192,7 +193,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	require.True(t, retry)
 	require.Equal(t, 1, seconds)
 	var status apierrors.APIStatus
-	require.True(t, errors.As(err, &status))
+	require.ErrorAs(t, err, &status)
 	require.Equal(t, "kube-apiserver can't be asked whether this request is allowed", status.Status().Message)
 
 	// An administrator needs nobody's permission, and nobody needs any to see that the
