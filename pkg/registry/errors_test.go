@@ -22,6 +22,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -122,4 +124,67 @@ func TestPatchPanics(t *testing.T) {
 		}
 	}()
 	_, _ = update.UpdatedObject(t.Context(), nil)
+}
+
+// storageIn is a storage whose operations take that long, and which answers the cheapest
+// question at once or not at all.
+type storageIn struct {
+	storage.Interface
+	time    time.Duration
+	answers bool
+}
+
+func (s storageIn) Get(ctx context.Context, _ string, _ storage.GetOptions, _ runtime.Object) error {
+	select {
+	case <-time.After(s.time):
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+func (s storageIn) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	if s.answers {
+		return 1, nil
+	}
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// Only who waits for an etcd that does not answer at all is told to try again before its
+// time is over.
+func TestWaitForEtcd(t *testing.T) {
+	const minute = time.Minute
+	for name, test := range map[string]struct {
+		storage storageIn
+		limit   time.Duration
+		code    int32
+		after   time.Duration
+	}{
+		"quick":            {storageIn{time: 0, answers: true}, minute, 0, 0},
+		"quick, then away": {storageIn{time: silence * 3 / 2, answers: false}, minute, 0, silence * 3 / 2},
+		"slow":             {storageIn{time: minute / 2, answers: true}, minute, 0, minute / 2},
+		"too slow":         {storageIn{time: 2 * minute, answers: true}, minute, http.StatusGatewayTimeout, minute - answerTime},
+		"away":             {storageIn{time: 2 * minute, answers: false}, minute, http.StatusGatewayTimeout, 2 * silence},
+		"no time":          {storageIn{time: 2 * minute, answers: false}, time.Second, http.StatusGatewayTimeout, 900 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+				defer cancel()
+				began := time.Now()
+				err := statusErrorStorage{Interface: test.storage}.Get(ctx, "", storage.GetOptions{}, nil)
+				if got := time.Since(began); got != test.after {
+					t.Errorf("it took %s, not %s", got, test.after)
+				}
+				var code int32
+				if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+					code = status.Status().Code
+				}
+				if code != test.code {
+					t.Errorf("the error is %v, not one with the code %d", err, test.code)
+				}
+			})
+		})
+	}
 }

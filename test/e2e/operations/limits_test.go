@@ -154,8 +154,8 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	})
 
 	// What etcd does not answer is being worked on.
-	require.NoError(t, syscall.Kill(etcd.PID(), syscall.SIGSTOP))
-	resume := func() { require.NoError(t, syscall.Kill(etcd.PID(), syscall.SIGCONT)) }
+	signal(t, etcd, syscall.SIGSTOP)
+	resume := func() { signal(t, etcd, syscall.SIGCONT) }
 	t.Cleanup(resume)
 	answers := make(chan string, 2)
 	for range cap(answers) {
