@@ -53,7 +53,7 @@ func (o CompletedOptions) permissions(namespace string) []doctor.Permission {
 	}
 	if o.Features.EnablePriorityAndFairness {
 		permissions = append(permissions, mayPrioritize()...)
-		permissions = append(permissions, may(priorityFix, doctor.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}, Subresource: "status"}, "patch")...)
+		permissions = append(permissions, may(priorityFix, prioritize("flowschemas", "status"), "patch")...)
 	}
 	if o.RunControllers {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
@@ -84,10 +84,15 @@ func mayReviewAccess() doctor.Permission {
 
 // mayPrioritize is what the server needs to go by the cluster's priorities.
 func mayPrioritize() []doctor.Permission {
-	return mayRead([]schema.GroupResource{
-		{Group: flowcontrolv1.GroupName, Resource: "flowschemas"},
-		{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"},
-	}, priorityFix, "list", "watch")
+	var permissions []doctor.Permission
+	for _, resource := range []string{"flowschemas", "prioritylevelconfigurations"} {
+		permissions = append(permissions, may(priorityFix, prioritize(resource, ""), "list", "watch")...)
+	}
+	return permissions
+}
+
+func prioritize(resource, subresource string) doctor.Permission {
+	return doctor.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: resource}, Subresource: subresource, Optional: true}
 }
 
 // mayRead is what informers do, or the part of it that is asked for.

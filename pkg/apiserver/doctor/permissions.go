@@ -38,6 +38,9 @@ type Permission struct {
 	Subresource, Namespace, Name string
 	// Fix says how to allow it to a user.
 	Fix string
+	// Optional is set if the server works without it, in another way. It is the same
+	// for all permissions with the same Fix.
+	Optional bool
 }
 
 // String returns what is allowed.
@@ -77,6 +80,7 @@ func (e *examination) checkPermissions(ctx context.Context) []Result {
 	}
 	permissions := e.Permissions(e.namespace())
 	var fixes []string
+	optional := map[string]bool{}
 	missing := map[string][]string{}
 	for _, permission := range permissions {
 		allowed, err := e.allowed(ctx, permission)
@@ -88,12 +92,17 @@ func (e *examination) checkPermissions(ctx context.Context) []Result {
 		}
 		if missing[permission.Fix] == nil {
 			fixes = append(fixes, permission.Fix)
+			optional[permission.Fix] = permission.Optional
 		}
 		missing[permission.Fix] = append(missing[permission.Fix], permission.String())
 	}
 	var results []Result
 	for _, fix := range fixes {
-		results = append(results, failure(e.user()+" may not "+strings.Join(missing[fix], ", "), fix))
+		status := Failure
+		if optional[fix] {
+			status = Warning
+		}
+		results = append(results, result(status, e.user()+" may not "+strings.Join(missing[fix], ", "), fix))
 	}
 	if len(results) == 0 {
 		results = append(results, ok("%s has %s", e.user(), plural(len(permissions), "permission")))
