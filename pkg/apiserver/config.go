@@ -210,6 +210,8 @@ func (o CompletedOptions) applyTo(config *Config) error {
 func (c *Config) connect() (initializers []genericadmission.PluginInitializer, err error) {
 	loopback := rest.CopyConfig(c.Generic.LoopbackClientConfig)
 	loopback.QPS = -1
+	// With --bind-address it is not to the loopback interface, which HTTPS_PROXY spares.
+	loopback.Proxy = http.ProxyURL(nil)
 	for _, group := range c.Groups {
 		if group.Runtime == nil {
 			continue
