@@ -48,7 +48,7 @@ func (e *examination) checkWebhooks(ctx context.Context) []Result {
 	var results []Result
 	count := 0
 	for _, webhook := range webhooks {
-		if !slices.ContainsFunc(webhook.rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) }) {
+		if !e.asks(webhook) {
 			continue
 		}
 		count++
@@ -134,6 +134,11 @@ func (e *examination) connect(ctx context.Context, network egressselector.Egress
 	}
 	_, err = connect(ctx, dial, address, host, bundle, "its caBundle")
 	return err
+}
+
+// asks tells whether a webhook is asked about resources of the groups.
+func (e *examination) asks(webhook webhook) bool {
+	return slices.ContainsFunc(webhook.rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) })
 }
 
 // matches tells whether a rule is for resources of the groups.

@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
@@ -78,15 +79,41 @@ type destination struct {
 	purpose, address, exception string
 }
 
+// destinations are looked up as the server does it: a webhook's Service by its cluster
+// IP, so that its name in NO_PROXY is of no use.
 func (e *examination) destinations(ctx context.Context) ([]destination, error) {
-	kubernetes, err := e.kube.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+	// The server's account may list them, and not get one.
+	services, err := e.kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	destinations := []destination{
-		{"kube-apiserver", net.JoinHostPort(kubernetes.Spec.ClusterIP, "443"), kubernetes.Spec.ClusterIP},
-		{"webhooks", "webhook.example.svc:443", ".svc"},
+	webhooks, err := e.webhooks(ctx)
+	if err != nil {
+		return nil, err
 	}
+	targets := map[backend]string{newBackend(metav1.NamespaceDefault, "kubernetes", nil): "kube-apiserver"}
+	for _, webhook := range webhooks {
+		if service := webhook.client.Service; service != nil && e.asks(webhook) {
+			target := newBackend(service.Namespace, service.Name, service.Port)
+			if targets[target] == "" {
+				targets[target] = "the webhooks of " + target.String()
+			}
+		}
+	}
+	var destinations []destination
+	for target, purpose := range targets {
+		for _, service := range services.Items {
+			if service.Namespace != target.namespace || service.Name != target.name {
+				continue
+			}
+			host := service.Spec.ClusterIP
+			if service.Spec.Type == corev1.ServiceTypeExternalName {
+				host = service.Spec.ExternalName
+			}
+			destinations = append(destinations, destination{purpose, net.JoinHostPort(host, strconv.Itoa(int(target.port))), host})
+		}
+	}
+	slices.SortFunc(destinations, func(a, b destination) int { return strings.Compare(a.purpose, b.purpose) })
 	for _, server := range e.EtcdServers {
 		if address, err := url.Parse(server); err == nil && address.Host != "" {
 			destinations = append(destinations, destination{"etcd", address.Host, address.Hostname()})
@@ -96,18 +123,22 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 }
 
 // environments are those of the server's pods, as far as they name variables, or
-// this process's own, which may be in such a pod, if there are none.
+// this process's own, which may be in such a pod, if there are none or they may not be
+// read from there.
 func (e *examination) environments(ctx context.Context) ([]environment, error) {
 	var environments []environment
 	for _, backend := range e.backends() {
 		service, err := e.kube.CoreV1().Services(backend.namespace).Get(ctx, backend.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		pods, err := e.pods(ctx, service)
+		if apierrors.IsForbidden(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

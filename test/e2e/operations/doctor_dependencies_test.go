@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -225,25 +226,56 @@ func slowed(t *testing.T, component *controlplane.Component, delay time.Duration
 }
 
 func testDoctorOnProxy(t *testing.T) {
+	apply(t, `
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: hook}
+spec: {clusterIP: 10.96.0.50, ports: [{port: 8443}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: outside}
+spec: {type: ExternalName, externalName: hook.example.com}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: doctor}
+webhooks:
+`+proxiedWebhook("first", "hook, port: 8443", groupName)+proxiedWebhook("second", "hook, port: 8443", groupName)+
+		proxiedWebhook("third", "outside", "*")+proxiedWebhook("other", "kubernetes, port: 1", "apps"))
+	const (
+		kubernetes = `kube-apiserver \(10\.96\.0\.1:443\)`
+		outside    = `the webhooks of the Service default/outside \(hook\.example\.com:443\)`
+		inside     = `the webhooks of the Service default/hook \(10\.96\.0\.50:8443\)`
+	)
 	for name, test := range map[string]struct {
-		noProxy, want string
+		noProxy  string
+		requests []string
+		fix      string
 	}{
-		"nothing":        {"", `warning proxy: by the environment of this command, requests to kube-apiserver \(10\.96\.0\.1:443\), webhooks \(webhook\.example\.svc:443\) go through the proxy of HTTPS_PROXY: add 10\.96\.0\.1,\.svc to NO_PROXY`},
-		"the range only": {"10.96.0.0/16,.cluster.local", `warning proxy: by the environment of this command, requests to webhooks \(webhook\.example\.svc:443\) go through the proxy of HTTPS_PROXY: add \.svc to NO_PROXY`},
-		"names only":     {".svc", `warning proxy: by the environment of this command, requests to kube-apiserver \(10\.96\.0\.1:443\) go through the proxy of HTTPS_PROXY: add 10\.96\.0\.1 to NO_PROXY`},
-		"both":           {".svc,10.96.0.0/12", ""},
+		"nothing":        {"", []string{kubernetes, inside, outside}, `10\.96\.0\.1,10\.96\.0\.50,hook\.example\.com`},
+		"the range only": {"10.96.0.0/16,.cluster.local", []string{outside}, `hook\.example\.com`},
+		// The server connects to the address that it finds in the Service.
+		"names only": {".svc,.cluster.local,.example.com", []string{kubernetes, inside}, `10\.96\.0\.1,10\.96\.0\.50`},
+		"both":       {"10.96.0.0/12,hook.example.com", nil, ""},
 	} {
 		t.Run("without exceptions but "+name, func(t *testing.T) {
 			t.Setenv("HTTPS_PROXY", "http://192.0.2.9:3128")
 			t.Setenv("NO_PROXY", test.noProxy)
-			if test.want != "" {
-				requireSymptom(t, test.want)
-				return
-			}
 			_, findings := doctor(t, cp)
-			require.Empty(t, symptoms(findings))
+			want := "ok proxy: no proxy is between the server and the cluster: "
+			if len(test.requests) > 0 {
+				want = "warning proxy: by the environment of this command, requests to " + strings.Join(test.requests, ", ") + " go through the proxy of HTTPS_PROXY: add " + test.fix + " to NO_PROXY"
+			}
+			require.Equal(t, 1, countOf(findings, "^"+want+"$"), "%v", findings)
 		})
 	}
+	t.Run("as the server itself", func(t *testing.T) {
+		t.Setenv("HTTPS_PROXY", "http://192.0.2.9:3128")
+		t.Setenv("NO_PROXY", "10.96.0.1,hook.example.com")
+		_, findings := doctor(t, cp, "--kubeconfig="+serverKubeconfig(t))
+		require.Equal(t, 1, countOf(findings, "^warning proxy: by the environment of this command, requests to "+inside), "%v", findings)
+	})
 	t.Run("of the server's pod", func(t *testing.T) {
 		registerAtEnd(t)
 		// No node runs the pod: only its environment is looked at.
@@ -254,6 +286,29 @@ metadata: {namespace: restaurant-system, name: apiserver}
 spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: {app: doctor}, ports: [{name: https, port: `+fmt.Sprint(cp.APIServer.Port())+`}]}
 `+podWith(`env: [{name: HTTPS_PROXY, value: "http://192.0.2.9:3128"}, {name: NO_PROXY, value: 10.96.0.1}]`))
 		_, findings := doctor(t, cp)
-		require.Contains(t, symptoms(findings), "warning proxy: by the environment of the pod doctor, requests to webhooks (webhook.example.svc:443) go through the proxy of HTTPS_PROXY: add .svc to NO_PROXY")
+		require.Contains(t, symptoms(findings), "warning proxy: by the environment of the pod doctor, requests to the webhooks of the Service default/hook (10.96.0.50:8443), the webhooks of the Service default/outside (hook.example.com:443) go through the proxy of HTTPS_PROXY: add 10.96.0.50,hook.example.com to NO_PROXY")
 	})
+}
+
+// proxiedWebhook is an entry of a ValidatingWebhookConfiguration.
+func proxiedWebhook(name, service, group string) string {
+	return fmt.Sprintf(`
+  - name: %s.example.com
+    clientConfig: {service: {namespace: default, name: %s}}
+    rules: [{apiGroups: [%q], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]
+    failurePolicy: Ignore
+    sideEffects: None
+    admissionReviewVersions: [v1]
+`, name, service, group)
+}
+
+// countOf counts the findings that match.
+func countOf(findings []finding, pattern string) int {
+	count := 0
+	for _, finding := range findings {
+		if regexp.MustCompile(pattern).MatchString(finding.String()) {
+			count++
+		}
+	}
+	return count
 }
