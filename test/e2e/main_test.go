@@ -24,12 +24,17 @@ import (
 	"path/filepath"
 	"testing"
 
+	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
-// cp is the control plane that all tests share. None may stop or break any of
-// its components; who has to, starts one with controlplane.ForTest.
+// cp is the control plane that all tests share. With E2E_BASTION=true it is out of
+// reach but by SSH, see package bastion, for those tests that have no other clients
+// than it hands out.
+//
+// None may stop or break any of its components; who has to, starts one with
+// controlplane.ForTest.
 var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
@@ -40,7 +45,21 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	var config controlplane.Config
+	preparations := []controlplane.Preparation{fixture.Toppings("mozzarella", "tomato", "salami", "basil")}
+	if os.Getenv("E2E_BASTION") == "true" {
+		network, err := bastion.New()
+		if bastion.Unable(err) && os.Getenv("CI") != "true" {
+			fmt.Fprintln(os.Stderr, "Skipped:", err)
+			os.Exit(0)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		network.Configure(&config)
+		preparations = append([]controlplane.Preparation{network.Open}, preparations...)
+	}
 	// What a test reads, nobody else changes: the controllers have tests of their own.
 	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog, "--run-controllers=false"}
-	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"))
+	controlplane.Main(m, &cp, config, preparations...)
 }

@@ -1,0 +1,234 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+	"restaurant.programming-kubernetes.info/apiserver/test/network"
+)
+
+// TestHTTPProxy puts an HTTP proxy between everybody:
+//
+//	client ─── proxy ─── cluster        kube-apiserver
+//	           │   │        └─ server   is connected to, but has no way back
+//	      outside  └───────────┘  │
+//	                              └─ a webhook behind a Service's cluster IP
+func TestHTTPProxy(t *testing.T) {
+	tinyproxy, err := exec.LookPath("tinyproxy")
+	if err != nil {
+		t.Skip(err, "- install Debian's package tinyproxy")
+	}
+	const clusterIP = "10.96.0.50"
+	host := func(address string) *network.Host { return network.ForTest(t, address) }
+	client, proxy, cluster, server, outside, inside := host("10.0.0.1"), host("10.0.0.2"), host("10.0.0.3"), host("10.0.0.4"), host("10.0.0.5"), host(clusterIP)
+	// The server sees kube-apiserver come from an address at which it does not listen.
+	front, err := cluster.At("10.0.0.6")
+	require.NoError(t, err)
+	for _, cable := range [][2]*network.Host{{client, proxy}, {cluster, proxy}, {server, proxy}, {outside, proxy}, {front, server}, {server, inside}} {
+		require.NoError(t, network.Connect(cable[0], cable[1]))
+	}
+
+	const proxyURL = "http://10.0.0.2:8888"
+	config := controlplane.Config{Host: cluster, Client: controlplane.ClientConfig{Host: client, ProxyURL: proxyURL}}
+	config.APIServer.Off = true
+	cp := start(t, config)
+	kubeAPIServer := net.JoinHostPort(cluster.Address(), strconv.Itoa(cp.KubeAPIServer.Port()))
+	proxyProgram := runProxy(t, cp, tinyproxy, proxy, cp.KubeAPIServer.Port(), 443)
+	require.NoError(t, cp.Install(t.Context()))
+
+	// A name is what one would expect to be enough for webhooks with a Service.
+	trapped := newProxiedServer(t, cp, server, "trapped", "HTTPS_PROXY="+proxyURL, "NO_PROXY=.svc,.cluster.local")
+	user := user{ControlPlane: cp}
+
+	t.Run("there is no other way", func(t *testing.T) {
+		for _, from := range []*network.Host{client, server} {
+			_, err := from.DialContext(t.Context(), "tcp", kubeAPIServer)
+			require.ErrorContains(t, err, "network is unreachable")
+		}
+		direct := user
+		direct.kubeconfig = kubeconfigVia(t, cp, "", "")
+		require.Equal(t, "Unable to connect to the server: dial tcp "+kubeAPIServer+": connect: network is unreachable", direct.complaint(t, "get", "pizzas"))
+	})
+	t.Run("for kubectl, by proxy-url", func(t *testing.T) { requireAllWorks(t, user, "by-proxy-url") })
+	t.Run("for kubectl, by HTTPS_PROXY", func(t *testing.T) {
+		u := user
+		u.kubeconfig, u.env = kubeconfigVia(t, cp, "", ""), []string{"HTTPS_PROXY=" + proxyURL}
+		requireAllWorks(t, u, "by-variable")
+	})
+	t.Run("for kubectl, to a port that the proxy refuses", func(t *testing.T) {
+		u := user
+		u.kubeconfig = kubeconfigVia(t, cp, proxyURL, "https://10.0.0.3:6443")
+		require.Equal(t, "Unable to connect to the server: Access violation", u.complaint(t, "get", "pizzas"))
+	})
+	t.Run("for the server, to kube-apiserver", func(t *testing.T) {
+		// That it is ready shows that it got through.
+		log, err := os.ReadFile(proxyProgram.LogFile())
+		require.NoError(t, err)
+		require.Regexp(t, `Connect \(file descriptor \d+\): 10\.0\.0\.4\n`, string(log))
+	})
+
+	registerWebhook := func(t *testing.T, name, clientConfig string) {
+		t.Helper()
+		ca, err := json.Marshal(cp.PKI.ServingCA.CertPEM())
+		require.NoError(t, err)
+		user.kubectl(t, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":%[1]q},
+			"webhooks":[{"name":"%[1]s.example.com","clientConfig":{%[2]s,"caBundle":%[3]s},"sideEffects":"None","admissionReviewVersions":["v1"],
+			"rules":[{"apiGroups":["restaurant.programming-kubernetes.info"],"apiVersions":["*"],"operations":["CREATE"],"resources":["pizzas"]}],
+			"objectSelector":{"matchLabels":{"webhook":%[1]q}}}]}`, name, clientConfig, ca), "create", "--filename=-")
+	}
+	// ask creates a pizza until the server knows of the webhook.
+	ask := func(t *testing.T, name, want string) {
+		t.Helper()
+		eventually(t, func() error {
+			cmd := user.command(t, "create", "--dry-run=server", "--filename=-")
+			cmd.Stdin = strings.NewReader(strings.Replace(margherita(name, 1), `"metadata":{`, `"metadata":{"labels":{"webhook":"`+name+`"},`, 1))
+			if output, _ := cmd.CombinedOutput(); !strings.Contains(string(output), want) {
+				return fmt.Errorf("kubectl says %s", output)
+			}
+			return nil
+		})
+	}
+	serveWebhook(t, cp, outside, outside.Address())
+	registerWebhook(t, "outside", `"url":"https://10.0.0.5/"`)
+	serveWebhook(t, cp, inside, "hook.default.svc")
+	user.kubectl(t, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"hook","namespace":"default"},"spec":{"clusterIP":"`+clusterIP+`","ports":[{"port":443}]}}`, "create", "--filename=-")
+	registerWebhook(t, "inside", `"service":{"namespace":"default","name":"hook"}`)
+	const outsideReached = `admission webhook "outside.example.com" denied the request: from 10.0.0.2`
+
+	t.Run("for the server, to a webhook outside the cluster", func(t *testing.T) { ask(t, "outside", outsideReached) })
+	t.Run("for the server, to a webhook inside the cluster, without its address in NO_PROXY", func(t *testing.T) {
+		ask(t, "inside", `failed calling webhook "inside.example.com": failed to call webhook: Post "https://hook.default.svc:443/?timeout=10s": Unable to connect`)
+		require.Equal(t, "warning: by the environment of this command, requests to kube-apiserver (10.96.0.1:443), the webhooks of the Service default/hook ("+clusterIP+":443)"+
+			" go through the proxy of HTTPS_PROXY: add 10.96.0.1,"+clusterIP+" to NO_PROXY", diagnosis(t, user, server, "HTTPS_PROXY="+proxyURL, "NO_PROXY=.svc,.cluster.local"))
+	})
+	require.NoError(t, trapped.Stop())
+
+	t.Run("for the server, with the range of Services in NO_PROXY", func(t *testing.T) {
+		environment := []string{"HTTPS_PROXY=" + proxyURL, "NO_PROXY=.svc,.cluster.local,10.96.0.0/16"}
+		newProxiedServer(t, cp, server, "excepted", environment...)
+		ask(t, "inside", `admission webhook "inside.example.com" denied the request: from 10.0.0.4`)
+		ask(t, "outside", outsideReached)
+		require.Equal(t, "ok: no proxy is between the server and the cluster", diagnosis(t, user, server, environment...))
+	})
+	t.Run("when the proxy is down", func(t *testing.T) {
+		proxyProgram.Kill()
+		require.Equal(t, "The connection to the server "+kubeAPIServer+" was refused - did you specify the right host or port?", user.complaint(t, "get", "pizzas"))
+	})
+}
+
+// runProxy starts tinyproxy, which connects to these ports only.
+func runProxy(t *testing.T, cp *controlplane.ControlPlane, tinyproxy string, host *network.Host, ports ...int) *controlplane.Component {
+	t.Helper()
+	lines := []string{"Port 8888", "Listen " + host.Address(), "LogLevel Connect"}
+	for _, port := range ports {
+		lines = append(lines, fmt.Sprintf("ConnectPort %d", port))
+	}
+	path := filepath.Join(t.TempDir(), "tinyproxy.conf")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	proxy, err := cp.NewProgram("tinyproxy", controlplane.Program{
+		Binary: tinyproxy, Args: []string{"-d", "-c", path}, Host: host,
+		Check: func(ctx context.Context) error {
+			conn, err := host.DialContext(ctx, "tcp", net.JoinHostPort(host.Address(), "8888"))
+			if err != nil {
+				return err
+			}
+			return conn.Close()
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, proxy.Start(t.Context()))
+	return proxy
+}
+
+// newProxiedServer starts a server with these variables, and has kube-apiserver use it.
+func newProxiedServer(t *testing.T, cp *controlplane.ControlPlane, host *network.Host, name string, environment ...string) *controlplane.Component {
+	t.Helper()
+	server, err := cp.NewAPIServer(name, controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{
+		Host: host, Env: environment, Flags: []string{"--run-controllers=false"},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, server.Start(t.Context()))
+	require.NoError(t, cp.Register(t.Context(), server))
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato", "mozzarella"))
+	return server
+}
+
+// serveWebhook serves a webhook on port 443 that denies everything and says from where
+// it was asked.
+func serveWebhook(t *testing.T, cp *controlplane.ControlPlane, host *network.Host, name string) {
+	t.Helper()
+	issued, err := cp.PKI.ServingCA.Issue(controlplane.Certificate{User: "webhook", Hosts: []string{name}})
+	require.NoError(t, err)
+	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	require.NoError(t, err)
+	listener, err := host.Listen("tcp", net.JoinHostPort(host.Address(), "443"))
+	require.NoError(t, err)
+	server := &http.Server{
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}},
+		Handler: http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+			var review admissionv1.AdmissionReview
+			if err := json.NewDecoder(in.Body).Decode(&review); err != nil || review.Request == nil {
+				http.Error(out, fmt.Sprint("no AdmissionReview: ", err), http.StatusBadRequest)
+				return
+			}
+			from, _, _ := net.SplitHostPort(in.RemoteAddr)
+			review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: "from " + from}}
+			_ = json.NewEncoder(out).Encode(review)
+		}),
+	}
+	go func() { _ = server.ServeTLS(listener, "", "") }()
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+// diagnosis is what "apiserver doctor" finds about the proxy in an environment.
+func diagnosis(t *testing.T, u user, host *network.Host, environment ...string) string {
+	t.Helper()
+	kubectl := u.command(t)
+	cmd := host.Command(t.Context(), filepath.Join("..", "..", "..", "_output", "bin", "apiserver"), "doctor", "--kubeconfig="+u.Kubeconfig(), "--output=json")
+	cmd.Env = append(kubectl.Env, environment...)
+	output, err := cmd.Output()
+	var findings struct {
+		Results []struct{ Check, Status, Cause, Fix string }
+	}
+	require.NoError(t, json.Unmarshal(output, &findings), "%v: %s", err, output)
+	for _, finding := range findings.Results {
+		if finding.Check == "proxy" {
+			return strings.TrimSuffix(finding.Status+": "+finding.Cause+": "+finding.Fix, ": ")
+		}
+	}
+	t.Fatalf("no finding about the proxy: %s", output)
+	return ""
+}
