@@ -27,6 +27,7 @@ help: ## Lists the targets
 
 BIN := _output/bin
 LOCAL := _output/local
+REMOTE := _output/remote
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
 
@@ -68,9 +69,15 @@ run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server u
 		-apiserver-port=$(APISERVER_PORT) \
 		-build-rest='MAKEFLAGS= PROGRESS_INTERVAL=30 $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
 
+.PHONY: run-remote
+run-remote: binaries ## Runs the same behind a bastion with sshd, as root, until Ctrl-C
+	@hack/build-binaries.sh local
+	@exec $(BIN)/local -bastion -dir=$(REMOTE) -bin=$(BIN)
+
 .PHONY: clean
-clean: ## Deletes the data of "make run"
-	@if [ -e $(LOCAL) ]; then hack/build-binaries.sh local && $(BIN)/local -dir=$(LOCAL) -clean; fi
+clean: ## Deletes the data of "make run" and "make run-remote"
+	@for dir in $(LOCAL) $(REMOTE); do \
+		if [ -e $${dir} ]; then hack/build-binaries.sh local && $(BIN)/local -dir=$${dir} -clean; fi; done
 
 ##@ Test
 
@@ -80,7 +87,7 @@ clean: ## Deletes the data of "make run"
 # does not know which binaries they used.
 
 .PHONY: test
-test: test-unit test-fuzz test-e2e ## Runs all tests
+test: test-unit test-fuzz test-e2e test-remote ## Runs all tests
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
@@ -93,7 +100,19 @@ test-fuzz: ## Sends 10 000 objects of each kind through each version and encodin
 
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane
-	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m ./test/...
+	packages=$$(go list ./test/... | grep --invert-match /test/e2e/remote); \
+		CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m $${packages}
+
+# What users do with kubectl and clients in Go. The rest of ./test/e2e is about what
+# happens in the server, to which the way there makes no difference, or talks to the
+# server without the clients that know the way.
+REMOTE_TESTS := CRUD|TypedClients|Apply.*|Patch|Scale|Bake|TypedBake|ConcurrentBakes|TrackOnePizza|TypedTrack|Pages|TableOf.*|Watch.*|Informers|PriceReview
+REMOTE_TESTS := $(REMOTE_TESTS)|Kubectl(Get|GetWhole|Watch|Wait|Describe|Explain|CanI|Discovery|Apply|ApplyConflict|Diff|Scale|Delete|Patch|Bake)
+
+.PHONY: test-remote
+test-remote: binaries ## Runs the tests through proxies and SSH, as root, and the core of the others through SSH
+	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -timeout=10m ./test/e2e/remote
+	CGO_ENABLED=0 E2E_BASTION=true go run ./hack/testrun -trimpath -count=1 -timeout=10m -run='^Test($(REMOTE_TESTS))$$' ./test/e2e
 
 .PHONY: bench
 bench: binaries ## Measures the server's idle memory, its start, and what admission costs

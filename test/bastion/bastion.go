@@ -208,9 +208,9 @@ func (n *Network) writeFiles(ctx context.Context, dir string) error {
 			"HostName " + n.Bastion.Address(),
 			"HostKeyAlias bastion",
 			"User root",
-			"IdentityFile " + userKey,
+			"IdentityFile " + quoted(userKey),
 			"IdentitiesOnly yes",
-			"UserKnownHostsFile " + knownHosts,
+			"UserKnownHostsFile " + quoted(knownHosts),
 			"StrictHostKeyChecking yes",
 			"BatchMode yes",
 			"ExitOnForwardFailure yes",
@@ -218,9 +218,9 @@ func (n *Network) writeFiles(ctx context.Context, dir string) error {
 		},
 		filepath.Join(dir, "sshd_config"): {
 			"ListenAddress " + n.sshAddress(),
-			"HostKey " + hostKey,
+			"HostKey " + quoted(hostKey),
 			"PidFile none",
-			"AuthorizedKeysFile " + userKey + ".pub",
+			"AuthorizedKeysFile " + quoted(userKey+".pub"),
 			// The folder may be below /tmp, where everybody may write.
 			"StrictModes no",
 			"AuthenticationMethods publickey",
@@ -237,6 +237,9 @@ func (n *Network) writeFiles(ctx context.Context, dir string) error {
 	}
 	return nil
 }
+
+// quoted is a path in a configuration of ssh, which may hold spaces.
+func quoted(path string) string { return `"` + path + `"` }
 
 // answers returns a check that somebody listens at an address, as seen from a host.
 func answers(host *network.Host, address string) func(context.Context) error {

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Command local runs a control plane with this repository's API server on this
-// machine until it is interrupted. "make run" builds and calls it.
+// machine until it is interrupted. "make run" and "make run-remote" build and call it.
 package main
 
 import (
@@ -28,10 +28,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
+	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
@@ -56,6 +58,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&config.ControllerManager.Port, "kube-controller-manager-port", 0, "port of kube-controller-manager; 0 means any that is free")
 	flags.IntVar(&config.APIServer.Port, "apiserver-port", 0, "port of this repository's server; 0 means any that is free")
 	buildRest := flags.String("build-rest", "", "command that builds kubectl and kube-controller-manager; it runs once the server is up")
+	behind := flags.Bool("bastion", false, "put everything where clients reach it by SSH only, see package bastion; needs root")
 	clean := flags.Bool("clean", false, "delete the folder instead of running")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -67,6 +70,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return controlplane.RemoveFolder(config.Dir)
 	}
 
+	var network *bastion.Network
+	if *behind {
+		var err error
+		if network, err = bastion.New(); err != nil {
+			return err
+		}
+		network.Configure(&config)
+	}
 	config.ControllerManager.Off = true
 	cp, err := controlplane.Start(ctx, config)
 	if err != nil {
@@ -80,7 +91,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return err
 	}
-	if err := welcome(out, cp.Kubeconfig(), config.BinDir); err != nil {
+	if network != nil {
+		err = welcomeBehind(ctx, out, network, cp)
+	} else {
+		err = welcome(out, cp.Kubeconfig(), config.BinDir)
+	}
+	if err != nil {
 		return errors.Join(err, cp.Stop())
 	}
 
@@ -140,4 +156,36 @@ Ctrl-C stops everything.
 
 `, kubectl, kubeconfig, binDir)
 	return err
+}
+
+// welcomeBehind starts sshd and says how to get through it.
+func welcomeBehind(ctx context.Context, out io.Writer, network *bastion.Network, cp *controlplane.ControlPlane) error {
+	if err := network.Listen(ctx, cp); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, `
+The API server is ready, behind a real kube-apiserver, on a host that clients have no
+way to. On the client, which is another network namespace, open the tunnel as root:
+
+  %s
+
+and in another terminal, as root, use it:
+
+  %s
+
+Ctrl-C stops everything.
+
+`, line(network.Client.Command(ctx, "ssh", network.SSHArgs()...)), line(cp.Kubectl(ctx, "--kubeconfig="+cp.Kubeconfig(), "get", "pizzas")))
+	return err
+}
+
+// line is the command as one types it.
+func line(cmd *exec.Cmd) string {
+	words := slices.Clone(cmd.Args)
+	for i, word := range words {
+		if strings.ContainsAny(word, " '\"\\$&;()<>|*?") {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }
