@@ -194,15 +194,21 @@ func (n *Network) writeFiles(ctx context.Context, dir string) error {
 			return fmt.Errorf("ssh-keygen: %w: %s", err, output)
 		}
 	}
-	public, err := os.ReadFile(hostKey + ".pub")
+	hostPublic, err := os.ReadFile(hostKey + ".pub")
+	if err != nil {
+		return err
+	}
+	userPublic, err := os.ReadFile(userKey + ".pub")
 	if err != nil {
 		return err
 	}
 	n.sshConfig = filepath.Join(dir, "ssh_config")
-	knownHosts := filepath.Join(dir, "known_hosts")
+	knownHosts, authorizedKeys := filepath.Join(dir, "known_hosts"), filepath.Join(dir, "authorized_keys")
 	for path, lines := range map[string][]string{
-		knownHosts:                  {"bastion " + strings.TrimSpace(string(public))},
+		knownHosts:                  {"bastion " + strings.TrimSpace(string(hostPublic))},
 		filepath.Join(dir, "hosts"): {"127.0.0.1 localhost", n.Cluster.Address() + " " + Name},
+		authorizedKeys: {fmt.Sprintf(`restrict,port-forwarding,permitopen="%s:*",permitopen="%s:*" %s`,
+			n.Cluster.Address(), Name, strings.TrimSpace(string(userPublic)))},
 		n.sshConfig: {
 			"Host bastion",
 			"HostName " + n.Bastion.Address(),
@@ -220,15 +226,11 @@ func (n *Network) writeFiles(ctx context.Context, dir string) error {
 			"ListenAddress " + n.sshAddress(),
 			"HostKey " + quoted(hostKey),
 			"PidFile none",
-			"AuthorizedKeysFile " + quoted(userKey+".pub"),
+			"AuthorizedKeysFile " + quoted(authorizedKeys),
 			// The folder may be below /tmp, where everybody may write.
 			"StrictModes no",
 			"AuthenticationMethods publickey",
 			"PermitRootLogin prohibit-password",
-			"AllowTcpForwarding local",
-			"AllowAgentForwarding no",
-			"PermitTTY no",
-			"ForceCommand false",
 		},
 	} {
 		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {

@@ -135,10 +135,11 @@ func TestRunBehindABastion(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, answer, "proxyconnect tcp: dial tcp 127.0.0.1:1080: connect: connection refused")
 	var complaint bytes.Buffer
-	tunnel := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", "exec "+commands[0])
+	outlasting, kill := context.WithTimeout(t.Context(), time.Minute)
+	defer kill()
+	tunnel := exec.CommandContext(outlasting, "sh", "-c", "exec "+commands[0])
 	tunnel.Stderr = &complaint
 	require.NoError(t, tunnel.Start())
-	t.Cleanup(func() { _ = tunnel.Process.Kill() })
 	require.Eventually(t, func() bool {
 		answer, err = use()
 		return err == nil

@@ -234,8 +234,9 @@ spec: {clusterIP: 10.96.0.50, ports: [{port: 8443}]}
 ---
 apiVersion: v1
 kind: Service
+# With a dot, it is not one of the names that are never asked of a proxy.
 metadata: {namespace: default, name: outside}
-spec: {type: ExternalName, externalName: hook.example.com}
+spec: {type: ExternalName, externalName: localhost.}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -245,7 +246,7 @@ webhooks:
 		proxiedWebhook("third", "outside", "*")+proxiedWebhook("other", "kubernetes, port: 1", "apps"))
 	const (
 		kubernetes = `kube-apiserver \(10\.96\.0\.1:443\)`
-		outside    = `the webhooks of the Service default/outside \(hook\.example\.com:443\)`
+		outside    = `the webhooks of the Service default/outside \(localhost\.:443\)`
 		inside     = `the webhooks of the Service default/hook \(10\.96\.0\.50:8443\)`
 	)
 	for name, test := range map[string]struct {
@@ -253,11 +254,11 @@ webhooks:
 		requests []string
 		fix      string
 	}{
-		"nothing":        {"", []string{kubernetes, inside, outside}, `10\.96\.0\.1,10\.96\.0\.50,hook\.example\.com`},
-		"the range only": {"10.96.0.0/16,.cluster.local", []string{outside}, `hook\.example\.com`},
+		"nothing":        {"", []string{kubernetes, inside, outside}, `10\.96\.0\.1,10\.96\.0\.50,localhost\.`},
+		"the range only": {"10.96.0.0/16,.cluster.local", []string{outside}, `localhost\.`},
 		// The server connects to the address that it finds in the Service.
-		"names only": {".svc,.cluster.local,.example.com", []string{kubernetes, inside}, `10\.96\.0\.1,10\.96\.0\.50`},
-		"both":       {"10.96.0.0/12,hook.example.com", nil, ""},
+		"names only": {".svc,.cluster.local,localhost.", []string{kubernetes, inside}, `10\.96\.0\.1,10\.96\.0\.50`},
+		"both":       {"10.96.0.0/12,localhost.", nil, ""},
 	} {
 		t.Run("without exceptions but "+name, func(t *testing.T) {
 			t.Setenv("HTTPS_PROXY", "http://192.0.2.9:3128")
@@ -272,7 +273,7 @@ webhooks:
 	}
 	t.Run("as the server itself", func(t *testing.T) {
 		t.Setenv("HTTPS_PROXY", "http://192.0.2.9:3128")
-		t.Setenv("NO_PROXY", "10.96.0.1,hook.example.com")
+		t.Setenv("NO_PROXY", "10.96.0.1,localhost.")
 		_, findings := doctor(t, cp, "--kubeconfig="+serverKubeconfig(t))
 		require.Equal(t, 1, countOf(findings, "^warning proxy: by the environment of this command, requests to "+inside), "%v", findings)
 	})
@@ -286,7 +287,7 @@ metadata: {namespace: restaurant-system, name: apiserver}
 spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: {app: doctor}, ports: [{name: https, port: `+fmt.Sprint(cp.APIServer.Port())+`}]}
 `+podWith(`env: [{name: HTTPS_PROXY, value: "http://192.0.2.9:3128"}, {name: NO_PROXY, value: 10.96.0.1}]`))
 		_, findings := doctor(t, cp)
-		require.Contains(t, symptoms(findings), "warning proxy: by the environment of the pod doctor, requests to the webhooks of the Service default/hook (10.96.0.50:8443), the webhooks of the Service default/outside (hook.example.com:443) go through the proxy of HTTPS_PROXY: add 10.96.0.50,hook.example.com to NO_PROXY")
+		require.Contains(t, symptoms(findings), "warning proxy: by the environment of the pod doctor, requests to the webhooks of the Service default/hook (10.96.0.50:8443), the webhooks of the Service default/outside (localhost.:443) go through the proxy of HTTPS_PROXY: add 10.96.0.50,localhost. to NO_PROXY")
 	})
 }
 

@@ -66,11 +66,11 @@ func TestHTTPProxy(t *testing.T) {
 	config.APIServer.Off = true
 	cp := start(t, config)
 	kubeAPIServer := net.JoinHostPort(cluster.Address(), strconv.Itoa(cp.KubeAPIServer.Port()))
-	proxyProgram := runProxy(t, cp, tinyproxy, proxy, cp.KubeAPIServer.Port(), 443)
+	proxyProgram := runProxy(t, cp, tinyproxy, proxy, cp.KubeAPIServer.Port(), cp.Etcd.Port(), 443)
 	require.NoError(t, cp.Install(t.Context()))
 
 	// A name is what one would expect to be enough for webhooks with a Service.
-	trapped := newProxiedServer(t, cp, server, "trapped", "HTTPS_PROXY="+proxyURL, "NO_PROXY=.svc,.cluster.local")
+	trapped := newProxiedServer(t, cp, server, "trapped", "", "HTTPS_PROXY="+proxyURL, "NO_PROXY=.svc,.cluster.local")
 	user := user{ControlPlane: cp}
 
 	t.Run("there is no other way", func(t *testing.T) {
@@ -98,6 +98,7 @@ func TestHTTPProxy(t *testing.T) {
 		log, err := os.ReadFile(proxyProgram.LogFile())
 		require.NoError(t, err)
 		require.Regexp(t, `Connect \(file descriptor \d+\): 10\.0\.0\.4\n`, string(log))
+		require.NotContains(t, string(log), "CONNECT 10.0.0.4:", "The server uses the proxy for itself.")
 	})
 
 	registerWebhook := func(t *testing.T, name, clientConfig string) {
@@ -138,10 +139,15 @@ func TestHTTPProxy(t *testing.T) {
 
 	t.Run("for the server, with the range of Services in NO_PROXY", func(t *testing.T) {
 		environment := []string{"HTTPS_PROXY=" + proxyURL, "NO_PROXY=.svc,.cluster.local,10.96.0.0/16"}
-		newProxiedServer(t, cp, server, "excepted", environment...)
+		newProxiedServer(t, cp, server, "excepted", "etcd", environment...)
 		ask(t, "inside", `admission webhook "inside.example.com" denied the request: from 10.0.0.4`)
 		ask(t, "outside", outsideReached)
 		require.Equal(t, "ok: no proxy is between the server and the cluster", diagnosis(t, user, server, environment...))
+	})
+	t.Run("for the server, to etcd", func(t *testing.T) {
+		log, err := os.ReadFile(proxyProgram.LogFile())
+		require.NoError(t, err)
+		require.Contains(t, string(log), fmt.Sprintf("CONNECT 10.0.0.3:%d ", cp.Etcd.Port()))
 	})
 	t.Run("when the proxy is down", func(t *testing.T) {
 		proxyProgram.Kill()
@@ -173,10 +179,11 @@ func runProxy(t *testing.T, cp *controlplane.ControlPlane, tinyproxy string, hos
 	return proxy
 }
 
-// newProxiedServer starts a server with these variables, and has kube-apiserver use it.
-func newProxiedServer(t *testing.T, cp *controlplane.ControlPlane, host *network.Host, name string, environment ...string) *controlplane.Component {
+// newProxiedServer starts a server with an etcd, see controlplane.ServerConfig, and these
+// variables, and has kube-apiserver use it.
+func newProxiedServer(t *testing.T, cp *controlplane.ControlPlane, host *network.Host, name, etcd string, environment ...string) *controlplane.Component {
 	t.Helper()
-	server, err := cp.NewAPIServer(name, controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{
+	server, err := cp.NewAPIServer(name, controlplane.ServerConfig{Etcd: etcd, ComponentConfig: controlplane.ComponentConfig{
 		Host: host, Env: environment, Flags: []string{"--run-controllers=false"},
 	}})
 	require.NoError(t, err)
