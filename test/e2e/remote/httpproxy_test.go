@@ -223,9 +223,9 @@ func serveWebhook(t *testing.T, cp *controlplane.ControlPlane, host *network.Hos
 // diagnosis is what "apiserver doctor" finds about the proxy in an environment.
 func diagnosis(t *testing.T, u user, host *network.Host, environment ...string) string {
 	t.Helper()
-	kubectl := u.command(t)
 	cmd := host.Command(t.Context(), filepath.Join("..", "..", "..", "_output", "bin", "apiserver"), "doctor", "--kubeconfig="+u.Kubeconfig(), "--output=json")
-	cmd.Env = append(kubectl.Env, environment...)
+	cmd.Env = u.command(t).Env
+	cmd.Env = append(cmd.Env, environment...)
 	output, err := cmd.Output()
 	var findings struct {
 		Results []struct{ Check, Status, Cause, Fix string }
