@@ -61,7 +61,7 @@ func TestHTTPProxy(t *testing.T) {
 		require.NoError(t, network.Connect(cable[0], cable[1]))
 	}
 
-	const proxyURL = "http://10.0.0.2:8888"
+	const proxyURL = "http://user:secret@10.0.0.2:8888"
 	config := controlplane.Config{Host: cluster, Client: controlplane.ClientConfig{Host: client, ProxyURL: proxyURL}}
 	config.APIServer.Off = true
 	cp := start(t, config)
@@ -92,6 +92,11 @@ func TestHTTPProxy(t *testing.T) {
 		u := user
 		u.kubeconfig = kubeconfigVia(t, cp, proxyURL, "https://10.0.0.3:6443")
 		require.Equal(t, "Unable to connect to the server: Access violation", u.complaint(t, "get", "pizzas"))
+	})
+	t.Run("for kubectl, without the proxy's password", func(t *testing.T) {
+		u := user
+		u.kubeconfig = kubeconfigVia(t, cp, "http://10.0.0.2:8888", "")
+		require.Equal(t, "Unable to connect to the server: Proxy Authentication Required", u.complaint(t, "get", "pizzas"))
 	})
 	t.Run("for the server, to kube-apiserver", func(t *testing.T) {
 		// That it is ready shows that it got through.
@@ -155,10 +160,10 @@ func TestHTTPProxy(t *testing.T) {
 	})
 }
 
-// runProxy starts tinyproxy, which connects to these ports only.
+// runProxy starts tinyproxy, which connects to these ports only, for who has a password.
 func runProxy(t *testing.T, cp *controlplane.ControlPlane, tinyproxy string, host *network.Host, ports ...int) *controlplane.Component {
 	t.Helper()
-	lines := []string{"Port 8888", "Listen " + host.Address(), "LogLevel Connect"}
+	lines := []string{"Port 8888", "Listen " + host.Address(), "LogLevel Connect", "BasicAuth user secret"}
 	for _, port := range ports {
 		lines = append(lines, fmt.Sprintf("ConnectPort %d", port))
 	}

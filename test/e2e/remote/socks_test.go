@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -64,10 +65,18 @@ func TestSOCKS(t *testing.T) {
 		u.kubeconfig = kubeconfigVia(t, cp, "", "https://"+address)
 		require.Regexp(t, `^Unable to connect to the server: dial tcp: lookup kubernetes\.default\.svc`, u.complaint(t, "get", "pizzas"))
 	})
-	t.Run("to where nobody is", func(t *testing.T) {
-		u := user{ControlPlane: cp, kubeconfig: kubeconfigVia(t, cp, bastion.ProxyURL, "https://10.0.0.3:1")}
-		require.Equal(t, "Unable to connect to the server: socks connect tcp 127.0.0.1:1080->10.0.0.3:1: EOF", u.complaint(t, "get", "pizzas"))
-	})
+	for name, test := range map[string]struct{ address, reason string }{
+		"to where nobody is":           {"10.0.0.3:1", "connect failed: Connection refused"},
+		"to where the user may not go": {"10.0.0.2:22", "administratively prohibited: open failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := user{ControlPlane: cp, kubeconfig: kubeconfigVia(t, cp, bastion.ProxyURL, "https://"+test.address)}
+			require.Equal(t, "Unable to connect to the server: socks connect tcp 127.0.0.1:1080->"+test.address+": EOF", u.complaint(t, "get", "pizzas"))
+			log, err := os.ReadFile(network.Tunnel.LogFile())
+			require.NoError(t, err)
+			require.Contains(t, string(log), test.reason)
+		})
+	}
 	t.Run("through a tunnel that is cut", func(t *testing.T) { testCut(t, network, cp, server) })
 }
 
