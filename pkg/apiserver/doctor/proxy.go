@@ -110,6 +110,9 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 			if service.Spec.Type == corev1.ServiceTypeExternalName {
 				host = service.Spec.ExternalName
 			}
+			if host == corev1.ClusterIPNone { // The server can't use it.
+				continue
+			}
 			destinations = append(destinations, destination{purpose, net.JoinHostPort(host, strconv.Itoa(int(target.port))), host})
 		}
 	}

@@ -238,11 +238,16 @@ kind: Service
 metadata: {namespace: default, name: outside}
 spec: {type: ExternalName, externalName: localhost.}
 ---
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: headless}
+spec: {clusterIP: None, ports: [{port: 443}]}
+---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: doctor}
 webhooks:
-`+proxiedWebhook("first", "hook, port: 8443", groupName)+proxiedWebhook("second", "hook, port: 8443", groupName)+
+`+proxiedWebhook("headless", "headless", groupName)+proxiedWebhook("first", "hook, port: 8443", groupName)+proxiedWebhook("second", "hook, port: 8443", groupName)+
 		proxiedWebhook("third", "outside", "*")+proxiedWebhook("other", "kubernetes, port: 1", "apps"))
 	const (
 		kubernetes = `kube-apiserver \(10\.96\.0\.1:443\)`
