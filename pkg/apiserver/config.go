@@ -118,9 +118,14 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if generic.EgressSelector, err = o.egress(); err != nil {
 		return err
 	}
-	if err := o.Traces.ApplyTo(generic.EgressSelector, &generic.Config); err != nil {
-		return fmt.Errorf("--tracing-config-file: %w", err)
+	port := o.SecureServing.BindPort // It is not kept when it can't be listened on.
+	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
+		return serveError(port, err)
 	}
+	if err := o.applyTraces(&generic.Config); err != nil {
+		return err
+	}
+	o.Etcd.StorageConfig.Transport.TracerProvider = generic.TracerProvider
 	factory, err := o.storageFactory(config)
 	if err != nil {
 		return err
@@ -132,10 +137,6 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	// While etcd is away, this server is not ready, but nothing that a restart would
 	// mend: discovery goes on, and all else does once etcd is back.
 	generic.LivezChecks = livez
-	port := o.SecureServing.BindPort // It is not kept when it can't be listened on.
-	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
-		return serveError(port, err)
-	}
 	reviewer, err := o.kubeconfig(o.Authentication.RemoteKubeConfigFile)
 	if err != nil {
 		return err
@@ -162,6 +163,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if reviewer, err = o.kubeconfig(o.Authorization.RemoteKubeConfigFile); err != nil {
 		return err
 	}
+	reviewer.Wrap(tracing.WrapperFor(generic.TracerProvider))
 	authorizer, err := o.Authorization.authorizer(reviewer)
 	if err != nil {
 		return err

@@ -318,9 +318,11 @@ func (o CompletedOptions) Validate() []error {
 		o.CoreAPI.Validate(),
 		o.Admission.Validate(),
 		admission.ValidateConfigFile(o.Admission.ConfigFile, o.Admission.Plugins.Registered()),
-		o.Traces.Validate(),
 	} {
 		errs = append(errs, section...)
+	}
+	if _, err := o.tracingConfiguration(); err != nil {
+		errs = append(errs, err)
 	}
 	return errs
 }

@@ -1,0 +1,89 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"google.golang.org/grpc"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/tracing"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+	baseversion "k8s.io/component-base/version"
+)
+
+// tracingConfiguration reads the file of --tracing-config-file. It returns nil if none
+// is named.
+func (o CompletedOptions) tracingConfiguration() (*tracingapi.TracingConfiguration, error) {
+	if o.Traces.ConfigFile == "" {
+		return nil, nil
+	}
+	configuration, err := genericoptions.ReadTracingConfiguration(o.Traces.ConfigFile)
+	if err == nil {
+		err = tracingapi.ValidateTracingConfiguration(configuration, o.featureGate(), nil).ToAggregate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--tracing-config-file %s can't be used: it must hold a TracingConfiguration of apiserver.config.k8s.io: %w", o.Traces.ConfigFile, err)
+	}
+	return configuration, nil
+}
+
+// applyTraces does what TracingOptions.ApplyTo of the library does, but calls the
+// service by the name of its groups. The library has the same name for each API
+// server, so that one could not be told from kube-apiserver in a trace of both.
+func (o CompletedOptions) applyTraces(config *genericapiserver.Config) error {
+	configuration, err := o.tracingConfiguration()
+	if err != nil || configuration == nil {
+		return err
+	}
+	var exporter []otlptracegrpc.Option
+	if config.EgressSelector != nil {
+		dial, err := config.EgressSelector.Lookup(egressselector.ControlPlane.AsNetworkContext())
+		if err != nil {
+			return err
+		}
+		if dial != nil {
+			exporter = append(exporter, otlptracegrpc.WithDialOption(grpc.WithContextDialer(
+				func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) })))
+		}
+	}
+	names := make([]string, 0, len(o.groups))
+	for _, group := range o.groups {
+		names = append(names, group.Name)
+	}
+	config.TracerProvider, err = tracing.NewProvider(context.Background(), configuration, exporter, []resource.Option{
+		resource.WithAttributes(
+			semconv.ServiceName(strings.Join(names, ",")),
+			semconv.ServiceVersion(baseversion.Get().GitVersion),
+			semconv.ServiceInstanceID(config.APIServerID),
+		),
+		// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
+		resource.WithFromEnv(),
+	})
+	if err != nil {
+		return fmt.Errorf("--tracing-config-file %s can't be used: %w", o.Traces.ConfigFile, err)
+	}
+	config.LoopbackClientConfig.Wrap(tracing.WrapperFor(config.TracerProvider))
+	return nil
+}
