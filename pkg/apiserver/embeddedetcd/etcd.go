@@ -32,7 +32,6 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 )
 
@@ -69,7 +68,8 @@ type Config struct {
 // Etcd is a running member.
 type Etcd struct {
 	*embed.Etcd
-	lock *fileutil.LockedFile
+	lock     *fileutil.LockedFile
+	logLevel zap.AtomicLevel
 }
 
 // Validate returns what is wrong with the configuration.
@@ -125,11 +125,12 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 		return nil, errors.Join(fmt.Errorf("removing the old socket of the embedded etcd: %w", err), lock.Close())
 	}
 
-	etcd, err := embed.StartEtcd(c.embedded())
+	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
+	etcd, err := embed.StartEtcd(c.embedded(newLogger(logLevel, klog.Background())))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), lock.Close())
 	}
-	started := &Etcd{etcd, lock}
+	started := &Etcd{etcd, lock, logLevel}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return started, nil
@@ -167,7 +168,7 @@ func (c Config) tryLock() (*fileutil.LockedFile, error) {
 	return lock, nil
 }
 
-func (c Config) embedded() *embed.Config {
+func (c Config) embedded(logger *zap.Logger) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
 	cfg.Dir = c.path(dataFolder)
@@ -189,24 +190,8 @@ func (c Config) embedded() *embed.Config {
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = "1h"
 
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return cfg
-}
-
-// newLogger passes what etcd has to say from warnings up to the server's own log.
-func newLogger() *zap.Logger {
-	return zap.New(zapcore.NewCore(
-		zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "message", NameKey: "logger"}),
-		zapcore.AddSync(logWriter{}),
-		zap.WarnLevel,
-	))
-}
-
-type logWriter struct{}
-
-func (logWriter) Write(line []byte) (int, error) {
-	klog.InfoS("Embedded etcd", "message", string(line[:max(0, len(line)-1)]))
-	return len(line), nil
 }
 
 // recoverSpace ends an alarm about space, which etcd itself never does, if there is
@@ -254,6 +239,8 @@ func (e *Etcd) CheckAlarms() error {
 
 // Close stops the member and gives the folder free.
 func (e *Etcd) Close() error {
+	// It would tell of its end as of a row of failures.
+	e.logLevel.SetLevel(zap.DPanicLevel)
 	e.Etcd.Close()
 	return e.lock.Close()
 }

@@ -37,6 +37,7 @@ import (
 	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -222,7 +223,7 @@ func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapsho
 	if err != nil {
 		return Snapshot{}, err
 	}
-	member := c.embedded()
+	member := c.embedded(newLogger(zap.WarnLevel, klog.Background()))
 	member.Dir = filepath.Join(work, dataFolder)
 	err = etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
 		SnapshotPath:        file,

@@ -1,0 +1,77 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embeddedetcd
+
+import (
+	"maps"
+	"slices"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+)
+
+// newLogger returns a logger for etcd.
+func newLogger(level zapcore.LevelEnabler, to klog.Logger) *zap.Logger {
+	return zap.New(logCore{LevelEnabler: level, logger: to.WithName("etcd")})
+}
+
+// logCore passes what etcd has to say to the server's own log, field by field, so that
+// it has that log's format.
+type logCore struct {
+	zapcore.LevelEnabler
+	logger klog.Logger
+	fields []zapcore.Field
+}
+
+// With returns a core that adds fields to each entry.
+func (c logCore) With(fields []zapcore.Field) zapcore.Core {
+	return logCore{c.LevelEnabler, c.logger, slices.Concat(c.fields, fields)}
+}
+
+// Check takes part in an entry of a sufficient level.
+func (c logCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !c.Enabled(entry.Level) {
+		return checked
+	}
+	return checked.AddCore(entry, c)
+}
+
+// Write logs an entry.
+func (c logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	values := zapcore.NewMapObjectEncoder()
+	for _, field := range slices.Concat(c.fields, fields) {
+		field.AddTo(values)
+	}
+	var pairs []any
+	for _, key := range slices.Sorted(maps.Keys(values.Fields)) {
+		pairs = append(pairs, key, values.Fields[key])
+	}
+	logger := c.logger
+	if entry.LoggerName != "" {
+		logger = logger.WithName(entry.LoggerName)
+	}
+	if entry.Level >= zapcore.ErrorLevel {
+		logger.Error(nil, entry.Message, pairs...)
+	} else {
+		logger.Info(entry.Message, pairs...)
+	}
+	return nil
+}
+
+// Sync does nothing: the server's own log is flushed at its end.
+func (logCore) Sync() error { return nil }
