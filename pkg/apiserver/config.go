@@ -132,7 +132,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	}
 	livez := generic.LivezChecks
 	if err := o.Etcd.ApplyWithStorageFactoryTo(factory, &generic.Config); err != nil {
-		return err
+		return fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
 	// While etcd is away, this server is not ready, but nothing that a restart would
 	// mend: discovery goes on, and all else does once etcd is back.
@@ -170,7 +170,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	}
 	generic.Authorization.Authorizer = retryableAuthorizer{authorizer}
 	if err := o.Audit.ApplyTo(&generic.Config); err != nil {
-		return err
+		return fmt.Errorf("--audit-log-path, --audit-webhook-config-file, or another flag of auditing: %w", err)
 	}
 	if generic.ClientConfig, err = o.kubeconfig(o.CoreAPI.CoreAPIKubeconfigPath); err != nil {
 		return err

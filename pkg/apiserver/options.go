@@ -321,8 +321,11 @@ func (o CompletedOptions) Validate() []error {
 	} {
 		errs = append(errs, section...)
 	}
-	if _, err := o.tracingConfiguration(); err != nil {
-		errs = append(errs, err)
+	_, tracing := o.tracingConfiguration()
+	for _, err := range []error{o.validateEncryption(), o.validateAudit(), tracing} {
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errs
 }

@@ -90,6 +90,7 @@ func TestValidate(t *testing.T) {
 				`enable-admission-plugins plugin "Nonsense" is unknown`,
 				`disable-admission-plugins plugin "Rubbish" is unknown`,
 				"--admission-control-config-file can't be used: open missing.yaml: no such file or directory",
+				"--audit-log-path and --audit-webhook-config-file record nothing without --audit-policy-file: set that, too",
 			},
 		},
 	} {

@@ -20,8 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -29,6 +31,7 @@ import (
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -114,6 +117,10 @@ const (
 	silence = 2 * time.Second
 )
 
+// notDecrypted is in each of the errors, otherwise different, that the library returns
+// when what is in etcd can't be decrypted, and that it has no type for.
+const notDecrypted = "data from the storage is not transformable"
+
 // errSilent ends operations while etcd is away.
 var errSilent = errors.New("etcd does not answer")
 
@@ -174,6 +181,14 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	}
 	cause := etcdError(err)
 	switch {
+	case strings.Contains(err.Error(), notDecrypted):
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure,
+			Code:   http.StatusInternalServerError,
+			Reason: metav1.StatusReasonStoreReadError,
+			Message: fmt.Sprintf("%s can't be decrypted until an operator adds the key that was used to --encryption-provider-config, behind the first one: %v",
+				s.resource, err),
+		}}
 	case errors.Is(cause, rpctypes.ErrRequestTooLarge), status.Code(cause) == codes.ResourceExhausted:
 		return apierrors.NewRequestEntityTooLargeError("the object is larger than etcd stores (by default 1.5 MiB)")
 	case errors.Is(cause, rpctypes.ErrNoSpace):

@@ -54,6 +54,7 @@ func TestStorageErrors(t *testing.T) {
 		"no answer in time":           {status.Error(codes.DeadlineExceeded, "context deadline exceeded"), http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
 		"no answer, seen by a client": {context.DeadlineExceeded, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
 		"an invalid version":          {storage.NewInvalidError(field.ErrorList{field.Invalid(field.NewPath("resourceVersion"), "x", "no number")}), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid},
+		"another key":                 {storage.NewCorruptObjError("key", errors.New("data from the storage is not transformable revision=0: no key")), http.StatusInternalServerError, metav1.StatusReasonStoreReadError},
 		"wrapped":                     {fmt.Errorf("writing: %w", rpctypes.ErrGRPCRequestTooLarge), http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {

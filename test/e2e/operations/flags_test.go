@@ -70,10 +70,6 @@ func TestInvalidFlags(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { taken.Close() })
 	takenPort := taken.Addr().(*net.TCPAddr).Port
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, free.Close())
-	freePort := free.Addr().(*net.TCPAddr).Port
 	for name, test := range map[string]struct {
 		args []string
 		// want is the end of what is printed.
@@ -94,7 +90,7 @@ func TestInvalidFlags(t *testing.T) {
 		"a plugin that is unknown":    {[]string{"--enable-admission-plugins=Pineapple"}, "enable-admission-plugins plugin \\\"Pineapple\\\" is unknown\"\n"},
 		"no configuration":            {[]string{"--admission-control-config-file=" + missing}, "--admission-control-config-file can't be used: open " + missing + ": no such file or directory\"\n"},
 		"a configuration's kind":      {[]string{"--admission-control-config-file=" + cp.Kubeconfig()}, "--admission-control-config-file can't be used: " + cp.Kubeconfig() + ": no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\"\"\n"},
-		"a plugin's configuration":    {[]string{"--admission-control-config-file=" + wrong, fmt.Sprintf("--secure-port=%d", freePort)}, "--admission-control-config-file, or another flag of admission: couldn't init admission plugin \\\"ResourceQuota\\\": limitedResources[0].resource: Required value\"\n"},
+		"a plugin's configuration":    {[]string{"--admission-control-config-file=" + wrong, fmt.Sprintf("--secure-port=%d", freePort(t))}, "--admission-control-config-file, or another flag of admission: couldn't init admission plugin \\\"ResourceQuota\\\": limitedResources[0].resource: Required value\"\n"},
 		"no front proxy to authorize": {[]string{"--authentication-skip-lookup"}, "--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user\"\n"},
 		"many": {
 			[]string{
@@ -110,7 +106,8 @@ func TestInvalidFlags(t *testing.T) {
 				"--max-requests-inflight can not be negative value, " +
 				"--storage-media-type \\\"text/plain\\\" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml, " +
 				"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0, " +
-				"--audit-log-maxage -1 can't be a negative number]\"\n",
+				"--audit-log-maxage -1 can't be a negative number, " +
+				"--audit-log-path and --audit-webhook-config-file record nothing without --audit-policy-file: set that, too]\"\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

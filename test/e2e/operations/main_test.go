@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -209,4 +210,13 @@ func pizza(name string) *restaurantv1.Pizza {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}},
 	}
+}
+
+// freePort is a port that nobody listens on now.
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().(*net.TCPAddr).Port
 }

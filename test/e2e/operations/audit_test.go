@@ -1,0 +1,302 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: None
+    users: [system:apiserver] # The server's own parts.
+  - level: Metadata
+    resources: [{group: restaurant.programming-kubernetes.info, resources: [pizzas/track]}]
+  - level: RequestResponse
+    resources: [{group: restaurant.programming-kubernetes.info, resources: [pizzas/bake]}]
+  - level: Request
+    resources: [{group: restaurant.programming-kubernetes.info, resources: [pizzas]}]
+  - level: None
+`
+
+// auditSink answers an audit webhook. Its kubeconfig is what leads there.
+func auditSink(t *testing.T, answer http.HandlerFunc) (kubeconfig string) {
+	t.Helper()
+	server := httptest.NewTLSServer(answer)
+	t.Cleanup(server.Close)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["sink"] = &clientcmdapi.Cluster{
+		Server:                   server.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
+	config.Contexts["sink"] = &clientcmdapi.Context{Cluster: "sink"}
+	config.CurrentContext = "sink"
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*config, kubeconfig))
+	return kubeconfig
+}
+
+// loggedEvents are those in an audit log, each a line.
+func loggedEvents(t *testing.T, path string) []auditv1.Event {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var events []auditv1.Event
+	for line := range bytes.Lines(content) {
+		var event auditv1.Event
+		decoder := json.NewDecoder(bytes.NewReader(line))
+		decoder.DisallowUnknownFields()
+		require.NoError(t, decoder.Decode(&event), "%s", line)
+		require.Equal(t, metav1.TypeMeta{APIVersion: "audit.k8s.io/v1", Kind: "Event"}, event.TypeMeta)
+		events = append(events, event)
+	}
+	return events
+}
+
+// asFrontProxy is the front proxy's configuration for requests of a user.
+func asFrontProxy(t *testing.T, server *controlplane.Component, user string, groups ...string) *rest.Config {
+	t.Helper()
+	issued, err := cp.PKI.FrontProxyCA.Issue(controlplane.Certificate{User: "front-proxy-client"})
+	require.NoError(t, err)
+	config := configFor(t, cp, server, "nobody")
+	config.CertData, config.KeyData = issued.Cert, issued.Key
+	config.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(request *http.Request) (*http.Response, error) {
+			request = request.Clone(request.Context())
+			request.Header["X-Remote-User"], request.Header["X-Remote-Group"] = []string{user}, groups
+			return inner.RoundTrip(request)
+		})
+	}
+	return config
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip sends a request.
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// What is recorded of a request is what the policy says, in the log and by the webhook,
+// and names the users that the request is by and for.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	received := make(chan auditv1.Event, 100)
+	sink := auditSink(t, func(_ http.ResponseWriter, request *http.Request) {
+		var list auditv1.EventList
+		if err := json.NewDecoder(request.Body).Decode(&list); err != nil {
+			list.Items = []auditv1.Event{{AuditID: "undecodable"}}
+		}
+		for _, event := range list.Items {
+			received <- event
+		}
+	})
+	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
+		"--audit-webhook-config-file="+sink, "--run-controllers=false"))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+
+	alice := asFrontProxy(t, server, "alice", "system:masters")
+	const pizzas = group + "/v1/namespaces/default/pizzas"
+	impersonating := configFor(t, cp, server, "admin", "system:masters")
+	impersonating.Impersonate.UserName = "bob"
+	for _, request := range []struct {
+		by                 *rest.Config
+		method, path, body string
+		want               int
+	}{
+		{alice, "POST", pizzas, `{"metadata":{"name":"margherita"},"spec":{"toppings":[{"name":"tomato"}],"replicas":2}}`, 201},
+		{alice, "POST", pizzas + "/margherita/bake", `{"spec":{"count":1}}`, 201},
+		{alice, "GET", pizzas + "/margherita/track?timeoutSeconds=1", "", 200},
+		{impersonating, "GET", pizzas + "/margherita", "", 403},
+	} {
+		code, err := codeOf(request.by, request.method, request.path, request.body)
+		require.NoError(t, err)
+		require.Equal(t, request.want, code, "%s %s", request.method, request.path)
+	}
+	require.NoError(t, server.Stop(), "What is to be sent is sent until then.")
+
+	type record struct {
+		Stage                   auditv1.Stage
+		Level                   auditv1.Level
+		Verb, Object            string
+		User, For               string
+		Code                    int32
+		HasRequest, HasResponse bool
+	}
+	groups := map[string][]string{}
+	var records []record
+	logged := loggedEvents(t, filepath.Join(server.Dir(), "audit.log"))
+	for _, event := range logged {
+		record := record{
+			Stage: event.Stage, Level: event.Level, Verb: event.Verb, User: event.User.Username, Code: event.ResponseStatus.Code,
+			Object:     strings.TrimSuffix(event.ObjectRef.Resource+"/"+event.ObjectRef.Name+"/"+event.ObjectRef.Subresource, "/"),
+			HasRequest: event.RequestObject != nil, HasResponse: event.ResponseObject != nil,
+		}
+		if event.ImpersonatedUser != nil {
+			record.For = event.ImpersonatedUser.Username
+		}
+		groups[event.User.Username] = event.User.Groups
+		records = append(records, record)
+	}
+	const complete = auditv1.StageResponseComplete
+	require.Empty(t, cmp.Diff([]record{
+		{complete, auditv1.LevelRequest, "create", "pizzas/margherita", "alice", "", 201, true, false},
+		{complete, auditv1.LevelRequestResponse, "create", "pizzas/margherita/bake", "alice", "", 201, true, true},
+		{auditv1.StageResponseStarted, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "alice", "", 200, false, false},
+		{complete, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "alice", "", 200, false, false},
+		{complete, auditv1.LevelRequest, "get", "pizzas/margherita", "admin", "bob", 403, false, false},
+	}, records))
+	require.Equal(t, map[string][]string{"alice": {"system:masters", "system:authenticated"}, "admin": {"system:masters", "system:authenticated"}}, groups)
+	require.Equal(t, authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:masters", "system:authenticated"}}, logged[0].User)
+
+	close(received)
+	var sent []auditv1.Event
+	for event := range received {
+		event.TypeMeta = logged[0].TypeMeta // A list has it once.
+		sent = append(sent, event)
+	}
+	order := cmpopts.SortSlices(func(a, b auditv1.Event) bool {
+		return string(a.AuditID)+string(a.Stage) < string(b.AuditID)+string(b.Stage)
+	})
+	require.Empty(t, cmp.Diff(logged, sent, order))
+}
+
+// codeOf sends a request and returns the code of the answer when all of it is there.
+func codeOf(config *rest.Config, method, path, body string) (int, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return 0, err
+	}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequest(method, config.Host+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = new(bytes.Buffer).ReadFrom(response.Body)
+	return response.StatusCode, err
+}
+
+// A webhook that fails is counted, and keeps nobody from working.
+func TestAuditWebhookFails(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	sink := auditSink(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+sink,
+		"--audit-webhook-initial-backoff=1ms", "--audit-webhook-batch-max-wait=1ms"))
+	require.NoError(t, server.Start(t.Context()))
+	_, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	eventually(t, func() error {
+		_, metrics := get(t, server, "/metrics")
+		for _, want := range []string{`apiserver_audit_error_total{plugin="webhook"} 1`, "apiserver_audit_event_total 1"} {
+			if !slices.Contains(strings.Split(metrics, "\n"), want) {
+				return fmt.Errorf("there is no %s in the metrics", want)
+			}
+		}
+		return nil
+	})
+	require.Greater(t, asked.Load(), int32(1), "The event was not sent again.")
+}
+
+// The log does not grow without bound.
+func TestAuditLogRotates(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
+		"--audit-log-maxsize=1", "--audit-log-maxbackup=1", "--audit-log-compress=true"))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	large := pizza("large")
+	large.Annotations = map[string]string{"example.com/menu": strings.Repeat("x", 200<<10)}
+	for range 15 { // Three megabytes.
+		_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), large, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		require.NoError(t, err)
+	}
+	current := filepath.Join(server.Dir(), "audit.log")
+	eventually(t, func() error {
+		files, err := filepath.Glob(filepath.Join(server.Dir(), "audit*"))
+		if err == nil && (len(files) != 2 || !strings.HasSuffix(files[0], ".log.gz") || files[1] != current) {
+			err = fmt.Errorf("there are %q", files)
+		}
+		return err
+	})
+	info, err := os.Stat(current)
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size(), int64(1<<20))
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.NotEmpty(t, loggedEvents(t, current))
+}
+
+func TestAuditConfigErrors(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	policy := configFile(t, auditPolicy)
+	none := configFile(t, strings.Split(auditPolicy, "rules:")[0])
+	wrong := configFile(t, strings.Replace(auditPolicy, "level: Metadata", "level: Everything", 1))
+	const unusable = "--audit-policy-file %s can't be used: it must hold a Policy of audit.k8s.io/v1: "
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no file":    {[]string{"--audit-policy-file=" + missing}, fmt.Sprintf(unusable, missing) + "failed to read file path \\\"" + missing + "\\\": open " + missing + ": no such file or directory"},
+		"no rules":   {[]string{"--audit-policy-file=" + none}, fmt.Sprintf(unusable, none) + "loaded illegal policy with 0 rules: from file " + none},
+		"a level":    {[]string{"--audit-policy-file=" + wrong}, fmt.Sprintf(unusable, wrong) + "rules[1].level: Unsupported value: \\\"Everything\\\": supported values: \\\"None\\\", \\\"Metadata\\\", \\\"Request\\\", \\\"RequestResponse\\\": from file " + wrong},
+		"a log only": {[]string{"--audit-log-path=-"}, "--audit-log-path and --audit-webhook-config-file record nothing without --audit-policy-file: set that, too"},
+		"no webhook": {[]string{"--audit-policy-file=" + policy, "--audit-webhook-config-file=" + missing},
+			"--audit-log-path, --audit-webhook-config-file, or another flag of auditing: initializing audit webhook: stat " + missing + ": no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, output := execute(t, append(test.args, "--kubeconfig="+cp.Kubeconfig(), "--bind-address=127.0.0.1", "--data-dir="+t.TempDir(),
+				fmt.Sprintf("--secure-port=%d", freePort(t)))...)
+			require.Equal(t, 1, code)
+			require.True(t, strings.HasSuffix(output, test.want+"\"\n"), "got %s\nwant the end to be %s", output, test.want)
+		})
+	}
+}

@@ -1,0 +1,335 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operations
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+// recipe is what nobody is to read in a database.
+const recipe = "grandmother-keeps-this-to-herself"
+
+// encryptionKey is a provider of one key.
+func encryptionKey(provider, name string) string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret)
+	return fmt.Sprintf(`{%s: {keys: [{name: %s, secret: %s}]}}`, provider, name, base64.StdEncoding.EncodeToString(secret))
+}
+
+func encryptionConfig(resource string, providers ...string) string {
+	return fmt.Sprintf(`apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+  - resources: [%q]
+    providers: [%s]
+`, resource, strings.Join(providers, ", "))
+}
+
+// storedIn returns what the etcd of a server has below a prefix.
+func storedIn(t *testing.T, prefix string, config clientv3.Config) map[string]string {
+	t.Helper()
+	config.DialTimeout = patience
+	client, err := clientv3.New(config)
+	require.NoError(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	answer, err := client.Get(ctx, prefix, clientv3.WithPrefix())
+	require.NoError(t, err)
+	values := map[string]string{}
+	for _, kv := range answer.Kvs {
+		values[strings.TrimPrefix(string(kv.Key), prefix)] = string(kv.Value)
+	}
+	return values
+}
+
+// externalEtcd is a client's configuration for an etcd of the control plane.
+func externalEtcd(t *testing.T, etcd *controlplane.Component) clientv3.Config {
+	t.Helper()
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "reader"})
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	require.NoError(t, err)
+	return clientv3.Config{Endpoints: []string{etcd.URL()}, TLS: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{pair}}}
+}
+
+// embeddedEtcdOf is one for the etcd inside a server.
+func embeddedEtcdOf(server *controlplane.Component) clientv3.Config {
+	return clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dataDir(server), "etcd.sock")}}
+}
+
+func secretPizza(name string) *restaurantv1.Pizza {
+	pizza := pizza(name)
+	pizza.Annotations = map[string]string{"example.com/recipe": recipe}
+	return pizza
+}
+
+// leaks returns the files below a folder that hold a text.
+func leaks(t *testing.T, dir, text string) []string {
+	t.Helper()
+	var found []string
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if bytes.Contains(content, []byte(text)) {
+			found = append(found, path)
+		}
+		return err
+	}))
+	return found
+}
+
+// What is to be encrypted is in etcd by its key only, and clients notice nothing.
+func TestEncryptionAtRest(t *testing.T) {
+	t.Parallel()
+	const pizzas, toppings = "restaurant.programming-kubernetes.info/pizzas/default/secret", "restaurant.programming-kubernetes.info/toppings/tomato"
+	for provider, test := range map[string]struct {
+		resource string
+		// want is how the values begin.
+		want map[string]string
+	}{
+		"secretbox": {"*.*", map[string]string{pizzas: "k8s:enc:secretbox:v1:mine:", toppings: "k8s:enc:secretbox:v1:mine:"}},
+		"aescbc":    {"*.restaurant.programming-kubernetes.info", map[string]string{pizzas: "k8s:enc:aescbc:v1:mine:", toppings: "k8s:enc:aescbc:v1:mine:"}},
+		"aesgcm":    {"pizzas.restaurant.programming-kubernetes.info", map[string]string{pizzas: "k8s:enc:aesgcm:v1:mine:", toppings: "k8s\x00"}},
+	} {
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			config := configFile(t, encryptionConfig(test.resource, encryptionKey(provider, "mine")))
+			server := newServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
+				// Servers without the key would choke on it.
+				Flags: []string{"--encryption-provider-config=" + config, "--etcd-prefix=/" + provider},
+			}})
+			require.NoError(t, server.Start(t.Context()))
+			stock(t, server)
+			api := client(t, server).RestaurantV1().Pizzas("default")
+			_, err := api.Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
+			require.NoError(t, err)
+
+			began := map[string]string{}
+			for key, value := range storedIn(t, "/"+provider+"/", externalEtcd(t, cp.Component("storage"))) {
+				require.NotContains(t, value, recipe, key)
+				if want := test.want[key]; strings.HasPrefix(value, want) {
+					value = want
+				}
+				began[key] = value
+			}
+			require.Equal(t, test.want, began)
+
+			got, err := api.Get(t.Context(), "secret", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, recipe, got.Annotations["example.com/recipe"])
+			require.Equal(t, recipe, pizzasOf(t, server)["secret"].Annotations["example.com/recipe"])
+		})
+	}
+}
+
+// Neither the files of the embedded etcd nor a snapshot hold what is encrypted. Who has
+// the key can use the snapshot; who has another one is told what is missing.
+func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
+	t.Parallel()
+	const flag, still = "--encryption-provider-config=", "--run-controllers=false"
+	key, another := encryptionKey("secretbox", "mine"), encryptionKey("secretbox", "another")
+	right := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", key))
+	wrong := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another))
+	both := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another, key))
+	server := newServer(t, cp, flags(right, still))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	// To be found, since it is not to be encrypted.
+	require.NoError(t, fixture.CreateToppings(t.Context(), client(t, server), "found-"+recipe))
+	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	path, _ := save(t, server)
+	require.NoError(t, server.Stop())
+	for _, dir := range []string{dataDir(server), filepath.Dir(path)} {
+		require.NotEmpty(t, leaks(t, dir, "found-"+recipe), dir)
+		require.Empty(t, leaks(t, dir, "example.com/recipe"), dir)
+	}
+
+	restored := newServer(t, cp, flags())
+	restoreInto(t, restored, path, wrong, still)
+	require.NoError(t, restored.Launch())
+	waitUnready(t, restored, "informer-sync-restaurant.programming-kubernetes.info")
+	pizzas := client(t, restored).RestaurantV1().Pizzas("default")
+	_, missingKey := pizzas.Get(t.Context(), "secret", metav1.GetOptions{})
+	_, list := pizzas.List(t.Context(), metav1.ListOptions{})
+	_, patch := pizzas.Patch(t.Context(), "secret", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
+	_, watch := pizzas.Watch(t.Context(), metav1.ListOptions{})
+	for verb, err := range map[string]error{
+		"get": missingKey, "list": list, "patch": patch, "watch": watch,
+		"delete": pizzas.Delete(t.Context(), "secret", metav1.DeleteOptions{}),
+	} {
+		require.ErrorContains(t, err, "pizzas.restaurant.programming-kubernetes.info can't be decrypted until an operator adds the key that was used to "+
+			"--encryption-provider-config, behind the first one: ", verb)
+		require.Equal(t, metav1.StatusReasonStoreReadError, apierrors.ReasonForError(err), verb)
+	}
+	// What can be read can be used.
+	_, err = client(t, restored).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	code, body := get(t, restored, "/livez")
+	require.Equal(t, 200, code, body)
+
+	require.NoError(t, restored.Stop())
+	restoreInto(t, restored, path, both, still)
+	require.NoError(t, restored.Start(t.Context()))
+	require.Equal(t, recipe, pizzasOf(t, restored)["secret"].Annotations["example.com/recipe"])
+}
+
+// Keys are replaced while the server runs, as docs/operations.md describes it.
+func TestEncryptionKeyRotation(t *testing.T) {
+	t.Parallel()
+	old, successor := encryptionKey("secretbox", "old"), encryptionKey("secretbox", "new")
+	config := configFile(t, encryptionConfig("*.*", old, "{identity: {}}"))
+	const still = "--run-controllers=false"
+	cp := controlplane.ForTest(t, controlplane.Config{
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         flags(still),
+	})
+	server := cp.APIServer
+	admin := configFor(t, cp, server, "admin", "system:masters")
+	api := versioned.NewForConfigOrDie(admin)
+	require.NoError(t, fixture.CreateToppings(t.Context(), api, "tomato"))
+	pizzas := api.RestaurantV1().Pizzas("default")
+	_, err := pizzas.Create(t.Context(), secretPizza("first"), metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	use := func(providers ...string) {
+		t.Helper()
+		content := encryptionConfig("*.*", providers...)
+		replaceFile(t, config, []byte(content))
+		waitReloaded(t, admin, content)
+	}
+	rewrite := func() {
+		t.Helper()
+		for _, resource := range []string{"toppings", "pizzas"} {
+			objects, err := cp.Kubectl(t.Context(), "get", resource, "--all-namespaces", "--output=json").Output()
+			require.NoError(t, err)
+			replace := cp.Kubectl(t.Context(), "replace", "--filename=-")
+			replace.Stdin = bytes.NewReader(objects)
+			output, err := replace.CombinedOutput()
+			require.NoError(t, err, "%s", output)
+		}
+	}
+	prefixes := func(want ...string) {
+		t.Helper()
+		got := sets.New[string]()
+		for _, value := range storedIn(t, "/registry/restaurant", embeddedEtcdOf(server)) {
+			prefix, _, _ := strings.Cut(value, ":v1:")
+			key, _, _ := strings.Cut(strings.TrimPrefix(value, prefix+":v1:"), ":")
+			if strings.HasPrefix(value, "k8s\x00") {
+				prefix, key = "plain", ""
+			}
+			got.Insert(prefix + key)
+		}
+		require.Equal(t, want, sets.List(got))
+	}
+
+	prefixes("plain")
+	server.SetFlags(still, "--encryption-provider-config="+config, "--encryption-provider-config-automatic-reload=true")
+	require.NoError(t, server.Restart(t.Context()))
+	require.NoError(t, cp.WaitAvailable(t.Context()))
+	pid := server.PID()
+	_, err = pizzas.Create(t.Context(), secretPizza("second"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	prefixes("k8s:enc:secretboxold", "plain")
+	rewrite()
+	prefixes("k8s:enc:secretboxold")
+
+	use(successor, old)
+	rewrite()
+	prefixes("k8s:enc:secretboxnew")
+	use(successor)
+	for _, name := range []string{"first", "second"} {
+		got, err := pizzas.Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, recipe, got.Annotations["example.com/recipe"])
+	}
+	require.NoError(t, server.WaitReady(t.Context()))
+	require.Equal(t, pid, server.PID(), "The server has been restarted.")
+}
+
+// waitReloaded waits until a server uses what its file has now. It looks once a minute.
+func waitReloaded(t *testing.T, server *rest.Config, content string) {
+	t.Helper()
+	want := fmt.Sprintf("hash=\"sha256:%x\"", sha256.Sum256([]byte(content)))
+	deadline := time.Now().Add(3 * patience)
+	for {
+		code, metrics, err := getAs(t, server, "/metrics")
+		require.NoError(t, err)
+		require.Equal(t, 200, code)
+		for line := range strings.Lines(metrics) {
+			if strings.HasPrefix(line, "apiserver_encryption_config_controller_last_config_info{") && strings.Contains(line, want) {
+				return
+			}
+		}
+		require.True(t, time.Now().Before(deadline), "The server has not read its configuration again.")
+		time.Sleep(time.Second)
+	}
+}
+
+func TestEncryptionConfigErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing.yaml")
+	key := encryptionKey("secretbox", "mine")
+	const stored = "pizzas.restaurant.programming-kubernetes.info, toppings.restaurant.programming-kubernetes.info"
+	for name, test := range map[string]struct{ path, want string }{
+		"none":         {missing, "open " + missing + ": no such file or directory"},
+		"another kind": {cp.Kubeconfig(), "it must hold an EncryptionConfiguration of apiserver.config.k8s.io/v1: no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\""},
+		"a key": {configFile(t, encryptionConfig("*.*", "{aescbc: {keys: [{name: short, secret: c2VjcmV0}]}}")),
+			"resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \\\"REDACTED\\\": secret is not of the expected length, got 6, expected one of [16 24 32]"},
+		"no group": {configFile(t, encryptionConfig("pizzas", key)),
+			"nothing would be encrypted, since it names nothing that this server stores: add " + stored + ", or \\\"*.*\\\" for everything"},
+		"a kind": {configFile(t, encryptionConfig("pizza.restaurant.programming-kubernetes.info", key)),
+			"resources[0].resources[0] is \\\"pizza.restaurant.programming-kubernetes.info\\\", but this server stores " + stored + " only: correct or remove it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, output := execute(t, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--encryption-provider-config="+test.path)
+			require.Equal(t, 1, code)
+			want := "--encryption-provider-config " + test.path + " can't be used: " + test.want + "\"\n"
+			require.True(t, strings.HasSuffix(output, want), "got %s\nwant the end to be %s", output, want)
+		})
+	}
+}
