@@ -19,6 +19,8 @@ package operations
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -38,6 +40,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
+	kms "k8s.io/kms/pkg/service"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -306,6 +309,53 @@ func waitReloaded(t *testing.T, server *rest.Config, content string) {
 		require.True(t, time.Now().Before(deadline), "The server has not read its configuration again.")
 		time.Sleep(time.Second)
 	}
+}
+
+// kmsPlugin is a key management service that keeps its key here.
+type kmsPlugin struct{ cipher.AEAD }
+
+// Encrypt encrypts a key that data is encrypted with.
+func (p kmsPlugin) Encrypt(_ context.Context, _ string, data []byte) (*kms.EncryptResponse, error) {
+	nonce := make([]byte, p.NonceSize())
+	_, _ = rand.Read(nonce)
+	return &kms.EncryptResponse{Ciphertext: p.Seal(nonce, nonce, data, nil), KeyID: "mine"}, nil
+}
+
+// Decrypt decrypts what Encrypt returned.
+func (p kmsPlugin) Decrypt(_ context.Context, _ string, request *kms.DecryptRequest) ([]byte, error) {
+	return p.Open(nil, request.Ciphertext[:p.NonceSize()], request.Ciphertext[p.NonceSize():], nil)
+}
+
+// Status says that all is well.
+func (kmsPlugin) Status(context.Context) (*kms.StatusResponse, error) {
+	return &kms.StatusResponse{Version: "v2", Healthz: "ok", KeyID: "mine"}, nil
+}
+
+// A server whose key is with a plugin is ready when that is there.
+func TestEncryptionByKMS(t *testing.T) {
+	t.Parallel()
+	block, err := aes.NewCipher([]byte("0123456789abcdef"))
+	require.NoError(t, err)
+	aead, err := cipher.NewGCM(block)
+	require.NoError(t, err)
+	socket := filepath.Join(t.TempDir(), "kms.sock")
+	config := configFile(t, encryptionConfig("*.*", "{kms: {apiVersion: v2, name: vault, endpoint: \"unix://"+socket+"\"}}"))
+	server := newServer(t, cp, flags("--encryption-provider-config="+config))
+	require.NoError(t, server.Launch())
+	waitUnready(t, server, "kms-providers")
+
+	plugin := kms.NewGRPCService(socket, patience, kmsPlugin{aead})
+	go func() { _ = plugin.ListenAndServe() }()
+	t.Cleanup(plugin.Close)
+	require.NoError(t, server.WaitReady(t.Context()))
+	stock(t, server)
+	_, err = client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	stored := storedIn(t, "/registry/restaurant.programming-kubernetes.info/pizzas/", embeddedEtcdOf(server))
+	require.Len(t, stored, 1)
+	require.True(t, strings.HasPrefix(stored["default/secret"], "k8s:enc:kms:v2:vault:"), "%q", stored)
+	require.NotContains(t, stored["default/secret"], recipe)
+	require.Equal(t, recipe, pizzasOf(t, server)["secret"].Annotations["example.com/recipe"])
 }
 
 func TestEncryptionConfigErrors(t *testing.T) {
