@@ -137,9 +137,8 @@ func (e *examination) trusts(b backend) []*trust {
 }
 
 // connect opens a connection, directly if there is no dialer, and closes it. The
-// certificate must be for the host and
-// of an authority in the bundle, or of one that this machine trusts if that is empty.
-// The error is a problem, or unreachable.
+// certificate must be for the host and of an authority in the bundle, or of one that
+// this machine trusts if that is empty. The error is a problem, or unreachable.
 func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) (tls.ConnectionState, error) {
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if len(bundle) > 0 {
