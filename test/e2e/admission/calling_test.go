@@ -52,11 +52,14 @@ func port(server *httptest.Server) int32 {
 	return int32(server.Listener.Addr().(*net.TCPAddr).Port)
 }
 
-// createService creates a Service in the test's namespace.
+// createService creates a Service in the test's namespace. A range of cluster IPs that
+// was created a moment ago may not be in use yet.
 func (s *scope) createService(name string, spec corev1.ServiceSpec) {
 	s.t.Helper()
-	_, err := kubeClient().CoreV1().Services(s.namespace).Create(s.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
-	require.NoError(s.t, err)
+	eventually(s.t, func() error {
+		_, err := kubeClient().CoreV1().Services(s.namespace).Create(s.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+		return err
+	})
 }
 
 // serviceClient is the client configuration for a Service in the test's namespace.
