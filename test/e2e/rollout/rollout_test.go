@@ -131,7 +131,8 @@ func TestRequestsInFlight(t *testing.T) {
 	require.NoError(t, writer.Close())
 	require.NoError(t, <-answer)
 	require.NoError(t, server.Stop())
-	_, err = versioned.NewForConfigOrDie(r.cp.RESTConfig()).RestaurantV1().Toppings().Get(t.Context(), "late", metav1.GetOptions{})
+	config.Host = r.servers[1].URL()
+	_, err = versioned.NewForConfigOrDie(config).RestaurantV1().Toppings().Get(t.Context(), "late", metav1.GetOptions{})
 	require.NoError(t, err)
 }
 
