@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -62,23 +63,15 @@ type tunnel struct {
 // of the proxy server's.
 func newTunnel(t *testing.T, cp *controlplane.ControlPlane, name, mode string, from, to *network.Host) *tunnel {
 	t.Helper()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("install Debian's package openssl: ", err)
+	}
 	// The path of the socket in it has to be short.
 	dir, err := os.MkdirTemp("", "tunnel-") //nolint:usetesting // That of the test has its name in it.
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	ca, err := controlplane.NewCA("konnectivity")
-	require.NoError(t, err)
-	writeFile(t, filepath.Join(dir, "ca.crt"), ca.CertPEM())
-	for name, certificate := range map[string]controlplane.Certificate{
-		"server": {User: "proxy-server", Hosts: []string{"127.0.0.1", from.Address()}},
-		"agent":  {User: "proxy-agent"},
-		"client": {User: "client"},
-	} {
-		pair, err := ca.Issue(certificate)
-		require.NoError(t, err)
-		writeFile(t, filepath.Join(dir, name+".crt"), pair.Cert)
-		writeFile(t, filepath.Join(dir, name+".key"), pair.Key)
-	}
+	output, err := exec.CommandContext(t.Context(), "../../../hack/konnectivity-certificates.sh", dir, "127.0.0.1", from.Address()).CombinedOutput()
+	require.NoError(t, err, "%s", output)
 	file := func(name string) string { return filepath.Join(dir, name) }
 
 	serverArgs := []string{

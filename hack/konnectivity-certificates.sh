@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# Makes the certificates of Konnectivity, of an authority for this only: those of the
+# proxy server, of agents, and of clients of the proxy server (kube-apiserver). The
+# authority is kept if it is there already, the others are issued anew.
+#
+#   hack/konnectivity-certificates.sh DIR HOST...
+#
+# Each HOST is a name or an address by which agents or clients reach the proxy server.
+
+working_directory=${PWD}
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "${working_directory}"
+
+(($# >= 2)) || fail 'Usage: hack/konnectivity-certificates.sh DIR HOST...'
+command -v openssl >/dev/null || fail 'openssl is missing. Install it (Debian: openssl).'
+
+readonly authority_days=3650 days=365
+
+dir=$1
+shift
+names=()
+for host in "$@"; do
+	if [[ ${host} =~ ^[0-9.]+$ || ${host} == *:* ]]; then
+		names+=("IP:${host}")
+	else
+		names+=("DNS:${host}")
+	fi
+done
+server_names=$(
+	IFS=,
+	echo "${names[*]}"
+)
+
+umask 077
+mkdir -p "${dir}"
+cd "${dir}"
+
+# issue makes a key and a certificate for it.
+issue() {
+	local name=$1
+	shift
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc \
+		-subj "/CN=konnectivity-${name}" -keyout "${name}.key" -out "${name}.crt" "$@" 2>/dev/null ||
+		fail "openssl could not make ${dir}/${name}.crt: version 3 or later is needed, this is $(openssl version)."
+}
+
+if [[ ! -e ca.key ]]; then
+	issue ca -days "${authority_days}"
+fi
+readonly issued=(-days "${days}" -CA ca.crt -CAkey ca.key -addext basicConstraints=critical,CA:false)
+issue server "${issued[@]}" -addext "subjectAltName=${server_names}" -addext extendedKeyUsage=serverAuth
+for client in agent client; do
+	issue "${client}" "${issued[@]}" -addext extendedKeyUsage=clientAuth
+done
