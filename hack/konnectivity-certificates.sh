@@ -62,7 +62,7 @@ issue() {
 if [[ ! -e ca.key ]]; then
 	issue ca -days "${authority_days}"
 fi
-readonly issued=(-days "${days}" -CA ca.crt -CAkey ca.key -addext basicConstraints=critical,CA:false)
+readonly issued=(-days "${days}" -CA ca.crt -CAkey ca.key -addext "basicConstraints=critical,CA:false")
 issue server "${issued[@]}" -addext "subjectAltName=${server_names}" -addext extendedKeyUsage=serverAuth
 for client in agent client; do
 	issue "${client}" "${issued[@]}" -addext extendedKeyUsage=clientAuth
