@@ -224,9 +224,9 @@ func TestBookmarks(t *testing.T) {
 			s := newSubject(t, kind, version)
 			list, err := s.client().List(t.Context(), s.all())
 			require.NoError(t, err)
-			// The bookmark comes two seconds before the end.
+			// The bookmark comes two seconds before the end, and all are created before that.
 			watchers = append(watchers, s.watch(t, metav1.ListOptions{
-				ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true, TimeoutSeconds: new(int64(4)),
+				ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true, TimeoutSeconds: new(int64(12)),
 			}))
 			subjects = append(subjects, s)
 		}
