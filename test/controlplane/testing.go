@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Main runs a test binary's tests with one control plane for all of them, which
@@ -127,6 +128,16 @@ func ForTest(t testing.TB, config Config) *ControlPlane {
 		}
 	})
 	return cp
+}
+
+// Eventually repeats what fails until it succeeds, and fails the test if it still does
+// after a minute. That is generous: how fast things are is not what tests are about.
+func Eventually(t testing.TB, try func() error) {
+	t.Helper()
+	err := eventually(context.WithoutCancel(t.Context()), time.Minute, func(context.Context) error { return try() })
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // writeLogs prints the end of every component's log.

@@ -33,6 +33,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // Large and deep requests must not cost much. This test does not run beside
@@ -114,7 +116,7 @@ func TestHugeRequests(t *testing.T) {
 			t.Run(d.name+"/"+name, func(t *testing.T) { target.refuses(t, requests[name]) })
 		}
 		require.Less(t, target.metric(t, "process_resident_memory_bytes"), memory+100<<20)
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			if now := target.metric(t, "go_goroutines"); now > goroutines+100 {
 				return fmt.Errorf("%.0f goroutines have become %.0f", goroutines, now)
 			}

@@ -45,8 +45,6 @@ const (
 	// patience bounds every wait for something that happens in its own time. It
 	// is generous: how fast things are is not what is tested here.
 	patience = time.Minute
-	// pollInterval is how often it is looked at.
-	pollInterval = 50 * time.Millisecond
 )
 
 // config is the administrator's client configuration. Warnings of deprecated
@@ -77,22 +75,6 @@ func namespace(t *testing.T) string {
 		}
 	})
 	return created.Name
-}
-
-// eventually repeats what fails until it succeeds.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(pollInterval)
-	}
 }
 
 // A subject is a kind in one version, as the tests see it that hold for all kinds

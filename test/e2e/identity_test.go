@@ -327,7 +327,7 @@ func audited(t *testing.T, id string) auditv1.Event {
 	t.Helper()
 	require.NotEmpty(t, id)
 	var event auditv1.Event
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		log, err := os.ReadFile(filepath.Join(cp.APIServer.Dir(), auditLog))
 		if err != nil {
 			return err

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 const finalizer = "example.com/e2e"
@@ -152,7 +154,7 @@ func (p *participant) read() *unstructured.Unstructured {
 // waitFor waits until what holds of the object as it is now, nil if it is gone.
 func (p *participant) waitFor(what string, holds func(*unstructured.Unstructured) bool) {
 	p.t.Helper()
-	eventually(p.t, func() error {
+	controlplane.Eventually(p.t, func() error {
 		if object := p.read(); !holds(object) {
 			return fmt.Errorf("%s is not %s: %v", p.object.GetName(), what, object)
 		}
@@ -249,7 +251,7 @@ func TestNamespaceDeletion(t *testing.T) {
 		late := s.in(version)
 		// The server hears of it a moment later.
 		var refused error
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			_, refused = late.client().Create(t.Context(), late.new("late"), metav1.CreateOptions{DryRun: dry})
 			if refused == nil {
 				return fmt.Errorf("a pizza can be created in %s", s.namespace)
@@ -265,7 +267,7 @@ func TestNamespaceDeletion(t *testing.T) {
 		requireStatus(t, err, 403, metav1.StatusReasonForbidden)
 	}
 
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		ns, err := namespaces.Get(t.Context(), s.namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -286,7 +288,7 @@ func TestNamespaceDeletion(t *testing.T) {
 
 	_, err = s.patch(t, "held", types.MergePatchType, `{"metadata":{"finalizers":null}}`)
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := namespaces.Get(t.Context(), s.namespace, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the namespace is still there: %w", err)
@@ -345,7 +347,7 @@ func TestQuotaIsCounted(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, used(2))
+	controlplane.Eventually(t, used(2))
 	require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
-	eventually(t, used(1))
+	controlplane.Eventually(t, used(1))
 }

@@ -33,6 +33,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // The tests in this file show what custom resources do as well, as far as no other
@@ -163,7 +164,7 @@ func TestCELRules(t *testing.T) {
 	s.create(t, "a")
 	// A policy takes effect in its own time.
 	refusal := func(patch string) (message string) {
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			_, err := s.client().Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				return fmt.Errorf("%s is accepted", patch)

@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // rule allows verbs on resources of the restaurant, both lists with commas.
@@ -92,7 +93,7 @@ func waitAllowed(t *testing.T, user, namespace, verb, resource string, names ...
 		names = []string{""}
 	}
 	for _, name := range names {
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			review, err := kubeClient().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Namespace: namespace, Verb: verb, Group: restaurant.GroupName, Resource: resource, Subresource: subresource, Name: name,

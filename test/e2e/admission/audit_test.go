@@ -33,6 +33,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // webhookAnnotations are what webhooks have added to the record of the request that
@@ -40,7 +42,7 @@ import (
 func webhookAnnotations(t *testing.T, name string) map[string]string {
 	t.Helper()
 	var event auditv1.Event
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		log, err := os.ReadFile(filepath.Join(cp.APIServer.Dir(), auditLog))
 		if err != nil {
 			return err

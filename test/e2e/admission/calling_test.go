@@ -56,7 +56,7 @@ func port(server *httptest.Server) int32 {
 // was created a moment ago may not be in use yet.
 func (s *scope) createService(name string, spec corev1.ServiceSpec) {
 	s.t.Helper()
-	eventually(s.t, func() error {
+	controlplane.Eventually(s.t, func() error {
 		_, err := kubeClient().CoreV1().Services(s.namespace).Create(s.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 		return err
 	})
@@ -157,7 +157,7 @@ func TestServicesChange(t *testing.T) {
 	require.ErrorContains(t, create(), missing)
 
 	s.createService("changing", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
-	eventually(t, create)
+	controlplane.Eventually(t, create)
 
 	services := kubeClient().CoreV1().Services(s.namespace)
 	_, err := services.Patch(t.Context(), "changing", types.MergePatchType, []byte(`{"spec":{"type":"ClusterIP","clusterIP":"None","externalName":null,"ports":[{"port":443}]}}`), metav1.PatchOptions{})
@@ -171,7 +171,7 @@ func TestServicesChange(t *testing.T) {
 // eventuallyContains waits for an error.
 func (s *scope) eventuallyContains(try func() error, want string) {
 	s.t.Helper()
-	eventually(s.t, func() error {
+	controlplane.Eventually(s.t, func() error {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("instead of %q: %w", want, err)
 		}
@@ -200,7 +200,7 @@ func TestAuthoritiesChange(t *testing.T) {
 	require.NoError(t, err)
 	_, err = kubeClient().AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), s.name("authorities"), types.JSONPatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
-	eventually(t, create)
+	controlplane.Eventually(t, create)
 }
 
 // tunnel starts a proxy on loopback that leads to the server, whatever host a client

@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // missing is an expression that fails.
@@ -200,7 +201,7 @@ func (s *scope) grant(user string, what rbacv1.PolicyRule) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
 	}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
-	eventually(s.t, func() error {
+	controlplane.Eventually(s.t, func() error {
 		// A server remembers for a while what it was told about a user: it is not
 		// asked itself before kube-apiserver knows.
 		review, err := kubeClient().AuthorizationV1().LocalSubjectAccessReviews(s.namespace).Create(s.t.Context(), &authorizationv1.LocalSubjectAccessReview{

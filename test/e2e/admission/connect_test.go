@@ -38,6 +38,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // track connects to the progress of a pizza, and returns all of what is said.
@@ -304,7 +305,7 @@ func TestConnectionsAreNoDryRuns(t *testing.T) {
 	w.ObjectSelector, w.MatchConditions = nil, s.forCook()
 	s.storeConfiguration("Validating", admissionregistrationv1.SideEffectClassSome, w)
 	s.createPizza("v1", "a")
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := s.track(s.cook(), "v1", "a", "")
 		require.NoError(t, err)
 		if len(recorder.ofCook()) == 0 {

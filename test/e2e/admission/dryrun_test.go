@@ -62,7 +62,7 @@ func TestSideEffects(t *testing.T) {
 				webhook.FailurePolicy = new(admissionregistrationv1.Ignore)
 				s.storeConfiguration(sort, sideEffects, webhook)
 				refusal := fmt.Sprintf("admission webhook %q does not support dry run", webhook.Name)
-				eventually(t, func() error {
+				controlplane.Eventually(t, func() error {
 					_, err := pizzaKind.client(s, s.cook(), "v1").Create(t.Context(), s.pizza("v1", "a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 					if len(recorder.ofCook()) > 0 || apierrors.IsBadRequest(err) && strings.Contains(err.Error(), refusal) {
 						return nil
@@ -181,7 +181,7 @@ func TestConditionsOfDryRuns(t *testing.T) {
 	webhook.ObjectSelector = nil
 	webhook.MatchConditions = append(s.forCook(), admissionregistrationv1.MatchCondition{Name: "not-dry", Expression: "request.dryRun != true"})
 	s.storeConfiguration("Validating", admissionregistrationv1.SideEffectClassSome, webhook)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := pizzaKind.client(s, s.cook(), "v1").Create(t.Context(), s.pizza("v1", rand.String(8)), metav1.CreateOptions{})
 		require.NoError(t, err)
 		if len(recorder.ofCook()) == 0 {

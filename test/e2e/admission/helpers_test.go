@@ -19,7 +19,6 @@ package admission
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +39,6 @@ import (
 var versions = []string{"v1alpha1", "v1beta1", "v1"}
 
 const (
-	// patience bounds every wait for something that happens in its own time.
-	patience = time.Minute
-	// pollInterval is how often it is looked at.
-	pollInterval = 50 * time.Millisecond
 	// testLabel has the id of the test that an object or a namespace belongs to.
 	testLabel = "admission-test"
 )
@@ -154,22 +149,6 @@ func (s *scope) createTopping(version, suffix string) *unstructured.Unstructured
 		return s.toppings(version).Delete(ctx, created.GetName(), metav1.DeleteOptions{})
 	})
 	return created
-}
-
-// eventually repeats what fails until it succeeds.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(pollInterval)
-	}
 }
 
 // requireStatus requires an error to be an answer of the server with this code and

@@ -32,6 +32,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // portions lists one portion each of some toppings, as a version spells it.
@@ -205,7 +207,7 @@ func TestToppingThatIsBeingDeleted(t *testing.T) {
 	})
 	s.createPizzaWith(t, "v1", "before", "tomato")
 	require.NoError(t, s.toppings("v1").Delete(t.Context(), topping.GetName(), metav1.DeleteOptions{}))
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := s.pizzas("v1").Create(t.Context(), s.pizzaWith("v1", "after", topping.GetName()), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
 			err = fmt.Errorf("it is still put on pizzas")
@@ -375,7 +377,7 @@ func TestNamespaceThatIsBeingDeleted(t *testing.T) {
 	namespaces := kubeClient().CoreV1().Namespaces()
 	require.NoError(t, namespaces.Delete(t.Context(), beside.namespace, metav1.DeleteOptions{}))
 	for _, version := range versions {
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			_, err := beside.pizzas(version).Create(t.Context(), beside.pizza(version, "b"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				return fmt.Errorf("there is still something new")
@@ -391,7 +393,7 @@ func TestNamespaceThatIsBeingDeleted(t *testing.T) {
 	require.NoError(t, err)
 	_, err = beside.pizzas("v1").Patch(t.Context(), beside.name("a"), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := namespaces.Get(t.Context(), beside.namespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

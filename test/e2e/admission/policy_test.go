@@ -28,6 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // forPolicies are match constraints with rules, for the test's objects and their
@@ -185,7 +187,7 @@ func (s *scope) awaitPolicies(name string, kinds ...servedKind) {
 	for _, kind := range kinds {
 		object := kind.object(s, "v1", name)
 		object.SetLabels(map[string]string{markerLabel: s.name(name)})
-		eventually(s.t, func() error {
+		controlplane.Eventually(s.t, func() error {
 			_, err := kind.client(s, config(), "v1").Create(s.t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if apierrors.IsInvalid(err) {
 				return nil

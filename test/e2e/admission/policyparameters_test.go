@@ -36,6 +36,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // letServerRead does what an operator does to let policies have parameters of a kind,
@@ -52,7 +53,7 @@ func (s *scope) letServerRead(resource string) {
 	s.cleanup(func(ctx context.Context) error {
 		return client.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})
 	})
-	eventually(s.t, func() error {
+	controlplane.Eventually(s.t, func() error {
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(s.t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:restaurant-system:apiserver", ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: resource, Verb: "watch"},
 		}}, metav1.CreateOptions{})
@@ -225,9 +226,9 @@ func TestPolicyParametersChange(t *testing.T) {
 	}
 	_, err := kubeClient().CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), "fresh-0", types.MergePatchType, []byte(`{"data":{"most":"7"}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error { return create("fresh-0", 6) })
+	controlplane.Eventually(t, func() error { return create("fresh-0", 6) })
 	require.NoError(t, kubeClient().CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), "fresh-0", metav1.DeleteOptions{}))
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if err := create("fresh-0", 3); err == nil {
 			return fmt.Errorf("the parameter still counts")
 		}
@@ -275,7 +276,7 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 	// The verb is list or watch.
 	const denied = "failed to configure binding: allow the user of this server to get, list and watch secrets, which are parameters: " +
 		`secrets is forbidden: User "system:serviceaccount:restaurant-system:apiserver" cannot `
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := create("validating closed", 1)
 		status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		if !strings.HasPrefix(status.Message, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: %s", s.name("validating-closed"), s.denial("validating-closed", denied))) {
@@ -304,7 +305,7 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 	require.Less(t, time.Since(began), requests*time.Second, "Requests wait for parameters that they will never get.")
 
 	s.letServerRead("secrets")
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := create("validating closed", 1)
 		return err
 	})
@@ -313,7 +314,7 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 		require.ErrorContains(t, err, "failed expression")
 	}
 	for _, name := range []string{"mutating closed", "mutating open"} {
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			mutated, err := create(name, 1)
 			if err == nil && mutated.GetAnnotations()["secret"] != "recipe" {
 				err = fmt.Errorf("it is not mutated: %v", mutated)

@@ -27,6 +27,8 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // countPizzas is what ResourceQuotas call the number of pizzas.
@@ -47,7 +49,7 @@ func (s *scope) limitPizzas(t *testing.T, limit int64) {
 // requireUsed waits until a number of pizzas is counted.
 func (s *scope) requireUsed(t *testing.T, want int64) {
 	t.Helper()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		quota, err := kubeClient().CoreV1().ResourceQuotas(s.namespace).Get(t.Context(), "menu", metav1.GetOptions{})
 		if err != nil {
 			return err

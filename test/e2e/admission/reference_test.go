@@ -37,6 +37,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // referenceGroup has a custom resource for each of the restaurant's: what
@@ -140,7 +141,7 @@ func newScopeWithReferences(t *testing.T) *scope {
 	require.NoError(t, createReferences())
 	for _, kind := range []servedKind{pizzaKind.reference(), toppingKind.reference()} {
 		for _, version := range versions {
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				_, err := kind.client(s, config(), version).List(t.Context(), metav1.ListOptions{Limit: 1})
 				return err
 			})
@@ -215,7 +216,7 @@ func (s *scope) registerEverywhere(name string, mutating []admissionregistration
 	for _, suffix := range []string{name + "-m", name + "-v"} {
 		object := sauce.object(s, "v1", suffix)
 		object.SetLabels(map[string]string{markerLabel: s.name(suffix)})
-		eventually(s.t, func() error {
+		controlplane.Eventually(s.t, func() error {
 			_, err := sauce.client(s, config(), "v1").Create(s.t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), inEffect) {
 				return nil

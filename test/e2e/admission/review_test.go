@@ -40,6 +40,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // kitchen is the name under which the cook manages fields.
@@ -571,7 +573,7 @@ func TestReviewsOfUsers(t *testing.T) {
 			var users []authenticationv1.UserInfo
 			for _, kind := range []servedKind{pizzaKind.reference(), pizzaKind} {
 				// It takes its time until a server knows what a role binding grants.
-				eventually(t, func() error {
+				controlplane.Eventually(t, func() error {
 					_, err := kind.client(s, test.config, "v1").Create(t.Context(), kind.object(s, "v1", "a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 					return err
 				})

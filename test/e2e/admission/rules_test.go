@@ -267,7 +267,7 @@ func TestChangesOfConfigurations(t *testing.T) {
 					assertRefusal(t, step.wantCreate, err)
 					_, err = s.pizzas("v1").Patch(s.t.Context(), pizza.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 					assertRefusal(t, step.wantUpdate, err)
-				}, seconds, pollInterval, step.name)
+				}, seconds, 50*time.Millisecond, step.name)
 			}
 			require.Equal(t, process, cp.APIServer.PID(), "The server has been started again.")
 		})

@@ -32,6 +32,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // TestObjectSelector shows that a webhook is called for what it selects before or
@@ -220,7 +222,7 @@ func TestNamespaceSelector(t *testing.T) {
 		_, err := kubeClient().CoreV1().Namespaces().Patch(t.Context(), s.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"kitchen":`+step.label+`}}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		for _, version := range versions {
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				before := len(recorder.received())
 				_, err := s.pizzas(version).Create(t.Context(), s.pizza(version, "a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				require.NoError(t, err)

@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 type (
@@ -244,7 +246,7 @@ func TestPolicyMatches(t *testing.T) {
 	}
 
 	var events []auditv1.Event
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		events = auditEvents(t, s.id)
 		if len(events) != len(rulesRequests) {
 			return fmt.Errorf("there are %d events", len(events))

@@ -231,7 +231,7 @@ func (s *scope) awaitMarker(name string) {
 	s.t.Helper()
 	topping := s.topping("v1", name)
 	topping.SetLabels(map[string]string{markerLabel: s.name(name)})
-	eventually(s.t, func() error {
+	controlplane.Eventually(s.t, func() error {
 		_, err := s.toppings("v1").Create(s.t.Context(), topping, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), inEffect) {
 			return nil

@@ -20,7 +20,6 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // versions are all versions of the API, the oldest first.
@@ -113,17 +113,7 @@ func createTopping(t *testing.T, name string) {
 // eventually repeats what fails until it succeeds.
 func eventually(t *testing.T, try func(context.Context) error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try(t.Context())
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(pollInterval)
-	}
+	controlplane.Eventually(t, func() error { return try(t.Context()) })
 }
 
 // requireStatus requires an error to be an answer of the server with this code and

@@ -93,7 +93,7 @@ func TestHighAvailability(t *testing.T) {
 // testLostMember stores something while one of three members is gone.
 func (ha *highAvailability) testLostMember(t *testing.T) {
 	ha.members[0].Kill()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := ha.restaurant.Toppings().Patch(t.Context(), "tomato", types.MergePatchType, []byte(`{"metadata":{"labels":{"stored":"by-two"}}}`), metav1.PatchOptions{})
 		return err
 	})
@@ -125,13 +125,13 @@ func (ha *highAvailability) testLostData(t *testing.T) {
 	for _, member := range members.Members {
 		if member.Name == lost {
 			// Those that have just been connected do not count as healthy yet.
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				_, err := etcd.MemberRemove(t.Context(), member.ID)
 				return err
 			})
 		}
 	}
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := etcd.MemberAdd(t.Context(), []string{fmt.Sprintf("https://localhost:%d", ha.port(t, lost, "2380"))})
 		return err
 	})
@@ -162,7 +162,7 @@ func (ha *highAvailability) testRenewedCertificates(t *testing.T) {
 		first[name] = expires(t, awaitSecret(t, client, name))
 	}
 	for name, end := range first {
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			secret := awaitSecret(t, client, name)
 			if now := time.Now(); now.Before(end) {
 				return fmt.Errorf("%s is good for %s", name, end.Sub(now))
@@ -242,7 +242,7 @@ func (ha *highAvailability) testLostAuthorities(t *testing.T) {
 		require.NotEmpty(t, before.Data["ca.key"])
 		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
 		require.NoError(t, err)
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			secret := awaitSecret(t, kubeClient(), name)
 			if len(secret.Data["ca.key"]) == 0 || bytes.Equal(secret.Data["ca.key"], before.Data["ca.key"]) {
 				return fmt.Errorf("%s has no new authority", name)

@@ -102,22 +102,6 @@ func settle(ctx context.Context, started *controlplane.ControlPlane) error {
 
 func kubeClient() kubernetes.Interface { return kubernetes.NewForConfigOrDie(cp.RESTConfig()) }
 
-// eventually repeats what fails until it succeeds.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(pollInterval)
-	}
-}
-
 // kubectl runs kubectl as the administrator, which must succeed, and returns what it
 // has printed. It must not warn of anything, such as of pods that would not be admitted.
 func kubectl(t *testing.T, args ...string) string {
@@ -196,7 +180,7 @@ func uninstall(t *testing.T, dir string, before map[string]string) {
 	ctx := context.Background() // The test's own is over.
 	output, err := tryKubectl(ctx, "delete", "-k", dir, "--ignore-not-found", "--timeout="+patience.String())
 	require.NoError(t, err, output)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		after, err := inventory(ctx)
 		if err == nil && !maps.Equal(before, after) {
 			err = fmt.Errorf("the uninstalled has taken away %v, and left behind %v", difference(before, after), difference(after, before))
@@ -259,7 +243,7 @@ func difference(one, other map[string]string) []string {
 func pods(t *testing.T, namespace string, want map[string]int) map[string][]corev1.Pod {
 	t.Helper()
 	var byName map[string][]corev1.Pod
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		list, err := kubeClient().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -44,6 +44,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // account is the identity of a pod of the manifests.
@@ -75,7 +76,7 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 	quotas := kube.CoreV1().ResourceQuotas(namespace)
 	quota, err := quotas.Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pizzas"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if quota, err = quotas.Get(ctx, quota.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 	})
 	_, err = ha.restaurant.Pizzas(namespace).Create(ctx, pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		quota, err := quotas.Get(ctx, quota.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -122,7 +123,7 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { kubectlCleanup(t, "delete", "validatingadmissionpolicybinding", binding) })
 		}
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			labelled := pizza("labelled")
 			labelled.Labels = map[string]string{name: ""}
 			_, err := ha.restaurant.Pizzas(namespace).Create(ctx, labelled, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -180,7 +181,7 @@ func testPermissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			granted := grants(t, name)
 			require.NotEmpty(t, granted)
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				done, denied := audited(t, account(name))
 				require.Empty(t, denied, "This was denied.")
 				for p := range done {

@@ -212,7 +212,7 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 				}
 				return project(dir, secret.ResourceVersion, secret.Data)
 			}
-			eventually(t, read)
+			controlplane.Eventually(t, read)
 			stop := make(chan struct{})
 			t.Cleanup(func() { close(stop) })
 			go func() {
@@ -316,7 +316,7 @@ func (m *machine) probe(t *testing.T, pod corev1.Pod, container corev1.Container
 func awaitSecret(t *testing.T, client kubernetes.Interface, name string) *corev1.Secret {
 	t.Helper()
 	var secret *corev1.Secret
-	eventually(t, func() (err error) {
+	controlplane.Eventually(t, func() (err error) {
 		secret, err = client.CoreV1().Secrets(systemNamespace).Get(t.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return err

@@ -85,7 +85,7 @@ func TestSecondScheduler(t *testing.T) {
 	boundPods(t, systemNamespace, overlays()["external-etcd"], serverName)
 	requireScheduledBy(t, systemNamespace, secondScheduler, 2*len(used))
 
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, denied := audited(t, "system:serviceaccount:"+secondScheduler+":"+secondScheduler)
 		require.Empty(t, denied)
 		return nil
@@ -117,7 +117,7 @@ func startDefaultScheduler(t *testing.T) {
 func boundPods(t *testing.T, namespace string, want map[string]int, name string) []corev1.Pod {
 	t.Helper()
 	var found []corev1.Pod
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		found = pods(t, namespace, want)[name]
 		for _, pod := range found {
 			if pod.Spec.NodeName == "" {
@@ -146,7 +146,7 @@ func requirePending(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		pod, err := kubeClient().CoreV1().Pods(secondScheduler).Get(t.Context(), witness, metav1.GetOptions{})
 		if err == nil && pod.Spec.NodeName == "" {
 			err = fmt.Errorf("%s has no node yet: %v", pod.Name, pod.Status.Conditions)
@@ -165,7 +165,7 @@ func requirePending(t *testing.T) {
 // Witnesses are not counted.
 func requireScheduledBy(t *testing.T, namespace, scheduler string, count int) {
 	t.Helper()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		events, err := kubeClient().CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		if err != nil {
 			return err

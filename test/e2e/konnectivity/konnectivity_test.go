@@ -60,8 +60,7 @@ import (
 const (
 	// patience bounds every wait. It is generous: how fast things are is not what is
 	// tested here.
-	patience     = time.Minute
-	pollInterval = 50 * time.Millisecond
+	patience = time.Minute
 	// guarded is the namespace in which a webhook is asked.
 	guarded = "guarded"
 )
@@ -261,7 +260,7 @@ func (c *cluster) testInwardRecovery(t *testing.T) {
 	defer informers.Shutdown()
 	defer cancel()
 	informers.Start(ctx.Done())
-	eventually(t, func() error { return unless(synced(), "the informer has not synced") })
+	controlplane.Eventually(t, func() error { return unless(synced(), "the informer has not synced") })
 	running := []*controlplane.Component{c.KubeAPIServer, c.APIServer, c.inward.server}
 	var before []int
 	for _, component := range running {
@@ -269,13 +268,13 @@ func (c *cluster) testInwardRecovery(t *testing.T) {
 	}
 
 	c.inward.agent.Kill()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := c.client.RestaurantV1().Toppings().Get(t.Context(), "tomato", metav1.GetOptions{})
 		return unless(apierrors.IsServiceUnavailable(err), "the error is %v", err)
 	})
 	require.NoError(t, c.inward.agent.Start(t.Context()))
-	eventually(t, func() error { return fixture.CreateToppings(t.Context(), c.client, "oregano") })
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error { return fixture.CreateToppings(t.Context(), c.client, "oregano") })
+	controlplane.Eventually(t, func() error {
 		_, err := known.Lister().Get("oregano")
 		return err
 	})
@@ -301,7 +300,7 @@ func (c *cluster) testOutward(t *testing.T) {
 		t.Run("without "+without, func(t *testing.T) {
 			server := c.serverWithout(t, without)
 			require.NoError(t, server.Launch())
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				log, err := os.ReadFile(server.LogFile())
 				require.NoError(t, err)
 				return unless(strings.Contains(string(log), want), "the log does not say %s, but:\n%s", want, log)
@@ -397,7 +396,7 @@ func (c *cluster) guard(t *testing.T) {
 		}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		return unless(c.order(t, c.APIServer) != nil, "the server does not know the webhook yet")
 	})
 }
@@ -436,7 +435,7 @@ func (c *cluster) testControllers(t *testing.T) {
 	pizzas := c.client.RestaurantV1().Pizzas("default")
 	_, err := pizzas.Create(t.Context(), pizza("priced", 1), metav1.CreateOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		priced, err := pizzas.Get(t.Context(), "priced", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -466,7 +465,7 @@ func (c *cluster) testOutwardRecovery(t *testing.T) {
 	client, err := rest.HTTPClientFor(c.at(c.APIServer))
 	require.NoError(t, err)
 	c.outward.agent.Kill()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		response, err := client.Get(c.APIServer.URL() + "/readyz")
 		if err != nil {
 			return err
@@ -476,8 +475,8 @@ func (c *cluster) testOutwardRecovery(t *testing.T) {
 	})
 	require.NoError(t, c.outward.agent.Start(t.Context()))
 	require.NoError(t, c.APIServer.WaitReady(t.Context()))
-	eventually(t, func() error { return fixture.CreateToppings(t.Context(), c.client, "thyme") })
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error { return fixture.CreateToppings(t.Context(), c.client, "thyme") })
+	controlplane.Eventually(t, func() error {
 		err := c.order(t, c.APIServer)
 		return unless(apierrors.IsForbidden(err), "the error is %v", err)
 	})
@@ -488,22 +487,6 @@ func pizza(name string, replicas int32) *restaurantv1.Pizza {
 	return &restaurantv1.Pizza{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}, Replicas: &replicas},
-	}
-}
-
-// eventually repeats what fails until it succeeds.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(pollInterval)
 	}
 }
 

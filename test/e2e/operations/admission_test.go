@@ -88,7 +88,7 @@ func TestPizzaOutlivesItsTopping(t *testing.T) {
 	}
 
 	// The server may remember the topping for a moment.
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if _, err := pizzas.Create(t.Context(), pizzaWith("another", "vanishing"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("the topping is still put on pizzas: %w", err)
 		}
@@ -153,7 +153,7 @@ func TestAdmissionIsConfigured(t *testing.T) {
 	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{count: apiresource.MustParse("0")}}
 	_, err = cluster.CoreV1().ResourceQuotas("limited").UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, err := pizzas.Create(t.Context(), pizza("a"), metav1.CreateOptions{})
 		return err
 	})

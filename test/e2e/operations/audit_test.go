@@ -233,7 +233,7 @@ func TestAuditWebhookFails(t *testing.T) {
 	require.NoError(t, server.Start(t.Context()))
 	_, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		_, metrics := get(t, server, "/metrics")
 		for _, want := range []string{`apiserver_audit_error_total{plugin="webhook"} 1`, "apiserver_audit_event_total 1"} {
 			if !slices.Contains(strings.Split(metrics, "\n"), want) {
@@ -259,7 +259,7 @@ func TestAuditLogRotates(t *testing.T) {
 		require.NoError(t, err)
 	}
 	current := filepath.Join(server.Dir(), "audit.log")
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		files, err := filepath.Glob(filepath.Join(server.Dir(), "audit*"))
 		if err == nil && (len(files) != 2 || !strings.HasSuffix(files[0], ".log.gz") || files[1] != current) {
 			err = fmt.Errorf("there are %q", files)

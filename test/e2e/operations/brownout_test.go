@@ -77,7 +77,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // waitForAnswer waits until a GET of the pizzas has an answer.
 func waitForAnswer(t *testing.T, config *rest.Config, want string) {
 	t.Helper()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		got, err := send(config, http.MethodGet, pizzasPath, "", "")
 		if err == nil && got != want {
 			err = fmt.Errorf("the answer is %q, not %q", got, want)

@@ -63,7 +63,7 @@ func testDoctorOnPermissions(t *testing.T) {
 			kubectl(t, cp, append([]string{"delete", test.kind, test.binding}, namespace...)...)
 			want := `failure permissions: ` + user + ` may not ` + test.want
 			// kube-apiserver learns of it a moment later.
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				_, findings := doctor(t, cp)
 				if len(symptoms(findings)) == 0 {
 					return fmt.Errorf("nothing is found")

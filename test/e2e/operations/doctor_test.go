@@ -131,7 +131,7 @@ func changeAPIServices(t *testing.T, change func(*apiregistrationv1.APIServiceSp
 	registerAtEnd(t)
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
 		update := func(ctx context.Context, change func(*apiregistrationv1.APIServiceSpec)) {
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				apiService, err := apiServices().Get(ctx, version+"."+groupName, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -187,7 +187,7 @@ func etcdFlags(t *testing.T, component, url string) []string {
 func TestDoctor(t *testing.T) {
 	t.Run("healthy", func(t *testing.T) {
 		// On a busy machine, etcd may be found to be slow for a while.
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			code, findings := doctor(t, cp, etcdFlags(t, "storage", "")...)
 			for _, finding := range findings {
 				if code != 0 || finding.Status != "ok" {
@@ -357,13 +357,13 @@ spec:
   versions:
     - {name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 `)
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			_, err := apiServices().Get(t.Context(), "v1alpha1."+groupName, metav1.GetOptions{})
 			return err
 		})
 		requireSymptom(t, `failure apiservices: kube-apiserver serves v1alpha1\.`+regexp.QuoteMeta(groupName)+` itself, from CustomResourceDefinitions: save the objects, delete the CustomResourceDefinitions, and apply the APIServices`)
 		kubectl(t, cp, "delete", "customresourcedefinition", "pizzas."+groupName)
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			_, err := apiServices().Get(t.Context(), "v1alpha1."+groupName, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -405,7 +405,7 @@ spec: {group: `+group+`, version: `+version+`, groupPriorityMinimum: 1, versionP
 // waitUnavailable waits until kube-apiserver has found out that a version is not served.
 func waitUnavailable(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		apiService, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -230,7 +230,7 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 	require.NoError(t, err)
 	limited := configFor(t, cp, server, glutton)
 	connection := keptClient(t, limited)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		response, err := connection.Get(limited.Host + pizzasPath)
 		if err != nil {
 			return err
@@ -288,7 +288,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 
 	// One was allowed and is not any more, the other the reverse.
 	kubectl(t, cp, "create", "rolebinding", former, "--role=remembered", "--user="+former)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if !mayList(t, former) {
 			return fmt.Errorf("%s is not allowed yet", former)
 		}
@@ -303,7 +303,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	require.InDelta(t, 2, metric(t, admin, long, reviews), 0)
 	kubectl(t, cp, "delete", "rolebinding", former)
 	kubectl(t, cp, "create", "rolebinding", coming, "--role=remembered", "--user="+coming)
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if mayList(t, former) || !mayList(t, coming) {
 			return fmt.Errorf("kube-apiserver has not changed its mind yet")
 		}
@@ -317,7 +317,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	}
 	require.InDelta(t, 2, metric(t, admin, long, reviews), 0, "kube-apiserver has been asked again.")
 	for user, want := range map[string]int{former: http.StatusForbidden, coming: http.StatusOK} {
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			if got := code(short, user); got != want {
 				return fmt.Errorf("%s still gets %d", user, got)
 			}

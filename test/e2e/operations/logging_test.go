@@ -34,6 +34,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // logLine is what all lines of a log in JSON have.
@@ -92,7 +93,7 @@ func TestLogsInJSON(t *testing.T) {
 	// The embedded etcd has something to say about this.
 	require.NoError(t, os.WriteFile(filepath.Join(dataDir(server), "etcd", "member", "wal", "notes.txt"), nil, 0o600))
 	require.NoError(t, server.Start(t.Context()))
-	eventually(t, func() error { // The server learns of webhooks in its own time.
+	controlplane.Eventually(t, func() error { // The server learns of webhooks in its own time.
 		watched := pizza("")
 		watched.GenerateName = "watched-"
 		watched.Labels = map[string]string{"logged": "json"}

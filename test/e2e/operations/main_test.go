@@ -66,25 +66,7 @@ const (
 	// patience bounds every wait for something that happens in its own time. It
 	// is generous: how fast things are is not what is tested here.
 	patience = time.Minute
-	// pollInterval is how often it is looked at.
-	pollInterval = 50 * time.Millisecond
 )
-
-// eventually repeats what fails until it succeeds.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(pollInterval)
-	}
-}
 
 var servers atomic.Int32
 
@@ -107,7 +89,7 @@ func flags(flags ...string) controlplane.ServerConfig {
 // waitForLog waits until a component has logged something.
 func waitForLog(t *testing.T, component *controlplane.Component, want string) {
 	t.Helper()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		log, err := os.ReadFile(component.LogFile())
 		if err == nil && !strings.Contains(string(log), want) {
 			return fmt.Errorf("%s has not logged %q, but:\n%s", component.Name(), want, log)
@@ -119,7 +101,7 @@ func waitForLog(t *testing.T, component *controlplane.Component, want string) {
 // end waits until a component has ended and returns how.
 func end(t *testing.T, component *controlplane.Component) string {
 	t.Helper()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if pid := component.PID(); pid != 0 {
 			return fmt.Errorf("%s still runs as process %d", component.Name(), pid)
 		}
@@ -190,7 +172,7 @@ func getAs(t *testing.T, config *rest.Config, path string) (code int, body strin
 // waitUnready waits until a server says which check keeps it from being ready.
 func waitUnready(t *testing.T, server *controlplane.Component, check string) {
 	t.Helper()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		code, body, err := getAs(t, configFor(t, cp, server, "admin", "system:masters"), "/readyz?verbose")
 		if err == nil && (code != http.StatusInternalServerError || !strings.Contains(body, "\n[-]"+check+" failed")) {
 			return fmt.Errorf("%s does not say that %s failed, but: %d %s", server.Name(), check, code, body)

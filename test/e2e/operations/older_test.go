@@ -78,12 +78,12 @@ func TestOlderKubeAPIServer(t *testing.T) {
 				require.NoError(t, cp.KubeAPIServer.Stop())
 				cp.KubeAPIServer.SetFlags(flags...)
 				require.NoError(t, cp.KubeAPIServer.Launch())
-				eventually(t, func() error { return cp.Install(t.Context()) })
+				controlplane.Eventually(t, func() error { return cp.Install(t.Context()) })
 			}
 			client := versioned.NewForConfigOrDie(cp.RESTConfig())
 			awaitEnforced := func(want bool) {
 				t.Helper()
-				eventually(t, func() error {
+				controlplane.Eventually(t, func() error {
 					created, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 					replicas := ptr.Deref(created.Spec.Replicas, 0)
 					if !apierrors.IsInvalid(err) && err != nil || test.enforced(replicas, err) != want {
@@ -110,7 +110,7 @@ func TestOlderKubeAPIServer(t *testing.T) {
 			require.NoError(t, cp.Register(t.Context(), cp.APIServer))
 			require.NoError(t, fixture.CreateToppings(t.Context(), client, "tomato"))
 			awaitEnforced(false)
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				if !slices.Equal(test.absent, logged()) {
 					return fmt.Errorf("logged are %q", logged())
 				}

@@ -25,6 +25,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // What a server tells of itself it tells those only who are allowed the path.
@@ -36,7 +38,7 @@ func TestWhoMayLookInside(t *testing.T) {
 	anonymous := configFor(t, cp, server, "nobody")
 	anonymous.CertData, anonymous.KeyData = nil, nil
 	users := []*rest.Config{anonymous, configFor(t, cp, server, "guest"), configFor(t, cp, server, "profiler"), configFor(t, cp, server, "admin", "system:masters")}
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		code, body, err := getAs(t, users[2], "/debug/pprof/symbol")
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("the profiler gets %d: %s", code, body)

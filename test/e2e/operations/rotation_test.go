@@ -81,7 +81,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 			file := filepath.Join(filepath.Dir(cp.PKI.FrontProxyCA.File), "front-proxy-client")
 			replaceFile(t, file+".key", pair.Key)
 			replaceFile(t, file+".crt", pair.Cert)
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				log, err := os.ReadFile(cp.KubeAPIServer.LogFile())
 				// The first time was at its start.
 				if err == nil && strings.Count(string(log), `"Loaded a new cert/key pair" name="aggregator-proxy-cert::`) < 2 {
@@ -102,7 +102,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		}
 		answers := func(at *controlplane.Component, issuer string, want int) {
 			t.Helper()
-			eventually(t, func() error {
+			controlplane.Eventually(t, func() error {
 				response, err := clients[place{at.Name(), issuer}].Get(at.URL() + pizzasPath)
 				if err != nil {
 					return err
@@ -139,7 +139,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		answers(server, "new", http.StatusOK)
 		// That goes on as it is, too.
 		so := requests.Load()
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			const some = 20
 			if more := requests.Load() - so; more < some && len(failed) == 0 {
 				return fmt.Errorf("only %d requests have been made since", more)

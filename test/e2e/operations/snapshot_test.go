@@ -156,7 +156,7 @@ func TestInformerLivesThroughARestore(t *testing.T) {
 	require.True(t, cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced))
 	seen := func(want map[string]int32) {
 		t.Helper()
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			list, err := lister.List(labels.Everything())
 			got := map[string]int32{}
 			for _, pizza := range list {

@@ -200,7 +200,7 @@ func TestTraces(t *testing.T) {
 	t.Run("from kube-apiserver to etcd", func(t *testing.T) {
 		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 		require.Equal(t, http.StatusCreated, sendTraced(t, admin, trace, "POST", toppings, `{"metadata":{"name":"basil"},"spec":{"cost":"1"}}`))
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			spans := collector.of(trace)
 			for _, span := range spans {
 				services, beginning := callers(spans, span)
@@ -215,7 +215,7 @@ func TestTraces(t *testing.T) {
 	t.Run("what admission reads from the server itself", func(t *testing.T) {
 		const trace = "5bf92f3577b34da6a3ce929d0e0e4736"
 		require.Equal(t, http.StatusOK, sendTraced(t, admin, trace, "DELETE", toppings+"/basil", ""))
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			for _, span := range collector.of(trace) {
 				if span.service == restaurant.GroupName && strings.HasPrefix(span.target, group+"/v1/pizzas") {
 					return nil
@@ -229,7 +229,7 @@ func TestTraces(t *testing.T) {
 	t.Run("what it takes to authorize a user", func(t *testing.T) {
 		const wanted = "6bf92f3577b34da6a3ce929d0e0e4736"
 		require.Equal(t, http.StatusForbidden, sendTraced(t, configFor(t, cp, server, "guest"), wanted, "GET", toppings, ""))
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			collector.mu.Lock()
 			var trace string
 			for _, span := range collector.spans {

@@ -196,7 +196,7 @@ func TestAThousandTracks(t *testing.T) {
 		})
 	}
 	told := func(i int) {
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			if told := baked[i].Load(); told < clients {
 				return fmt.Errorf("only %d clients know that %d are baked", told, i)
 			}
@@ -216,7 +216,7 @@ func TestAThousandTracks(t *testing.T) {
 	leave()
 	all.Wait()
 	tracker.CloseIdleConnections()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		// Some come and go whatever a client does.
 		if now := metric(t, ofServer, server, goroutines); now > goroutinesBefore+clients/20 {
 			return fmt.Errorf("%v goroutines run, %v more than before", now, now-goroutinesBefore)

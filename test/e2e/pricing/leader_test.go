@@ -80,7 +80,7 @@ func TestReplicas(t *testing.T) {
 
 	leader.Kill()
 	killed := time.Now()
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if !leads(t, second) {
 			return errors.New("the second replica does not lead")
 		}
@@ -116,7 +116,7 @@ func TestLostLease(t *testing.T) {
 	pid := cp.APIServer.PID()
 
 	leases := kubeClient().CoordinationV1().Leases("restaurant-system")
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		lease, err := leases.Get(t.Context(), "apiserver-controllers", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -127,7 +127,7 @@ func TestLostLease(t *testing.T) {
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	})
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if leads(t, cp.APIServer) {
 			return errors.New("the server still leads")
 		}

@@ -48,8 +48,6 @@ const (
 	leaseDuration = 4 * time.Second
 	// patience bounds every wait for something that happens in its own time.
 	patience = time.Minute
-	// pollInterval is how often it is looked at.
-	pollInterval = 50 * time.Millisecond
 )
 
 // serverFlags are those of every replica. Toppings can be deleted while they are on
@@ -135,7 +133,7 @@ func pizza(t *testing.T, ns, name string, toppings ...string) *restaurantv1.Pizz
 func awaitPizza(t *testing.T, ns, name string, check func(*restaurantv1.Pizza) error) *restaurantv1.Pizza {
 	t.Helper()
 	var pizza *restaurantv1.Pizza
-	eventually(t, func() (err error) {
+	controlplane.Eventually(t, func() (err error) {
 		if pizza, err = restaurantClient().Pizzas(ns).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -151,21 +149,5 @@ func costs(cost string) func(*restaurantv1.Pizza) error {
 			return fmt.Errorf("%s costs %s instead of %s", p.Name, p.Status.Cost, cost)
 		}
 		return nil
-	}
-}
-
-// eventually repeats what fails until it succeeds.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(pollInterval)
 	}
 }

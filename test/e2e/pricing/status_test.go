@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // has is a check for a condition.
@@ -103,7 +104,7 @@ func TestEvents(t *testing.T) {
 		"Warning ToppingsMissing: There is no topping " + ham,
 		"Normal NotPriced: It has no price yet",
 	}
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		events, err := kubeClient().EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

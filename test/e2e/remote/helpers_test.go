@@ -210,19 +210,3 @@ func kubeconfigVia(t *testing.T, cp *controlplane.ControlPlane, proxyURL, server
 	require.NoError(t, clientcmd.WriteToFile(*config, path))
 	return path
 }
-
-// eventually repeats what fails until it succeeds.
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.NoError(t, err, "This is still so after %s.", patience)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}

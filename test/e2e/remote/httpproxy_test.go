@@ -118,7 +118,7 @@ func TestHTTPProxy(t *testing.T) {
 	// ask creates a pizza until the server knows of the webhook.
 	ask := func(t *testing.T, name, want string) {
 		t.Helper()
-		eventually(t, func() error {
+		controlplane.Eventually(t, func() error {
 			cmd := user.command(t, "create", "--dry-run=server", "--filename=-")
 			cmd.Stdin = strings.NewReader(strings.Replace(margherita(name, 1), `"metadata":{`, `"metadata":{"labels":{"webhook":"`+name+`"},`, 1))
 			if output, _ := cmd.CombinedOutput(); !strings.Contains(string(output), want) {

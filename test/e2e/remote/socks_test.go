@@ -125,7 +125,7 @@ func testCut(t *testing.T, network *bastion.Network, cp *controlplane.ControlPla
 	require.Equal(t, []string{"before"}, names())
 
 	require.NoError(t, network.Tunnel.Start(t.Context()))
-	eventually(t, func() error {
+	controlplane.Eventually(t, func() error {
 		if got := names(); !slices.Equal(got, []string{"meanwhile"}) {
 			return fmt.Errorf("the informer knows %q", got)
 		}
