@@ -58,11 +58,11 @@ type Component struct {
 	dir      string
 	logFile  string
 	lockFile string
-	// rank orders the stopping: higher ranks stop first.
 	// ownCertificate is set if the control plane's authorities have not issued its
 	// certificate.
 	ownCertificate bool
-	rank           int
+	// rank orders the stopping: higher ranks stop first.
+	rank int
 	// lingers is set for a component that may have to be killed, since it waits
 	// for its clients.
 	lingers bool
