@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
@@ -110,14 +111,18 @@ func newTopping(version string) func(*testing.T, string) participant {
 }
 
 // create creates the object, for an owner if there is one, and held by a finalizer
-// or not.
+// or not. It has another owner, who does not exist: once the garbage collector has
+// taken that one away, it knows whose the object is.
 func (p *participant) create(owner *participant, held bool) {
 	p.t.Helper()
 	if owner != nil {
-		p.object.SetOwnerReferences([]metav1.OwnerReference{{
+		reference := metav1.OwnerReference{
 			APIVersion: owner.object.GetAPIVersion(), Kind: owner.object.GetKind(), Name: owner.object.GetName(), UID: owner.object.GetUID(),
 			BlockOwnerDeletion: new(true),
-		}})
+		}
+		missing := reference
+		missing.Name, missing.UID = "missing", uuid.NewUUID()
+		p.object.SetOwnerReferences([]metav1.OwnerReference{reference, missing})
 	}
 	if held {
 		p.object.SetFinalizers([]string{finalizer})
@@ -187,6 +192,9 @@ func TestGarbageCollection(t *testing.T) {
 				first, second := participants[kinds[0]](t, ns), participants[kinds[1]](t, ns)
 				first.create(nil, false)
 				second.create(&first, held)
+				second.waitFor("known to the garbage collector", func(object *unstructured.Unstructured) bool {
+					return len(object.GetOwnerReferences()) == 1
+				})
 				return &first, &second
 			}
 			t.Run("background", func(t *testing.T) {
