@@ -17,13 +17,13 @@ limitations under the License.
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
@@ -38,8 +38,8 @@ func TestReadyMeansReadyForRequests(t *testing.T) {
 	proxy, err := cp.PKI.FrontProxyCA.Issue(controlplane.Certificate{User: "front-proxy-client"})
 	require.NoError(t, err)
 	topping := newSubject(t, "Topping", "v1")
-	for i := range 3 {
-		server, err := cp.NewAPIServer(fmt.Sprintf("ready-%d", i), controlplane.ServerConfig{})
+	for range 3 {
+		server, err := cp.NewAPIServer(names.SimpleNameGenerator.GenerateName("ready-"), controlplane.ServerConfig{})
 		require.NoError(t, err)
 		require.NoError(t, server.Start(t.Context()))
 		asUser := config()

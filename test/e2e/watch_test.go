@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage/names"
 	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
@@ -325,7 +326,7 @@ func TestWatchGoesOn(t *testing.T) {
 // restart makes a server forget, and compaction its etcd.
 func TestForgottenHistory(t *testing.T) {
 	t.Parallel()
-	server, err := cp.NewAPIServer("forgetful", controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--run-controllers=false"}}})
+	server, err := cp.NewAPIServer(names.SimpleNameGenerator.GenerateName("forgetful-"), controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--run-controllers=false"}}})
 	require.NoError(t, err)
 	require.NoError(t, server.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })

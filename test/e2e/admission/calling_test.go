@@ -37,6 +37,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
@@ -231,7 +232,7 @@ func (s *scope) tunnel(to *httptest.Server) *httptest.Server {
 // one that kube-apiserver knows.
 func (s *scope) newServer(name, admissionConfig string, env ...string) *controlplane.Component {
 	s.t.Helper()
-	server, err := cp.NewAPIServer(name, controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{
+	server, err := cp.NewAPIServer(names.SimpleNameGenerator.GenerateName(name+"-"), controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{
 		Flags: []string{"--run-controllers=false", "--admission-control-config-file=" + admissionConfig}, Env: env,
 	}})
 	require.NoError(s.t, err)

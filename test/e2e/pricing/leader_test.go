@@ -26,6 +26,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/client-go/kubernetes"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -64,7 +65,7 @@ func TestReplicas(t *testing.T) {
 
 	leader := cp.APIServer
 	require.True(t, leads(t, leader))
-	second, err := cp.NewAPIServer("second", replica())
+	second, err := cp.NewAPIServer(names.SimpleNameGenerator.GenerateName("second-"), replica())
 	require.NoError(t, err)
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, second.Stop()) })
