@@ -73,7 +73,7 @@ func New(client versioned.Interface, informers externalversions.SharedInformerFa
 		pizzas:      kinds.Pizzas().Informer(),
 		pizzaLister: kinds.Pizzas().Lister(),
 		toppings:    kinds.Toppings().Informer(),
-		costs:       Costs{Lister: kinds.Toppings().Lister()},
+		costs:       NewCosts(client, informers),
 	}
 	return c, c.pizzas.AddIndexers(cache.Indexers{byTopping: toppingsOf})
 }

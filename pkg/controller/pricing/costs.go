@@ -25,16 +25,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
 )
 
 // Costs are what toppings cost.
 type Costs struct {
-	Lister listers.ToppingLister
-	// Live is asked for what the lister does not know, which may be a topping of a
-	// moment ago. Without it the lister is believed.
-	Live clients.ToppingsGetter
+	lister listers.ToppingLister
+	// live is asked for what the lister does not know, which may be a topping of a
+	// moment ago.
+	live clients.ToppingsGetter
+}
+
+// NewCosts returns the costs that the informers know, or else the server.
+func NewCosts(client versioned.Interface, informers externalversions.SharedInformerFactory) Costs {
+	return Costs{lister: informers.Restaurant().V1().Toppings().Lister(), live: client.RestaurantV1()}
 }
 
 // Of returns the cost of a topping, or nil if there is no such topping.
@@ -53,9 +60,9 @@ func (c Costs) Of(ctx context.Context, name string) (*resource.Quantity, error) 
 }
 
 func (c Costs) get(ctx context.Context, name string) (*restaurantv1.Topping, error) {
-	topping, err := c.Lister.Get(name)
-	if apierrors.IsNotFound(err) && c.Live != nil {
-		return c.Live.Toppings().Get(ctx, name, metav1.GetOptions{})
+	topping, err := c.lister.Get(name)
+	if apierrors.IsNotFound(err) {
+		return c.live.Toppings().Get(ctx, name, metav1.GetOptions{})
 	}
 	return topping, err
 }

@@ -71,7 +71,7 @@ func connect(clients registry.Clients, costs *pricing.Costs) (registry.Runtime, 
 		return registry.Runtime{}, err
 	}
 	informers := externalversions.NewSharedInformerFactory(client, 0)
-	*costs = pricing.Costs{Lister: informers.Restaurant().V1().Toppings().Lister(), Live: client.RestaurantV1()}
+	*costs = pricing.NewCosts(client, informers)
 	prices, err := pricing.New(client, informers, cluster)
 	if err != nil {
 		return registry.Runtime{}, err

@@ -1,0 +1,56 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package pricing
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/fake"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+)
+
+// TestToppingOfAMomentAgo has an informer of pizzas that is ahead of the one of
+// toppings. Nobody is told that something is missing.
+func TestToppingOfAMomentAgo(t *testing.T) {
+	stored := &restaurantv1.Pizza{
+		ObjectMeta: metav1.ObjectMeta{Name: "margherita", Namespace: "default"},
+		Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}},
+	}
+	tomato := &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "tomato"}, Spec: restaurantv1.ToppingSpec{Cost: ptr.To(resource.MustParse("2"))}}
+	client := fake.NewClientset(stored, tomato)
+	informers := externalversions.NewSharedInformerFactory(client, 0)
+	controller, err := New(client, informers, nil)
+	require.NoError(t, err)
+	require.NoError(t, controller.pizzas.GetIndexer().Add(stored))
+
+	recorder := events.NewFakeRecorder(2)
+	r := &run{Controller: controller, recorder: recorder}
+	require.NoError(t, r.reconcile(t.Context(), cache.MetaObjectToName(stored)))
+	written, err := client.RestaurantV1().Pizzas("default").Get(t.Context(), "margherita", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "2", written.Status.Cost.String())
+	require.Equal(t, "Normal Priced All toppings have a price", <-recorder.Events)
+	require.Equal(t, "Normal Baking 0 of 1 are baked", <-recorder.Events)
+}
