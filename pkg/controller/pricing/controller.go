@@ -51,6 +51,8 @@ const (
 	workers = 2
 	// byTopping is the index of pizzas by the names of their toppings.
 	byTopping = "pricing/toppings"
+	// maxNote is how long the note of an event may be.
+	maxNote = 1024
 )
 
 // Controller keeps the status of all pizzas. Of several replicas, one may run it.
@@ -236,6 +238,6 @@ func (r *run) announce(old, updated *restaurantv1.Pizza) {
 		if condition.Reason == reasonToppingsMissing {
 			kind = corev1.EventTypeWarning
 		}
-		r.recorder.Eventf(updated, nil, kind, condition.Reason, "SetCondition", "%s", condition.Message)
+		r.recorder.Eventf(updated, nil, kind, condition.Reason, "SetCondition", "%.*s", maxNote, condition.Message)
 	}
 }

@@ -50,10 +50,10 @@ const (
 	patience = time.Minute
 )
 
-// serverFlags are those of every replica. Toppings can be deleted while they are on
-// a pizza, since that is one of the things the controller has to deal with.
+// serverFlags are those of every replica. Toppings of a pizza can be missing, since
+// that is one of the things the controller has to deal with.
 var serverFlags = []string{
-	"--disable-admission-plugins=ToppingInUse",
+	"--disable-admission-plugins=PizzaToppings,ToppingInUse",
 	"--leader-elect-lease-duration=" + leaseDuration.String(),
 	"--leader-elect-renew-deadline=3s",
 	"--leader-elect-retry-period=500ms",

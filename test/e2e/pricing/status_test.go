@@ -18,6 +18,7 @@ package pricing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,6 +127,34 @@ func TestEvents(t *testing.T) {
 	require.NoError(t, err, "%s", output)
 	require.Contains(t, string(output), "There is no topping "+ham)
 	require.Contains(t, string(output), "Events:")
+}
+
+// TestLongEvent has more to tell than fits into an event.
+func TestLongEvent(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	var missing []string
+	for _, letter := range "abcde" {
+		missing = append(missing, strings.Repeat(string(letter), 253))
+	}
+	message := "There is no topping " + strings.Join(missing, ", ")
+	pizza(t, ns, "exotic", missing...)
+	awaitPizza(t, ns, "exotic", has("Priced", metav1.ConditionFalse, "ToppingsMissing", message))
+	want := "Warning ToppingsMissing: " + message[:1024]
+	controlplane.Eventually(t, func() error {
+		events, err := kubeClient().EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, event := range events.Items {
+			got = append(got, asLine(event))
+		}
+		if !slices.Contains(got, want) {
+			return fmt.Errorf("there are only the events %q", got)
+		}
+		return nil
+	})
 }
 
 func asLine(event eventsv1.Event) string {
