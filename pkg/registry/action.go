@@ -107,7 +107,7 @@ func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.
 	_, _, err := r.of.status.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun})
 	if err != nil {
-		return nil, err
+		return nil, execution.failure(err)
 	}
 	return execution.answer, nil
 }
@@ -116,6 +116,8 @@ func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.
 type execution[O, B Object] struct {
 	rest          *actionREST[O, B]
 	order, answer B
+	// done is set when there is something to write.
+	done bool
 }
 
 var _ rest.UpdatedObjectInfo = &execution[Object, Object]{}
@@ -137,5 +139,18 @@ func (e *execution[O, B]) UpdatedObject(_ context.Context, stored runtime.Object
 		}
 		return nil, err
 	}
+	e.done = true
 	return o, nil
+}
+
+// failure is the answer when the object has not been written, or when nobody knows
+// whether it has: then no client may repeat the order by itself, as clients do that
+// are told when to try again.
+func (e *execution[O, B]) failure(err error) error {
+	if _, repeat := apierrors.SuggestsClientDelay(err); !repeat || !e.done {
+		return err
+	}
+	return apierrors.NewTimeoutError(fmt.Sprintf(
+		"etcd has not answered in time, so that it is not known whether the order has been executed: read %s %q before you send it again",
+		e.rest.of.store.DefaultQualifiedResource, e.order.GetName()), 0)
 }
