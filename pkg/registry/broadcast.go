@@ -59,9 +59,10 @@ type topic struct {
 	stop      context.CancelFunc
 }
 
-// news is the description of an object.
+// news is the description of an object, or that there is none, and so no uid.
 type news struct {
 	version uint64
+	uid     types.UID
 	line    string
 	last    bool
 }
@@ -89,8 +90,9 @@ func (b *broadcaster[O]) news(obj runtime.Object) (news, error) {
 	if err != nil {
 		return news{}, err
 	}
-	line, last := b.describe(obj.(O))
-	return news{version, line, last}, nil
+	o := obj.(O)
+	line, last := b.describe(o)
+	return news{version, o.GetUID(), line, last}, nil
 }
 
 // follow returns a channel for the news about an object from now on, until leave is
@@ -144,7 +146,7 @@ func (b *broadcaster[O]) watch(ctx context.Context, name string, followed *topic
 		return err
 	}
 	options.ResourceVersion = list.GetResourceVersion()
-	now := news{line: "deleted", last: true}
+	var now news
 	if now.version, err = b.store.Storage.Versioner().ParseResourceVersion(options.ResourceVersion); err != nil {
 		return err
 	}
@@ -170,7 +172,7 @@ func (b *broadcaster[O]) watch(ctx context.Context, name string, followed *topic
 			return err
 		}
 		if event.Type == watch.Deleted {
-			now.line, now.last = "deleted", true
+			now = news{version: now.version}
 		}
 		b.publish(followed, now)
 	}

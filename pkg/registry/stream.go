@@ -119,6 +119,10 @@ func (r *streamREST[O, P]) follow(ctx context.Context, name string, limit time.D
 				if next.version <= now.version {
 					continue
 				}
+				if next.uid != now.uid { // Another object may have its name by now.
+					lines.write("deleted")
+					return
+				}
 				if next.line != now.line {
 					client = lines.write(next.line)
 				}

@@ -49,6 +49,39 @@ func trackHandler(ctx context.Context, t *testing.T, storage map[string]rest.Sto
 	return storage["pizzas/track"].(rest.Connecter).Connect(ctx, name, options, nil)
 }
 
+// TestTrackAnotherPizzaOfThatName has a client that learns of a pizza's end only by
+// what another one has become.
+func TestTrackAnotherPizzaOfThatName(t *testing.T) {
+	const wanted = 50
+	storage := newStorage(t)
+	newPizza(t, storage, "margherita", 0, 3)
+	handler, err := trackHandler(t.Context(), t, storage, "margherita", following(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deletePizza(t, storage, "margherita")
+	newPizza(t, storage, "margherita", 0, wanted)
+	other := startTracking(t, storage, "margherita", following(3600), nil)
+	other.want(t, fmt.Sprintf("0 of %d baked", wanted))
+	for baked := 1; baked < wanted; baked++ {
+		mustBake(t, storage, 1)
+		other.want(t, fmt.Sprintf("%d of %d baked", baked, wanted))
+	}
+
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(writerWithDeadline{recorder}, nil)
+	if diff := cmp.Diff("0 of 3 baked\ndeleted\n", recorder.Body.String()); diff != "" {
+		t.Errorf("unexpected lines (-want +got):\n%s", diff)
+	}
+	other.leave()
+	noneRemains(t)
+}
+
+// writerWithDeadline never waits.
+type writerWithDeadline struct{ *httptest.ResponseRecorder }
+
+func (writerWithDeadline) SetWriteDeadline(time.Time) error { return nil }
+
 // A tracker is a client that tracks a pizza over HTTP.
 type tracker struct {
 	*bufio.Scanner
