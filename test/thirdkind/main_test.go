@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,10 +42,10 @@ import (
 
 const groupVersion = "restaurant.programming-kubernetes.info/v1"
 
-// TestThirdKind serves a kind that is declared in this folder beside the two of
-// the restaurant, through a real kube-apiserver.
+// TestThirdKind serves a kind that is declared in this folder beside those of the
+// restaurant, through a real kube-apiserver.
 func TestThirdKind(t *testing.T) {
-	cp := controlplane.ForTest(t, controlplane.Config{BinDir: binariesWithThirdKind(t)})
+	cp := controlplane.ForTest(t, controlplane.Config{BinDir: binariesWithServer(t, ".")})
 	client, err := dynamic.NewForConfig(cp.RESTConfig())
 	require.NoError(t, err)
 	drinks := client.Resource(schema.GroupVersionResource{Group: "restaurant.programming-kubernetes.info", Version: "v1", Resource: "drinks"}).Namespace("default")
@@ -150,8 +151,8 @@ func TestThirdKind(t *testing.T) {
 	})
 }
 
-// TestAnotherModule builds a server of a group of its own in a module outside of
-// this one: nothing it needs is internal.
+// TestAnotherModule serves a group of its own from a module outside of this one:
+// nothing it needs is internal.
 func TestAnotherModule(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
@@ -171,21 +172,35 @@ func TestAnotherModule(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), goSum, 0o600))
 
-	binary := filepath.Join(dir, "bakery")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, ".")
-	build.Dir = dir
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOPROXY=off")
-	output, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", output)
+	// It is installed like the restaurant, but for the APIService.
+	manifests := t.TempDir()
+	require.NoError(t, os.CopyFS(manifests, os.DirFS(filepath.Join(root, "artifacts", "deploy", "base"))))
+	require.NoError(t, os.Rename(filepath.Join(dir, "apiservices.yaml"), filepath.Join(manifests, "apiservices.yaml")))
 
-	output, err = exec.CommandContext(t.Context(), binary, "--help").CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	require.Contains(t, string(output), "--data-dir")
+	cp := controlplane.ForTest(t, controlplane.Config{
+		BinDir:            binariesWithServer(t, dir, "GOFLAGS=-mod=mod", "GOPROXY=off"),
+		Manifests:         manifests,
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--storage-media-type=application/json"}}},
+	})
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"apply", "--server-side", "--filename=testdata/module/bread.yaml"}, "bread.bakery.example.com/rye serverside-applied\n"},
+		{[]string{"patch", "bread", "rye", "--type=merge", `--patch={"spec":{"grams":750}}`}, "bread.bakery.example.com/rye patched\n"},
+		{[]string{"get", "breads", "--output=jsonpath={.items[*]['metadata.name','metadata.generation','spec.grams']}"}, "rye 2 750"},
+		{[]string{"delete", "bread", "rye"}, "bread.bakery.example.com \"rye\" deleted\n"},
+	} {
+		output, err := cp.Kubectl(t.Context(), test.args...).CombinedOutput()
+		require.NoError(t, err, "%s", output)
+		require.Equal(t, test.want, string(output), test.args)
+	}
 }
 
-// binariesWithThirdKind returns a folder of binaries in which the server is the
-// command of this folder.
-func binariesWithThirdKind(t *testing.T) string {
+// binariesWithServer returns a folder of binaries in which the server is the command
+// in a folder.
+func binariesWithServer(t *testing.T, command string, env ...string) string {
 	t.Helper()
 	binaries, err := filepath.Abs("../../_output/bin")
 	require.NoError(t, err)
@@ -194,7 +209,8 @@ func binariesWithThirdKind(t *testing.T) string {
 		require.NoError(t, os.Symlink(filepath.Join(binaries, name), filepath.Join(dir, name)))
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "apiserver"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Dir = command
+	build.Env = slices.Concat(os.Environ(), []string{"CGO_ENABLED=0"}, env)
 	output, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	return dir
