@@ -26,7 +26,6 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -301,11 +300,16 @@ func TestHangingWebhooks(t *testing.T) {
 func TestValidatingWebhooksRunSideBySide(t *testing.T) {
 	s := newScope(t)
 	const count = 5
-	var called sync.WaitGroup
-	called.Add(count)
+	var calls atomic.Int32
+	allCalled := make(chan struct{})
 	webhook := s.webhook(func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		called.Done()
-		called.Wait()
+		if calls.Add(1) == count {
+			close(allCalled)
+		}
+		select {
+		case <-allCalled:
+		case <-t.Context().Done(): // The test has failed.
+		}
 		return allow(request)
 	})
 	var webhooks []admissionregistrationv1.ValidatingWebhook
