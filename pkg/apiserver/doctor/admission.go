@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/egressselector"
 )
 
@@ -158,7 +159,7 @@ func (e *examination) matches(rule admissionregistrationv1.Rule) bool {
 	return false
 }
 
-// policy is one that is bound.
+// policy is one that is bound: any other is never evaluated.
 type policy struct {
 	name          string
 	parameters    *admissionregistrationv1.ParamKind
@@ -204,18 +205,34 @@ func (e *examination) policies(ctx context.Context) ([]policy, error) {
 	if err != nil && !apierrors.IsNotFound(err) { // Older kube-apiservers do not have them.
 		return nil, err
 	}
+	mutatingBindings, err := registration.MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
 	validating, err := registration.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
+	validatingBindings, err := registration.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	const ofMutating, ofValidating = "the MutatingAdmissionPolicy ", "the ValidatingAdmissionPolicy "
 	var policies []policy
 	for _, p := range mutating.Items {
-		policies = append(policies, policy{"the MutatingAdmissionPolicy " + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
+		policies = append(policies, policy{ofMutating + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
 	}
 	for _, p := range validating.Items {
-		policies = append(policies, policy{"the ValidatingAdmissionPolicy " + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
+		policies = append(policies, policy{ofValidating + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
 	}
-	return policies, nil
+	bound := sets.New[string]()
+	for _, b := range mutatingBindings.Items {
+		bound.Insert(ofMutating + b.Spec.PolicyName)
+	}
+	for _, b := range validatingBindings.Items {
+		bound.Insert(ofValidating + b.Spec.PolicyName)
+	}
+	return slices.DeleteFunc(policies, func(p policy) bool { return !bound.Has(p.name) }), nil
 }
 
 // readsParameters returns a problem if the server can't read the parameters of a

@@ -111,6 +111,18 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [%q], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]}
   validations: [{expression: "true"}]
 `
+	// It is for no object, so that other tests do not depend on the policy.
+	const binding = `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: doctor}
+spec:
+  policyName: doctor
+  paramRef: {name: doctor, namespace: default, parameterNotFoundAction: Allow}
+  matchResources: {objectSelector: {matchLabels: {doctor: nobody}}}
+  validationActions: [Deny]
+`
 	const name = `the ValidatingAdmissionPolicy doctor can't be evaluated, and what it is for `
 	const denied = `system:serviceaccount:restaurant-system:apiserver may not list configmaps, which are its parameters: bind a ClusterRole to that user that allows get, list and watch`
 	for title, test := range map[string]struct {
@@ -124,7 +136,7 @@ spec:
 		"with parameters that can be read":                 {"Fail", "v1", "Namespace", groupName, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
-			apply(t, fmt.Sprintf(policy, test.failurePolicy, test.version, test.kind, test.group))
+			apply(t, fmt.Sprintf(policy, test.failurePolicy, test.version, test.kind, test.group)+binding)
 			if test.want != "" {
 				requireSymptom(t, test.want)
 				return
@@ -133,6 +145,11 @@ spec:
 			require.Empty(t, symptoms(findings))
 		})
 	}
+	t.Run("that is not bound", func(t *testing.T) {
+		apply(t, fmt.Sprintf(policy, "Fail", "v1", "ConfigMap", groupName))
+		_, findings := doctor(t, cp)
+		require.Empty(t, symptoms(findings))
+	})
 }
 
 func testDoctorOnEtcd(t *testing.T) {

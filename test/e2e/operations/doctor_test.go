@@ -213,7 +213,7 @@ kind: ClusterRole
 metadata: {name: doctor}
 rules:
   - apiGroups: ["", admissionregistration.k8s.io, apiregistration.k8s.io, discovery.k8s.io]
-    resources: [configmaps, endpointslices, pods, serviceaccounts, services, apiservices, mutatingadmissionpolicies, mutatingwebhookconfigurations, validatingadmissionpolicies, validatingwebhookconfigurations]
+    resources: [configmaps, endpointslices, pods, serviceaccounts, services, apiservices, mutatingadmissionpolicies, mutatingadmissionpolicybindings, mutatingwebhookconfigurations, validatingadmissionpolicies, validatingadmissionpolicybindings, validatingwebhookconfigurations]
     verbs: [get, list]
   - apiGroups: [authorization.k8s.io]
     resources: [subjectaccessreviews]
