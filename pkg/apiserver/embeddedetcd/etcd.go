@@ -92,8 +92,8 @@ func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 func (c Config) socket() string { return c.path(socketFile) }
 
 // Endpoint is the address of the member for a client in this process: a unix
-// socket in a folder that only the server's user may enter, so that the data can't
-// be reached around the API.
+// socket that only the server's user may connect to, so that the data can't be
+// reached around the API.
 func (c Config) Endpoint() string { return "unix://" + c.socket() }
 
 // Start returns when the member serves. While another process holds the folder
@@ -131,6 +131,10 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), lock.Close())
 	}
 	started := &Etcd{etcd, lock, logLevel}
+	// The folder may be one that an operator has made for more than one user.
+	if err := os.Chmod(c.socket(), 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("closing the socket of the embedded etcd to others: %w", err), started.Close())
+	}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return started, nil

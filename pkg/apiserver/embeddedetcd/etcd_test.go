@@ -89,6 +89,21 @@ func TestOnlyTheUserOfTheServerMayEnter(t *testing.T) {
 	}
 }
 
+func TestOnlyTheUserOfTheServerMayConnect(t *testing.T) {
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	if err := os.Chmod(config.Dir, 0o755); err != nil { //nolint:gosec // G302: that others may enter is the point.
+		t.Fatal(err)
+	}
+	defer closed(t, start(t, config))
+	info, err := os.Stat(config.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := info.Mode().Perm(), os.FileMode(0o600); got != want {
+		t.Errorf("the socket has mode %v, want %v", got, want)
+	}
+}
+
 func TestASocketOfAKilledPredecessorIsReplaced(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	if err := os.WriteFile(config.socket(), nil, 0o600); err != nil {
