@@ -23,7 +23,6 @@ import (
 	"context"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -98,9 +97,7 @@ func (r rules) validate(ctx context.Context, request *webhook.Request) error {
 	}
 	if pizza, ok := request.New.(*restaurant.Pizza); ok {
 		old, _ := request.Old.(*restaurant.Pizza) // nil on create
-		return pizzatoppings.Check(pizza, old, func(name string) (*restaurantv1.Topping, error) {
-			return r.topping(ctx, name)
-		})
+		return pizzatoppings.Check(pizza, old, pizzatoppings.Lookup(ctx, r.toppings, r.client))
 	}
 	// When a collection is deleted, only the object has a name.
 	if topping, ok := request.Old.(*restaurant.Topping); ok && request.Operation == admissionv1.Delete {
@@ -109,13 +106,4 @@ func (r rules) validate(ctx context.Context, request *webhook.Request) error {
 		})
 	}
 	return nil
-}
-
-// topping may be one of a moment ago that the informer has not seen yet.
-func (r rules) topping(ctx context.Context, name string) (*restaurantv1.Topping, error) {
-	topping, err := r.toppings.Get(name)
-	if apierrors.IsNotFound(err) {
-		return r.client.Toppings().Get(ctx, name, metav1.GetOptions{})
-	}
-	return topping, err
 }

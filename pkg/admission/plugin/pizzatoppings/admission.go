@@ -36,6 +36,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
 )
@@ -97,19 +98,7 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if pizza == nil || err != nil {
 		return err
 	}
-	return Check(pizza, old, func(name string) (*restaurantv1.Topping, error) {
-		return p.topping(ctx, name)
-	})
-}
-
-// topping may be one of a moment ago: the informer may not know it yet, so that
-// only a read from the server tells that it does not exist.
-func (p *plugin) topping(ctx context.Context, name string) (*restaurantv1.Topping, error) {
-	topping, err := p.lister.Get(name)
-	if apierrors.IsNotFound(err) {
-		return p.client.RestaurantV1().Toppings().Get(ctx, name, metav1.GetOptions{})
-	}
-	return topping, err
+	return Check(pizza, old, Lookup(ctx, p.lister, p.client.RestaurantV1()))
 }
 
 // pizzas returns the pizza that is written and the one it replaces, or nil. A
@@ -159,6 +148,19 @@ func Check(pizza, old *restaurant.Pizza, get func(name string) (*restaurantv1.To
 		return apierrors.NewInvalid(restaurant.Kind("Pizza"), pizza.Name, errs)
 	}
 	return nil
+}
+
+// Lookup returns what gets a topping for Check. It may be one of a moment ago: the
+// informer may not know it yet, so that only a read from the server tells that it does
+// not exist.
+func Lookup(ctx context.Context, cached listers.ToppingLister, live clients.ToppingsGetter) func(name string) (*restaurantv1.Topping, error) {
+	return func(name string) (*restaurantv1.Topping, error) {
+		topping, err := cached.Get(name)
+		if apierrors.IsNotFound(err) {
+			return live.Toppings().Get(ctx, name, metav1.GetOptions{})
+		}
+		return topping, err
+	}
 }
 
 func lookupError(name string, err error) error {
