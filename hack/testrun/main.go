@@ -58,6 +58,8 @@ func run(args []string) int {
 
 	report := report{out: os.Stdout}
 	readErr := report.read(stdout)
+	// What can't be understood is read, too: go test waits until it is.
+	_, _ = io.Copy(io.Discard, stdout)
 	report.nameFailed()
 	if err := cmd.Wait(); err != nil {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {

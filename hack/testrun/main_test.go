@@ -18,8 +18,11 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -118,6 +121,23 @@ skip|TestSkip|`,
 
 func TestReportRefusesOtherInput(t *testing.T) {
 	require.Error(t, (&report{}).read(strings.NewReader("ok p 0.1s")))
+}
+
+// Output that can't be understood is read to its end, or "go test" would wait for that
+// forever.
+func TestRunEndsWithOtherOutput(t *testing.T) {
+	dir := t.TempDir()
+	const script = "#!/bin/sh\necho ok p 0.1s\nhead -c 1000000 /dev/zero\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700)) //nolint:gosec // G306: it is a program.
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	code := make(chan int)
+	go func() { code <- run(nil) }()
+	select {
+	case got := <-code:
+		require.Equal(t, 1, got)
+	case <-time.After(time.Minute):
+		t.Fatal("it has not ended")
+	}
 }
 
 // goTestJSON turns lines of "action|test|output" into the events that go test
