@@ -17,13 +17,46 @@ limitations under the License.
 package apiserver
 
 import (
+	"fmt"
 	"net/http"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/rest"
 )
+
+// applyAuthentication makes the library's authenticator, and what guards it.
+func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config) error {
+	reviewer, err := o.kubeconfig(o.Authentication.RemoteKubeConfigFile)
+	if err != nil {
+		return err
+	}
+	if reviewer.Dial != nil {
+		// The library loads the kubeconfig itself, and lets only its transport be replaced.
+		transport, err := rest.TransportFor(reviewer)
+		if err != nil {
+			return err
+		}
+		o.Authentication.WithCustomRoundTripper(func(http.RoundTripper) http.RoundTripper { return transport })
+	}
+	authentication := &config.Authentication
+	if err := o.Authentication.ApplyTo(authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
+		return err
+	}
+	if authentication.RequestHeaderConfig != nil {
+		proxy := newFrontProxy(authentication.Authenticator, authentication.RequestHeaderConfig, config.SecureServing.ClientCA)
+		authentication.Authenticator = proxy
+		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.check() }))
+	}
+	if authentication.Authenticator, err = newIdentified(authentication.Authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
+		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
+	}
+	return nil
+}
 
 // identified refuses requests without an identity, whatever the cluster's rules
 // let everybody do: they are meant for kube-apiserver, whose front proxy passes

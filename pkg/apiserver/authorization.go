@@ -24,9 +24,11 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/tracing"
 )
 
 // AuthorizationOptions are the library's options of authorization by
@@ -65,6 +67,21 @@ func (o *AuthorizationOptions) Validate() []error {
 		errs = append(errs, fmt.Errorf("--authorization-timeout must be above 0, not %s", o.ClientTimeout))
 	}
 	return errs
+}
+
+// applyAuthorization makes the authorizer.
+func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) error {
+	reviewer, err := o.kubeconfig(o.Authorization.RemoteKubeConfigFile)
+	if err != nil {
+		return err
+	}
+	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
+	authorizer, err := o.Authorization.authorizer(reviewer)
+	if err != nil {
+		return err
+	}
+	config.Authorization.Authorizer = retryableAuthorizer{authorizer}
+	return nil
 }
 
 // authorizer asks kube-apiserver, unless the group or the path of a request is always

@@ -30,7 +30,6 @@ import (
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/dynamic"
@@ -137,38 +136,12 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	// While etcd is away, this server is not ready, but nothing that a restart would
 	// mend: discovery goes on, and all else does once etcd is back.
 	generic.LivezChecks = livez
-	reviewer, err := o.kubeconfig(o.Authentication.RemoteKubeConfigFile)
-	if err != nil {
+	if err := o.applyAuthentication(&generic.Config); err != nil {
 		return err
 	}
-	if reviewer.Dial != nil {
-		// The library loads the kubeconfig itself, and lets only its transport be replaced.
-		transport, err := rest.TransportFor(reviewer)
-		if err != nil {
-			return err
-		}
-		o.Authentication.WithCustomRoundTripper(func(http.RoundTripper) http.RoundTripper { return transport })
-	}
-	if err := o.Authentication.ApplyTo(&generic.Authentication, generic.SecureServing, generic.OpenAPIConfig); err != nil {
+	if err := o.applyAuthorization(&generic.Config); err != nil {
 		return err
 	}
-	if generic.Authentication.RequestHeaderConfig != nil {
-		proxy := newFrontProxy(generic.Authentication.Authenticator, generic.Authentication.RequestHeaderConfig, generic.SecureServing.ClientCA)
-		generic.Authentication.Authenticator = proxy
-		generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.check() }))
-	}
-	if generic.Authentication.Authenticator, err = newIdentified(generic.Authentication.Authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
-		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
-	}
-	if reviewer, err = o.kubeconfig(o.Authorization.RemoteKubeConfigFile); err != nil {
-		return err
-	}
-	reviewer.Wrap(tracing.WrapperFor(generic.TracerProvider))
-	authorizer, err := o.Authorization.authorizer(reviewer)
-	if err != nil {
-		return err
-	}
-	generic.Authorization.Authorizer = retryableAuthorizer{authorizer}
 	if err := o.Audit.ApplyTo(&generic.Config); err != nil {
 		return fmt.Errorf("--audit-log-path, --audit-webhook-config-file, or another flag of auditing: %w", err)
 	}
@@ -183,6 +156,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 		return err
 	}
 	generic.SharedInformerFactory = informers.NewSharedInformerFactory(kubeClient, resyncPeriod)
+	admission.TolerateAbsence(generic.SharedInformerFactory)
 	dynamicClient, err := dynamic.NewForConfig(generic.ClientConfig)
 	if err != nil {
 		return err
@@ -190,8 +164,6 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.Features.ApplyTo(&generic.Config, kubeClient, generic.SharedInformerFactory); err != nil {
 		return err
 	}
-	// Nothing has used the informers yet.
-	admission.TolerateAbsence(generic.SharedInformerFactory)
 	initializers, err := admission.Initializers(generic, dynamicClient)
 	if err != nil {
 		return err
