@@ -194,6 +194,9 @@ func (c *Config) connect() (initializers []genericadmission.PluginInitializer, e
 		if err != nil {
 			return nil, fmt.Errorf("connecting the parts of %s with their server: %w", group.Name, err)
 		}
+		if runtime.Informers == nil {
+			return nil, fmt.Errorf("set Informers in the Runtime of %s: the server starts them, and is ready when they have synced", group.Name)
+		}
 		c.Runtimes[group.Name] = runtime
 		if runtime.Admission != nil {
 			initializers = append(initializers, runtime.Admission)
