@@ -128,7 +128,7 @@ func TestReportRefusesOtherInput(t *testing.T) {
 func TestRunEndsWithOtherOutput(t *testing.T) {
 	dir := t.TempDir()
 	const script = "#!/bin/sh\necho ok p 0.1s\nhead -c 1000000 /dev/zero\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700)) //nolint:gosec // G306: it is a program.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	code := make(chan int)
 	go func() { code <- run(nil) }()

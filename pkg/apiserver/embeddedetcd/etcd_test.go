@@ -91,7 +91,7 @@ func TestOnlyTheUserOfTheServerMayEnter(t *testing.T) {
 
 func TestOnlyTheUserOfTheServerMayConnect(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-	if err := os.Chmod(config.Dir, 0o755); err != nil { //nolint:gosec // G302: that others may enter is the point.
+	if err := os.Chmod(config.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	defer closed(t, start(t, config))
