@@ -18,10 +18,14 @@ package apiserver
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -41,7 +45,11 @@ const (
 	maxPatchDepth = 100
 	// maxPatchElements is how many elements a list of a strategic merge patch may
 	// have. The library looks for each of them among all others, one by one.
-	maxPatchElements = 5000
+	maxPatchElements = 1000
+	// maxElements is how many elements all lists and objects of a body may have
+	// together. To tell who owns which field, the library inserts the keys of each into
+	// a sorted list, one by one: 200 000 labels kept a processor busy for half a minute.
+	maxElements = 20_000
 )
 
 // withRequestChecks refuses bodies that cost the library much more to decode than
@@ -89,6 +97,9 @@ func checkBody(req *http.Request, verb string, maxBody int64) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("the patch is nested more than %d levels deep", maxPatchDepth))
 	}
 	mediaType := mediaTypeOf(req)
+	if err := checkElements(mediaType, body); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
 	if mediaType == string(types.StrategicMergePatchType) && listExceeds(body, maxPatchElements) {
 		return apierrors.NewBadRequest(fmt.Sprintf("the patch has a list of more than %d elements: send a merge patch or an apply patch", maxPatchElements))
 	}
@@ -110,23 +121,76 @@ type readCloser struct {
 	io.Closer
 }
 
-// nestingExceeds tells whether objects and arrays are nested more than limit
-// levels deep in JSON, or in the flow style of YAML. It does not mind whether the
-// text is well-formed otherwise.
+// checkElements refuses text with too many elements. A protobuf message is small until
+// it is decoded, and is left to the boundedDecoder.
+func checkElements(mediaType string, body []byte) error {
+	switch mediaType {
+	case runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
+		return nil
+	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
+		if json.Valid(body) {
+			break
+		}
+		// YAML in UTF-16 would be read differently from how it is checked.
+		if !utf8.Valid(body) {
+			return errors.New("YAML must be in UTF-8")
+		}
+		// What is in strings counts, too: to tell, it would have to be decoded, which
+		// takes hundreds of times its size.
+		separators := 0
+		for _, separator := range []string{",", "\n", "\r", "\u0085", "\u2028", "\u2029"} {
+			separators += bytes.Count(body, []byte(separator))
+		}
+		if separators > maxElements {
+			return fmt.Errorf("YAML must not have more than %d lines and commas: send JSON", maxElements)
+		}
+		return nil
+	}
+	return checkSeparators(body)
+}
+
+// checkSeparators refuses JSON with too many elements.
+func checkSeparators(text []byte) error {
+	commas := 0
+	for c := range structure(text) {
+		if c != ',' {
+			continue
+		}
+		if commas++; commas >= maxElements {
+			return fmt.Errorf("all lists and objects together must not have more than %d elements", maxElements)
+		}
+	}
+	return nil
+}
+
+// structure returns what is in no string of JSON, or of the flow style of YAML. It does
+// not mind whether the text is well-formed.
+func structure(text []byte) iter.Seq[byte] {
+	return func(yield func(byte) bool) {
+		inString := false
+		for i := 0; i < len(text); i++ {
+			switch c := text[i]; {
+			case inString && c == '\\':
+				i++
+			case c == '"':
+				inString = !inString
+			case !inString && !yield(c):
+				return
+			}
+		}
+	}
+}
+
+// nestingExceeds tells whether objects and arrays are nested more than limit levels deep.
 func nestingExceeds(text []byte, limit int) bool {
-	depth, inString := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{', c == '[':
+	depth := 0
+	for c := range structure(text) {
+		switch c {
+		case '{', '[':
 			if depth++; depth > limit {
 				return true
 			}
-		case c == '}', c == ']':
+		case '}', ']':
 			depth--
 		}
 	}
@@ -136,15 +200,9 @@ func nestingExceeds(text []byte, limit int) bool {
 // listExceeds tells whether a list in JSON has more elements than the limit.
 func listExceeds(text []byte, limit int) bool {
 	var commas []int // In each list and object that is open; -1 is for objects.
-	inString := false
-	for i := 0; i < len(text); i++ {
+	for c := range structure(text) {
 		innermost := len(commas) - 1
-		switch c := text[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
+		switch {
 		case c == '{':
 			commas = append(commas, -1)
 		case c == '[':

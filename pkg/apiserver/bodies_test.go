@@ -81,6 +81,49 @@ func TestListExceeds(t *testing.T) {
 	}
 }
 
+func TestElements(t *testing.T) {
+	const (
+		json, yaml, apply, protobuf = "application/json", "application/yaml", "application/apply-patch+yaml", "application/vnd.kubernetes.protobuf"
+
+		tooMany  = "all lists and objects together must not have more than 20000 elements"
+		tooLong  = "YAML must not have more than 20000 lines and commas: send JSON"
+		tooOther = "YAML must be in UTF-8"
+	)
+	// Each has two elements too many.
+	list := "[" + strings.Repeat("0,", maxElements+1) + "0]"
+	object := "{" + strings.Repeat(`"a":1,`, maxElements+1) + `"a":1}`
+	half := strings.Repeat("0,", maxElements/2) + "0"
+	for name, test := range map[string]struct{ mediaType, body, want string }{
+		"at the limit":                {json, "[" + strings.Repeat("0,", maxElements-1) + "0]", ""},
+		"a list":                      {json, list, tooMany},
+		"an object":                   {json, object, tooMany},
+		"two lists":                   {json, `{"a":[` + half + `],"b":[` + half + `]}`, tooMany},
+		"a list that is cut off":      {json, strings.TrimSuffix(list, "]"), tooMany},
+		"commas in a string":          {json, `{"a":"` + strings.Repeat(`\",`, maxElements+1) + `"}`, ""},
+		"another patch":               {"application/merge-patch+json", object, tooMany},
+		"no media type":               {"", object, tooMany},
+		"YAML":                        {yaml, strings.Repeat("- a\n", maxElements), ""},
+		"YAML with a line more":       {yaml, strings.Repeat("- a\n", maxElements+1), tooLong},
+		"YAML with old line breaks":   {yaml, strings.Repeat("- a\r", maxElements+1), tooLong},
+		"YAML with other breaks":      {yaml, strings.Repeat("- a\u0085- a\u2028- a\u2029", maxElements/3+1), tooLong},
+		"YAML in flow style":          {yaml, strings.ReplaceAll(object, `"`, ""), tooLong},
+		"YAML with an odd quote":      {yaml, `{'"': ` + list + `}`, tooLong},
+		"YAML in UTF-16":              {yaml, "\xff\xfea\x00", tooOther},
+		"YAML in the other UTF-16":    {apply, "\xfe\xff\x00a", tooOther},
+		"an apply patch":              {apply, strings.Repeat("- a\n", maxElements+1), tooLong},
+		"an apply patch in JSON":      {apply, object, tooMany},
+		"commas in an apply patch":    {apply, `{"a":"` + strings.Repeat(",", maxElements+1) + `"}`, ""},
+		"protobuf is looked at later": {protobuf, list, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkElements(test.mediaType, []byte(test.body))
+			if (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
+				t.Errorf("got error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 func TestPatchDepth(t *testing.T) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)

@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,8 @@ import (
 // the library compares each of them with each other.
 const maxOwners = 256
 
-// boundedSerializer decodes no objects with more owners than that.
+// boundedSerializer decodes no objects with more owners than that, nor with more elements
+// than maxElements: in protobuf, or when a patch adds to what is there already.
 type boundedSerializer struct {
 	runtime.NegotiatedSerializer
 }
@@ -48,6 +50,15 @@ func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	if object, ok := obj.(metav1.Object); ok {
 		if owners := len(object.GetOwnerReferences()); owners > maxOwners {
 			return nil, gvk, fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", maxOwners, owners)
+		}
+	}
+	if obj != nil && len(data) > maxElements { // Else it can't have that many.
+		text, marshalErr := json.Marshal(obj)
+		if marshalErr == nil {
+			marshalErr = checkSeparators(text)
+		}
+		if marshalErr != nil {
+			return nil, gvk, marshalErr
 		}
 	}
 	return obj, gvk, err

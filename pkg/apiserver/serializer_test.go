@@ -27,6 +27,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
+	v1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 )
 
 func TestTooManyOwners(t *testing.T) {
@@ -69,5 +70,32 @@ func TestTooManyOwners(t *testing.T) {
 				t.Errorf("got %d owners, want %d", got, test.owners)
 			}
 		})
+	}
+}
+
+func TestTooManyElements(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	codecs := serializer.NewCodecFactory(scheme)
+	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	if !ok {
+		t.Fatal("there is no serializer for protobuf")
+	}
+	decoder := boundedSerializer{codecs}.DecoderToVersion(info.Serializer, restaurant.SchemeGroupVersion)
+	decode := func(finalizers int) error {
+		topping := &v1.Topping{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, finalizers)}}
+		body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, v1.SchemeGroupVersion), topping)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = decoder.Decode(body, nil, nil)
+		return err
+	}
+	if err := decode(maxElements - 10); err != nil { // A topping has a few others.
+		t.Error(err)
+	}
+	const want = "all lists and objects together must not have more than 20000 elements"
+	if err := decode(maxElements + 2); err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %q", err, want)
 	}
 }

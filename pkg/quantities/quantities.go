@@ -37,7 +37,7 @@ const maxNumberLength = 256
 
 // Check returns an error that says which number in a body of the media type is
 // too expensive; JSON is assumed if the type is not a known one. It does not mind
-// a body that is malformed otherwise.
+// a body that is malformed otherwise. YAML has to be in UTF-8, lest it is not seen.
 func Check(mediaType string, body []byte) error {
 	if number := expensiveNumber(mediaType, body); number != "" {
 		return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits: %.32s", maxNumberLength, number)

@@ -47,12 +47,17 @@ func TestHugeRequests(t *testing.T) {
 		jsonDepth = "the object provided is unrecognized (must be of type Pizza): couldn't get version/kind; json parse error: invalid character …"
 		yamlDepth = "the object provided is unrecognized (must be of type Pizza): yaml: exceeded max depth of 10000 …"
 		tooDeep   = "the patch is nested more than 100 levels deep"
-		tooLong   = "the patch has a list of more than 5000 elements: send a merge patch or an apply patch"
+		tooLong   = "the patch has a list of more than 1000 elements: send a merge patch or an apply patch"
+		tooMany   = "all lists and objects together must not have more than 20000 elements"
+		tooManyIn = `Pizza in version "v1" cannot be handled as a Pizza: ` + tooMany
+		yamlLines = "YAML must not have more than 20000 lines and commas: send JSON"
 		number    = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: …"
 	)
 	huge := strings.Repeat("x", 4<<20)
 	owner := `"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":"` + strings.Repeat("x", 2<<20) + `"}]`
 	digits := strings.Repeat("9", limit-1<<10)
+	labels := strings.Trim(listOf(150_000, `"label-%d":"a"`), "[]")
+	finalizers := listOf(60_000, `"example.com/%d"`)
 	requests := map[string]badRequest{
 		"4 MiB/create":            create(metadata(`"annotations":{"a":"` + huge + `"}`)).gets(413).saying(tooLarge),
 		"4 MiB/YAML":              create(huge).as("application/yaml").gets(413).saying(tooLarge),
@@ -71,14 +76,25 @@ func TestHugeRequests(t *testing.T) {
 		"patched above it":        patch(types.MergePatchType, `{"metadata":{`+owner+`}}`).gets(413).saying(etcdLimit),
 		"applied above it":        applyAt("{pizza}?fieldManager=e2e", changed(owner)).gets(413).saying(etcdLimit),
 
-		"3 million digits/a cost":   createAt("{all toppings}", topping(`"cost":"`+digits+`"`)).gets(400).saying(number),
-		"3 million digits/a number": create(pizza(`"replicas":` + digits)).gets(400).saying(number),
-		"3 million digits/a patch":  patch(types.MergePatchType, `{"spec":{"replicas":`+digits+`}}`).gets(400).saying(number),
-		"a long list/elements":      patch(types.StrategicMergePatchType, `{"spec":{"toppings":`+listOf(60_000, `{"name":"t%d"}`)+`}}`).gets(400).saying(tooLong),
-		"a long list/order":         patch(types.StrategicMergePatchType, `{"metadata":{"$setElementOrder/finalizers":`+listOf(60_000, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
-		"a long list/deletions":     patch(types.StrategicMergePatchType, `{"metadata":{"$deleteFromPrimitiveList/finalizers":`+listOf(60_000, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
-		"a million parts of a path": patch(types.JSONPatchType, `[{"op":"add","path":"`+strings.Repeat("/a", 1_000_000)+`","value":1}]`).gets(422),
-		"nothing but spaces":        create(strings.Repeat(" ", limit-1)).gets(400),
+		"3 million digits/a cost":     createAt("{all toppings}", topping(`"cost":"`+digits+`"`)).gets(400).saying(number),
+		"3 million digits/a number":   create(pizza(`"replicas":` + digits)).gets(400).saying(number),
+		"3 million digits/a patch":    patch(types.MergePatchType, `{"spec":{"replicas":`+digits+`}}`).gets(400).saying(number),
+		"a long list/elements":        patch(types.StrategicMergePatchType, `{"spec":{"toppings":`+listOf(1001, `{"name":"t%d"}`)+`}}`).gets(400).saying(tooLong),
+		"a long list/order":           patch(types.StrategicMergePatchType, `{"metadata":{"$setElementOrder/finalizers":`+listOf(1001, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
+		"a long list/deletions":       patch(types.StrategicMergePatchType, `{"metadata":{"$deleteFromPrimitiveList/finalizers":`+listOf(1001, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
+		"a million parts of a path":   patch(types.JSONPatchType, `[{"op":"add","path":"`+strings.Repeat("/a", 1_000_000)+`","value":1}]`).gets(422),
+		"many/labels":                 create(metadata(`"labels":{` + labels + `}`)).gets(400).saying(tooMany),
+		"many/updated labels":         replace(changed(`"labels":{` + labels + `}`)).gets(400).saying(tooMany),
+		"many/labels in YAML":         create(metadata(`"labels":{` + labels + `}`)).as("application/yaml").gets(400).saying(tooMany),
+		"many/labels in lines":        create("metadata:\n  labels:\n" + strings.Repeat("    a: b\n", 60_000)).as("application/yaml").gets(400).saying(yamlLines),
+		"many/finalizers in protobuf": create(envelope("Pizza", field(1, strings.Repeat(field(14, "example.com/a"), 60_000)))).as("application/vnd.kubernetes.protobuf").gets(400).saying(tooManyIn),
+		"many/merge patch":            patch(types.MergePatchType, `{"metadata":{"labels":{`+labels+`}}}`).gets(400).saying(tooMany),
+		"many/strategic patch":        patch(types.StrategicMergePatchType, `{"metadata":{"labels":{`+labels+`}}}`).gets(400).saying(tooMany),
+		"many/JSON patch":             patch(types.JSONPatchType, `[{"op":"add","path":"/metadata/finalizers","value":`+finalizers+`}]`).gets(400).saying(tooMany),
+		"many/apply":                  applyAt("{pizza}?fieldManager=e2e", changed(`"labels":{`+labels+`}`)).gets(400).saying(tooMany),
+		"many/apply lines":            applyAt("{pizza}?fieldManager=e2e", "metadata:\n  labels:\n"+strings.Repeat("    a: b\n", 60_000)).gets(400).saying(yamlLines),
+		"many/price reviews":          createAt("{root}/pricereviews", `{"apiVersion":"{version}","kind":"PriceReview","spec":{"toppings":`+listOf(60_000, `{"name":"t%d"}`)+`}}`).gets(400).saying(tooMany),
+		"nothing but spaces":          create(strings.Repeat(" ", limit-1)).gets(400),
 	}
 	for name, levels := range map[string]int{"10 001": 10_001, "100 000": 100_000, "a million": 1_000_000} {
 		lists := strings.Repeat("[", levels) + strings.Repeat("]", levels)

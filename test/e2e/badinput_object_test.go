@@ -141,8 +141,7 @@ func TestBadMetadata(t *testing.T) {
 		"annotations/key":  create(metadata(`"annotations":{"a b":"c"}`)).gets(422, `metadata.annotations: Invalid value: "a b": …`),
 		"annotations/size": create(metadata(`"annotations":{"a":"`+strings.Repeat("x", 257<<10)+`"}`)).gets(422, "metadata.annotations: Too long: may not be more than 262144 bytes"),
 		"finalizers":       create(metadata(`"finalizers":["a b"]`)).gets(422, `metadata.finalizers: Invalid value: "a b": …`),
-		// Took over half a minute of comparing each with each other.
-		"ownerReferences/many":       create(metadata(`"ownerReferences":[` + strings.Repeat(owner+",", 9_999) + owner + `]`)).gets(400).saying("Pizza in version …"),
+		"ownerReferences/many":       create(metadata(`"ownerReferences":[` + strings.Repeat(owner+",", 999) + owner + `]`)).gets(400).saying("Pizza in version …"),
 		"ownerReferences/empty":      create(metadata(`"ownerReferences":[{}]`)).gets(422, "metadata.ownerReferences[0].apiVersion: Required value: must not be empty", "metadata.ownerReferences[0].kind: Required value: must not be empty", "metadata.ownerReferences[0].name: Required value: must not be empty", "metadata.ownerReferences[0].uid: Required value: must not be empty"),
 		"ownerReferences/apiVersion": create(metadata(`"ownerReferences":[{"apiVersion":"a/b/c","kind":"A","name":"a","uid":"a"}]`)).gets(422, "metadata.ownerReferences[0].apiVersion: Invalid value: …"),
 		"ownerReferences/two":        create(metadata(`"ownerReferences":[`+owner+`,`+strings.ReplaceAll(owner, `"a"`, `"b"`)+`]`)).gets(422, "metadata.ownerReferences: Invalid value: …"),
@@ -289,14 +288,14 @@ func TestBadSpecs(t *testing.T) {
 	}
 	for name, request := range map[string]badRequest{
 		"11 times":           create(toppings(`["a"`+strings.Repeat(`,"a"`, 10)+`]`)).gets(422, `spec.toppings: Invalid value: "a": must not be listed more than 10 times`),
-		"a million times":    create(toppings(`[""`+strings.Repeat(`,""`, 999_999)+`]`)).gets(422, `spec.toppings: Invalid value: "": `+noSubdomain, `spec.toppings: Invalid value: "": must not be listed more than 10 times`),
+		"15 000 times":       create(toppings(`[""`+strings.Repeat(`,""`, 14_999)+`]`)).gets(422, `spec.toppings: Invalid value: "": `+noSubdomain, `spec.toppings: Invalid value: "": must not be listed more than 10 times`),
 		"empty":              create(toppings(`[""]`)).gets(422, `spec.toppings: Invalid value: "": `+noSubdomain),
 		"null":               create(toppings(`[null]`)).gets(422, `spec.toppings: Invalid value: "": `+noSubdomain),
 		"a name with spaces": create(toppings(`["A B"]`)).gets(422, `spec.toppings: Invalid value: "A B": `+noSubdomain),
 		"unknown":            create(toppings(`["tomato","tar","tar"]`)).gets(422, `spec.toppings[tar]: Not found: "tar"`),
 		"unknown, patched":   patch(types.MergePatchType, `{"spec":{"toppings":["tar"]}}`).gets(422, `spec.toppings[tar]: Not found: "tar"`),
 		"65":                 create(toppings(listOf(65, `"t%d"`))).gets(422, "spec.toppings: Invalid value: must not have more than 64 different toppings"),
-		"10 000":             create(toppings(listOf(10_000, `"t%d"`))).gets(422, "spec.toppings: Invalid value: must not have more than 64 different toppings"),
+		"5 000":              create(toppings(listOf(5_000, `"t%d"`))).gets(422, "spec.toppings: Invalid value: must not have more than 64 different toppings"),
 		"a number":           create(toppings(`[1]`)).gets(400),
 		"an object":          create(toppings(`[{"name":"a"}]`)).gets(400),
 	} {

@@ -122,7 +122,7 @@ func TestBadPatches(t *testing.T) {
 		"JSON/no metadata":          patch(jsonPatch, `[{"op":"remove","path":"/metadata"}]`).gets(400),
 		"JSON/no spec":              patch(jsonPatch, `[{"op":"remove","path":"/spec"},{"op":"add","path":"/metadata/finalizers","value":["a b"]}]`).gets(422, `metadata.finalizers: Invalid value: "a b": …`),
 		"JSON/a name":               patch(jsonPatch, `[{"op":"replace","path":"/metadata/name","value":"other"}]`).gets(400),
-		"JSON/10 001 operations":    patch(jsonPatch, listOf(10_001, `{"op":"test","path":"/kind","value":"Pizza%d"}`)).gets(413).saying("Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"),
+		"JSON/10 001 operations":    patch(jsonPatch, listOf(10_001, `{"op":"%d"}`)).gets(413).saying("Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"),
 		"JSON/1 000 insertions":     patch(jsonPatch, `[{"op":"add","path":"/spec/toppings","value":[]}`+strings.Repeat(`,{"op":"add","path":"/spec/toppings/0","value":1}`, 1000)+`]`).gets(422, "patch: Invalid value: …"),
 		"JSON/100 copies": patch(jsonPatch, `[{"op":"add","path":"/metadata/annotations","value":{"a":"`+strings.Repeat("x", 200_000)+`"}},`+
 			listOf(100, `{"op":"copy","from":"/metadata/annotations/a","path":"/metadata/annotations/a%d"}`)[1:]).gets(422).saying(notApplied),

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -188,6 +189,9 @@ func TestBadMediaTypes(t *testing.T) {
 		gets(422, "metadata.name: Required value: name or generateName is required")
 	requests["protobuf/a tiny cost"] = createAt("{all toppings}", envelope("Topping", field(2, field(1, field(1, "1e-999999999"))))).as(protobuf).
 		gets(400).saying("a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: 1e-999999999")
+	// It can't be told what it costs to decode.
+	requests["YAML/UTF-16"] = createAt("{all toppings}", "\xff\xfe{\x00}\x00").as("application/yaml").gets(400).saying("YAML must be in UTF-8")
+	requests["YAML/applied UTF-16"] = applyAt("{topping}?fieldManager=e2e", "\xfe\xff\x00{\x00}").gets(400).saying("YAML must be in UTF-8")
 	requireRefused(t, requests)
 }
 
@@ -197,10 +201,9 @@ func envelope(kind, raw string) string {
 	return "k8s\x00" + field(1, field(1, restaurant.GroupName+"/v1")+field(2, kind)) + field(2, raw)
 }
 
-// field is a field of a protobuf message that is shorter than 128 bytes.
-func field(number int, value string) string {
-	const lengthDelimited = 2
-	return string([]byte{byte(number<<3 | lengthDelimited), byte(len(value))}) + value
+// field is a field of a protobuf message.
+func field(number protowire.Number, value string) string {
+	return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value))
 }
 
 func TestBadPaths(t *testing.T) {
