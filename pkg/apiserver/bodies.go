@@ -25,6 +25,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/quantities"
 )
@@ -66,6 +68,21 @@ func withRequestChecks(next http.Handler, serializer runtime.NegotiatedSerialize
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// withBodyDeadline ends the wait for a body when the time for a request is over. The
+// library only answers then: over HTTP/1.1 the answer itself waits for the body, and a
+// client that stops in the middle of one keeps its share of the requests in flight from
+// all others for as long as it likes.
+func withBodyDeadline(next http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.ContentLength != 0 {
+			if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)); err != nil {
+				klog.FromContext(req.Context()).Error(err, "A body is waited for without a limit")
 			}
 		}
 		next.ServeHTTP(w, req)

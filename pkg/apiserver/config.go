@@ -261,7 +261,7 @@ func (c *Config) setOpenAPI() {
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = c.streams.with(withCurrentOpenAPI(handler), config)
 	handler = genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
-	return withRetryable(handler, config.Serializer)
+	return withBodyDeadline(withRetryable(handler, config.Serializer), config.RequestTimeout)
 }
 
 // Complete fills in what follows from the rest.

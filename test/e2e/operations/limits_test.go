@@ -17,6 +17,7 @@ limitations under the License.
 package operations
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -165,6 +166,31 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	require.Equal(t, tooMany, <-answers)
 	resume()
 	require.Equal(t, "200", <-answers)
+}
+
+// Who stops in the middle of a body is not waited for longer than a request may take.
+func TestBodyThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, cp, flags("--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1", "--request-timeout=10s"))
+	require.NoError(t, server.Start(t.Context()))
+	stock(t, server)
+	admitGuests(t, server, "slow-guest", "next-guest")
+	slow, next := configFor(t, cp, server, "slow-guest"), configFor(t, cp, server, "next-guest")
+	slow.NextProtos = []string{"http/1.1"}
+	_, err := placeOrder(t, slow, "slow").body.Write([]byte("{"))
+	require.NoError(t, err)
+
+	client := keptClient(t, next)
+	for i, want := range []string{tooMany, "201"} {
+		controlplane.Eventually(t, func() error {
+			content, err := json.Marshal(pizza(fmt.Sprintf("next-%d", i)))
+			require.NoError(t, err)
+			if answer := answerOf(client.Post(next.Host+pizzasPath+"?dryRun=All", "application/json", bytes.NewReader(content))); answer != want {
+				return fmt.Errorf("the next order gets %s", answer)
+			}
+			return nil
+		})
+	}
 }
 
 // hold leaves a watch and a stream open until the test ends.
