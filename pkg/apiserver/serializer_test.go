@@ -27,7 +27,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
-	v1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 )
 
 func TestTooManyOwners(t *testing.T) {
@@ -83,8 +83,8 @@ func TestTooManyElements(t *testing.T) {
 	}
 	decoder := boundedSerializer{codecs}.DecoderToVersion(info.Serializer, restaurant.SchemeGroupVersion)
 	decode := func(finalizers int) error {
-		topping := &v1.Topping{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, finalizers)}}
-		body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, v1.SchemeGroupVersion), topping)
+		topping := &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, finalizers)}}
+		body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, restaurantv1.SchemeGroupVersion), topping)
 		if err != nil {
 			t.Fatal(err)
 		}
