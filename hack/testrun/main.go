@@ -21,7 +21,8 @@ limitations under the License.
 // It adds one rule. A skipped test has tested nothing, so testrun lists every
 // test that was skipped, and when the environment says CI=true it fails, unless
 // the reason given to t.Skip starts with "hardware:", for what a machine cannot
-// do, whatever is installed on it.
+// do, whatever is installed on it. A package whose TestMain skips all of it says so in
+// a line that begins with "Skipped: ".
 package main
 
 import (
@@ -113,6 +114,10 @@ func (r *report) add(e event) {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
 	case "output":
+		if reason, ok := strings.CutPrefix(e.Output, "Skipped: "); ok && e.Test == "" {
+			r.printSkip(e.Package, "TestMain", strings.TrimSpace(reason))
+			return
+		}
 		r.output[e.Package] = append(r.output[e.Package], e)
 	case "pass", "skip", "fail":
 		switch {
@@ -151,11 +156,14 @@ func (r *report) take(test event) string {
 }
 
 func (r *report) skip(test event) {
-	reason := skipReason(r.take(test))
+	r.printSkip(test.Package, test.Test, skipReason(r.take(test)))
+}
+
+func (r *report) printSkip(pkg, test, reason string) {
 	if !strings.HasPrefix(reason, "hardware:") {
 		r.needless++
 	}
-	fmt.Fprintf(r.out, "SKIP\t%s\t%s: %s\n", test.Package, test.Test, reason)
+	fmt.Fprintf(r.out, "SKIP\t%s\t%s: %s\n", pkg, test, reason)
 }
 
 // skipReason finds in a test's output the last thing it logged, which for a

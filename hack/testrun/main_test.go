@@ -107,6 +107,14 @@ skip|TestSkip|`,
 			printed:  "SKIP\tp\tTestSkip: no reason given\n",
 			needless: 1,
 		},
+		"a package may be skipped as a whole": {
+			events: `
+output||Skipped: this needs root
+output||ok  	p	0.1s
+pass||`,
+			printed:  "SKIP\tp\tTestMain: this needs root\nok  \tp\t0.1s\n",
+			needless: 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var printed strings.Builder
