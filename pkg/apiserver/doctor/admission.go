@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -116,7 +117,13 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 		if port == "" {
 			port = "443"
 		}
-		return e.connect(ctx, egressselector.ControlPlane, net.JoinHostPort(address.Hostname(), port), address.Hostname(), client.CABundle)
+		to := net.JoinHostPort(address.Hostname(), port)
+		proxies := proxyConfig(os.Getenv)
+		proxy, err := proxies.ProxyFunc()(address)
+		if err != nil {
+			return unreachable{err}
+		}
+		return e.connect(ctx, egressselector.ControlPlane, proxy, to, address.Hostname(), client.CABundle)
 	}
 	backend := newBackend(client.Service.Namespace, client.Service.Name, client.Service.Port)
 	addresses, err := e.resolve(ctx, backend)
@@ -124,14 +131,17 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 		return err
 	}
 	// The others are behind the same Service: one is enough.
-	return e.connect(ctx, egressselector.Cluster, addresses[0], backend.host(), client.CABundle)
+	return e.connect(ctx, egressselector.Cluster, nil, addresses[0], backend.host(), client.CABundle)
 }
 
-// connect opens a connection as the server does, and closes it.
-func (e *examination) connect(ctx context.Context, network egressselector.EgressType, address, host string, bundle []byte) error {
+// connect opens a connection as the server does, by a proxy if there is one, and closes it.
+func (e *examination) connect(ctx context.Context, network egressselector.EgressType, proxy *url.URL, address, host string, bundle []byte) error {
 	dial, err := e.Egress(network.AsNetworkContext())
 	if err != nil {
 		return err
+	}
+	if proxy != nil {
+		return connectBy(ctx, proxy, dial, address, host, bundle, "its caBundle")
 	}
 	_, err = connect(ctx, dial, address, host, bundle, "its caBundle")
 	return err

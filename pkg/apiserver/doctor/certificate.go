@@ -23,6 +23,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -140,13 +142,11 @@ func (e *examination) trusts(b backend) []*trust {
 // certificate must be for the host and of an authority in the bundle, or of one that
 // this machine trusts if that is empty. The error is a problem, or unreachable.
 func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) (tls.ConnectionState, error) {
-	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-	if len(bundle) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(bundle) {
-			return tls.ConnectionState{}, &problem{"there is no certificate in " + bundleName, "put that of the server's authority into it, in PEM form"}
-		}
+	config, err := trusting(bundle, bundleName)
+	if err != nil {
+		return tls.ConnectionState{}, err
 	}
+	config.ServerName = host
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	direct := dial == nil
@@ -164,12 +164,62 @@ func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, b
 	connection := tls.Client(raw, config)
 	err = connection.HandshakeContext(ctx)
 	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
-		return tls.ConnectionState{}, &problem{fmt.Sprintf("the certificate %q that %s serves can't be trusted (%v)", untrusted.UnverifiedCertificates[0].Subject, address, untrusted.Err), trustFix(untrusted.Err, host, bundleName)}
+		return tls.ConnectionState{}, untrustedProblem(untrusted, address, host, bundleName)
 	}
 	if err != nil {
 		return tls.ConnectionState{}, &problem{fmt.Sprintf("%s does not speak TLS (%v)", address, err), "see what listens there"}
 	}
 	return connection.ConnectionState(), nil
+}
+
+// connectBy is connect by a proxy, in the way that the server goes by one.
+func connectBy(ctx context.Context, proxy *url.URL, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) error {
+	config, err := trusting(bundle, bundleName)
+	if err != nil {
+		return err
+	}
+	// It ends here, before anything is asked.
+	connected := errors.New("connected")
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		if state.PeerCertificates[0].VerifyHostname(host) != nil {
+			return nil // It is the proxy's.
+		}
+		return connected
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+address, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Transport{Proxy: http.ProxyURL(proxy), DialContext: dial, TLSClientConfig: config}).RoundTrip(request)
+	if response != nil {
+		_ = response.Body.Close()
+	}
+	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+		return untrustedProblem(untrusted, address, host, bundleName)
+	}
+	if !errors.Is(err, connected) {
+		return unreachable{fmt.Errorf("by the proxy of HTTPS_PROXY: %w", err)}
+	}
+	return nil
+}
+
+// trusting is a configuration that trusts the authorities of the bundle, or those that
+// this machine trusts if that is empty.
+func trusting(bundle []byte, bundleName string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(bundle) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(bundle) {
+			return nil, &problem{"there is no certificate in " + bundleName, "put that of the server's authority into it, in PEM form"}
+		}
+	}
+	return config, nil
+}
+
+func untrustedProblem(untrusted *tls.CertificateVerificationError, address, host, bundleName string) *problem {
+	return &problem{fmt.Sprintf("the certificate %q that %s serves can't be trusted (%v)", untrusted.UnverifiedCertificates[0].Subject, address, untrusted.Err), trustFix(untrusted.Err, host, bundleName)}
 }
 
 func trustFix(err error, host, bundleName string) string {

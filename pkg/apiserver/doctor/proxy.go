@@ -17,10 +17,12 @@ limitations under the License.
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,12 +31,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/server/egressselector"
 )
 
 // environment is where the server finds its proxy.
 type environment struct {
-	of    string
-	proxy httpproxy.Config
+	of string
+	// hidden is set if it can't be seen from here.
+	hidden bool
+	proxy  httpproxy.Config
 }
 
 // checkProxy looks whether requests that have to stay in the cluster would go through
@@ -50,6 +55,10 @@ func (e *examination) checkProxy(ctx context.Context) []Result {
 	}
 	var results []Result
 	for _, environment := range environments {
+		if environment.hidden {
+			results = append(results, result(Skipped, fmt.Sprintf("the environment of %s is not all in its manifest", environment.of), "run this in it"))
+			continue
+		}
 		through := environment.proxy.ProxyFunc()
 		var exceptions, reasons []string
 		for _, destination := range destinations {
@@ -117,7 +126,14 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 		}
 	}
 	slices.SortFunc(destinations, func(a, b destination) int { return strings.Compare(a.purpose, b.purpose) })
+	etcd, err := e.Egress(egressselector.Etcd.AsNetworkContext())
+	if err != nil {
+		return nil, err
+	}
 	for _, server := range e.EtcdServers {
+		if etcd != nil { // gRPC asks no proxy about what it has a dialer for.
+			break
+		}
 		if address, err := url.Parse(server); err == nil && address.Host != "" {
 			destinations = append(destinations, destination{"etcd", address.Host, address.Hostname()})
 		}
@@ -147,29 +163,41 @@ func (e *examination) environments(ctx context.Context) ([]environment, error) {
 		}
 		for _, pod := range pods {
 			for _, container := range pod.Spec.Containers {
-				proxy := httpproxy.Config{HTTPSProxy: variable(container, "HTTPS_PROXY"), NoProxy: variable(container, "NO_PROXY")}
+				found := environment{of: "the pod " + pod.Name, hidden: hidden(container), proxy: proxyConfig(func(name string) string { return variable(container, name) })}
 				// Replicas have the same.
-				if !slices.ContainsFunc(environments, func(known environment) bool { return known.proxy == proxy }) {
-					environments = append(environments, environment{"the pod " + pod.Name, proxy})
+				if !slices.ContainsFunc(environments, func(known environment) bool {
+					return known.hidden == found.hidden && known.proxy == found.proxy
+				}) {
+					environments = append(environments, found)
 				}
 			}
 		}
 	}
 	if len(environments) == 0 {
-		environments = append(environments, environment{"this command", *httpproxy.FromEnvironment()})
+		environments = append(environments, environment{of: "this command", proxy: proxyConfig(os.Getenv)})
 	}
 	return environments, nil
 }
 
-// variable is the value that a program sees, which looks for the lower-case name
-// first, as far as the container itself says it.
+// proxyConfig is what net/http takes from an environment for https.
+func proxyConfig(variable func(name string) string) httpproxy.Config {
+	either := func(name string) string { return cmp.Or(variable(name), variable(strings.ToLower(name))) }
+	return httpproxy.Config{HTTPSProxy: either("HTTPS_PROXY"), NoProxy: either("NO_PROXY")}
+}
+
+// variable is the value of a variable, as far as the container itself says it.
 func variable(container corev1.Container, name string) string {
-	for _, name := range []string{strings.ToLower(name), name} {
-		for _, variable := range container.Env {
-			if variable.Name == name && variable.Value != "" {
-				return variable.Value
-			}
-		}
+	i := slices.IndexFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == name })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return container.Env[i].Value
+}
+
+// hidden tells whether the container may have variables about proxies whose values are
+// elsewhere.
+func hidden(container corev1.Container) bool {
+	return len(container.EnvFrom) > 0 || slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool {
+		return variable.ValueFrom != nil && slices.Contains([]string{"HTTPS_PROXY", "NO_PROXY"}, strings.ToUpper(variable.Name))
+	})
 }

@@ -78,7 +78,8 @@ type cluster struct {
 	client          versioned.Interface
 }
 
-func newCluster(t *testing.T, inwardMode string) *cluster {
+// newCluster starts all of it, with proxy servers of that mode.
+func newCluster(t *testing.T, mode string) *cluster {
 	t.Helper()
 	c := &cluster{}
 	c.control, c.server, c.webhook = network.ForTest(t, "10.0.0.1"), network.ForTest(t, "10.0.0.2"), network.ForTest(t, "10.0.0.3")
@@ -95,11 +96,11 @@ func newCluster(t *testing.T, inwardMode string) *cluster {
 		ControllerManager: controlplane.ComponentConfig{Off: true},
 		APIServer:         controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Off: true, Host: c.server}},
 	})
-	c.inward = newTunnel(t, c.ControlPlane, "inward", inwardMode, c.control, inwardAgent)
-	c.outward = newTunnel(t, c.ControlPlane, "outward", "grpc", c.server, outwardAgent)
+	c.inward = newTunnel(t, c.ControlPlane, "inward", mode, c.control, inwardAgent)
+	c.outward = newTunnel(t, c.ControlPlane, "outward", mode, c.server, outwardAgent)
 	// Who goes by a tunnel does not end well without it.
 	t.Cleanup(func() { require.NoError(t, c.APIServer.Stop()) })
-	c.KubeAPIServer.SetFlags(c.inward.egressFlag(t, map[string]string{"grpc": "grpc.yaml", "http-connect": "http-connect.yaml"}[inwardMode]))
+	c.KubeAPIServer.SetFlags(c.inward.egressFlag(t, mode+".yaml"))
 	c.APIServer.SetFlags(c.outward.egressFlag(t, "apiserver.yaml"))
 
 	require.NoError(t, c.inward.start(t.Context()))
@@ -123,6 +124,7 @@ func TestGRPC(t *testing.T) {
 func TestHTTPConnect(t *testing.T) {
 	c := newCluster(t, "http-connect")
 	c.testInward(t)
+	t.Run("from the server", c.testOutward)
 	// They are told when they read, as the handshake is over for them before.
 	for to, address := range map[string]string{
 		"as kube-apiserver": fmt.Sprintf("127.0.0.1:%d", serverPort),
@@ -298,7 +300,7 @@ func (c *cluster) testOutward(t *testing.T) {
 		"etcd":         `"Waiting for etcd" reason="etcd at [` + c.Component("storage").URL() + `] does not answer`,
 	} {
 		t.Run("without "+without, func(t *testing.T) {
-			server := c.serverWithout(t, without)
+			server := c.addServerWithout(t, without)
 			require.NoError(t, server.Launch())
 			controlplane.Eventually(t, func() error {
 				log, err := os.ReadFile(server.LogFile())
@@ -308,18 +310,47 @@ func (c *cluster) testOutward(t *testing.T) {
 		})
 	}
 	t.Run("without cluster", func(t *testing.T) {
-		server := c.serverWithout(t, "cluster")
+		server := c.addServerWithout(t, "cluster")
 		require.NoError(t, server.Start(t.Context()))
 		err := c.order(t, server)
 		require.True(t, apierrors.IsInternalError(err), "%v", err)
 		require.ErrorContains(t, err, `failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.default.svc:443/?timeout=10s": dial tcp `+c.webhook.Address()+`:443: connect: network is unreachable`)
 	})
+	t.Run("with HTTPS_PROXY", c.testProxyVariable)
 	t.Run("doctor", c.testDoctor)
 	t.Run("an agent that returns", c.testOutwardRecovery)
 }
 
+// testProxyVariable is of a server with HTTPS_PROXY in its environment. Who heeds it
+// connects to that proxy by the selection; nobody is there.
+func (c *cluster) testProxyVariable(t *testing.T) {
+	environment := []string{"HTTPS_PROXY=http://10.0.0.9:3128", "NO_PROXY=" + strings.TrimPrefix(c.KubeAPIServer.URL(), "https://")}
+	server := c.addServer(t, "proxied", c.outward.egressFlag(t, "apiserver.yaml"), environment...)
+	// For etcd, it is not heeded.
+	require.NoError(t, server.Start(t.Context()))
+	err := c.order(t, server)
+	require.True(t, apierrors.IsInternalError(err), "%v", err)
+	require.ErrorContains(t, err, `failed to call webhook: Post "https://guard.default.svc:443/?timeout=10s": proxyconnect tcp: by the egress selection "cluster" of --egress-selector-config-file: `)
+	require.Regexp(t, `(?m)^warning +proxy +by the environment of this command, requests to kube-apiserver \(10\.96\.0\.1:443\), the webhooks of the Service default/guard \(10\.0\.0\.3:443\) go through the proxy of HTTPS_PROXY: add 10\.96\.0\.1,10\.0\.0\.3 to NO_PROXY$`,
+		c.doctor(t, environment...))
+}
+
 // testDoctor examines the cluster from where the server is.
 func (c *cluster) testDoctor(t *testing.T) {
+	output := c.doctor(t)
+	for _, want := range []string{
+		`ok +kube-apiserver +kube-apiserver at ` + c.KubeAPIServer.URL() + ` is v`,
+		`ok +webhooks +all webhooks that are asked about the groups answer \(1\)\n`,
+		// A busy machine makes it slow.
+		`(ok|warning) +etcd +etcd at ` + c.Component("storage").URL() + ` `,
+	} {
+		require.Regexp(t, `(?m)^`+want, output)
+	}
+}
+
+// doctor is what the doctor says on the host of the server.
+func (c *cluster) doctor(t *testing.T, environment ...string) string {
+	t.Helper()
 	kubeconfig, err := c.KubeconfigFor("admin", "system:masters")
 	require.NoError(t, err)
 	pair, err := c.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})
@@ -327,20 +358,13 @@ func (c *cluster) testDoctor(t *testing.T) {
 	cert, key := filepath.Join(t.TempDir(), "etcd.crt"), filepath.Join(t.TempDir(), "etcd.key")
 	writeFile(t, cert, pair.Cert)
 	writeFile(t, key, pair.Key)
-	etcd := c.Component("storage").URL()
 	doctor := c.server.Command(t.Context(), "../../../_output/bin/apiserver", "doctor",
 		"--kubeconfig="+kubeconfig, "--namespace=restaurant-system", c.outward.egressFlag(t, "apiserver.yaml"),
-		"--etcd-servers="+etcd, "--etcd-cafile="+c.PKI.ServingCA.File, "--etcd-certfile="+cert, "--etcd-keyfile="+key)
+		"--etcd-servers="+c.Component("storage").URL(), "--etcd-cafile="+c.PKI.ServingCA.File, "--etcd-certfile="+cert, "--etcd-keyfile="+key)
+	doctor.Env = append(doctor.Environ(), environment...)
 	output, err := doctor.CombinedOutput()
 	require.NoError(t, err, "%s", output)
-	for _, want := range []string{
-		`ok +kube-apiserver +kube-apiserver at ` + c.KubeAPIServer.URL() + ` is v`,
-		`ok +webhooks +all webhooks that are asked about the groups answer \(1\)\n`,
-		// A busy machine makes it slow.
-		`(ok|warning) +etcd +etcd at ` + etcd + ` `,
-	} {
-		require.Regexp(t, `(?m)^`+want, string(output))
-	}
+	return string(output)
 }
 
 // guard makes a webhook, in a Service, that denies every pizza in one namespace.
@@ -444,18 +468,22 @@ func (c *cluster) testControllers(t *testing.T) {
 	})
 }
 
-// serverWithout adds a server that lacks one of the selections.
-func (c *cluster) serverWithout(t *testing.T, selection string) *controlplane.Component {
+// addServer adds a server that goes by some selections.
+func (c *cluster) addServer(t *testing.T, name, egressFlag string, environment ...string) *controlplane.Component {
 	t.Helper()
-	server, err := c.NewAPIServer("without-"+selection, controlplane.ServerConfig{
-		Etcd: "storage",
-		ComponentConfig: controlplane.ComponentConfig{
-			Host: c.server, Flags: []string{c.outward.egressFlag(t, "apiserver.yaml", selection)},
-		},
+	server, err := c.NewAPIServer(name, controlplane.ServerConfig{
+		Etcd:            "storage",
+		ComponentConfig: controlplane.ComponentConfig{Host: c.server, Flags: []string{egressFlag}, Env: environment},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	return server
+}
+
+// addServerWithout adds a server that lacks one of the selections.
+func (c *cluster) addServerWithout(t *testing.T, selection string) *controlplane.Component {
+	t.Helper()
+	return c.addServer(t, "without-"+selection, c.outward.egressFlag(t, "apiserver.yaml", selection))
 }
 
 // testOutwardRecovery takes kube-apiserver and etcd away from the server, and gives

@@ -55,12 +55,12 @@ const (
 // tunnel leads from a host to all that its agent reaches. The agent connects to the
 // proxy server, never the other way round.
 type tunnel struct {
-	dir           string
+	dir, mode     string
 	server, agent *controlplane.Component
 }
 
 // newTunnel adds a proxy server and its agent, which are not started. The mode is one
-// of the proxy server's.
+// of the proxy server's, and the name of a sample.
 func newTunnel(t *testing.T, cp *controlplane.ControlPlane, name, mode string, from, to *network.Host) *tunnel {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
@@ -88,7 +88,7 @@ func newTunnel(t *testing.T, cp *controlplane.ControlPlane, name, mode string, f
 			"--server-ca-cert="+file("ca.crt"), "--server-cert="+file("server.crt"), "--server-key="+file("server.key"),
 			"--server-bind-address=127.0.0.1", fmt.Sprintf("--server-port=%d", serverPort))
 	}
-	tunnel := &tunnel{dir: dir}
+	tunnel := &tunnel{dir: dir, mode: mode}
 	tunnel.server, err = cp.NewProgram(name+"-server", controlplane.Program{
 		Binary: "proxy-server", Args: serverArgs, Host: from, Check: answers(from, "/healthz"),
 	})
@@ -144,18 +144,29 @@ func answers(host *network.Host, path string) func(context.Context) error {
 // selections.
 func (t *tunnel) egressFlag(test *testing.T, sample string, without ...string) string {
 	test.Helper()
-	content, err := os.ReadFile(filepath.Join(samples, sample))
-	require.NoError(test, err)
-	config := apiserverv1beta1.EgressSelectorConfiguration{}
-	require.NoError(test, yaml.UnmarshalStrict([]byte(strings.ReplaceAll(string(content), samplesDir, t.dir)), &config))
+	config := t.readSample(test, sample)
 	config.EgressSelections = slices.DeleteFunc(config.EgressSelections, func(selection apiserverv1beta1.EgressSelection) bool {
 		return slices.Contains(without, selection.Name)
 	})
-	content, err = yaml.Marshal(config)
+	if t.mode == "http-connect" {
+		for i := range config.EgressSelections {
+			config.EgressSelections[i].Connection = t.readSample(test, "http-connect.yaml").EgressSelections[0].Connection
+		}
+	}
+	content, err := yaml.Marshal(config)
 	require.NoError(test, err)
 	path := filepath.Join(t.dir, strings.Join(append(without, sample), "-"))
 	writeFile(test, path, content)
 	return "--egress-selector-config-file=" + path
+}
+
+// readSample returns a sample for the tunnel's certificates and socket.
+func (t *tunnel) readSample(test *testing.T, name string) (config apiserverv1beta1.EgressSelectorConfiguration) {
+	test.Helper()
+	content, err := os.ReadFile(filepath.Join(samples, name))
+	require.NoError(test, err)
+	require.NoError(test, yaml.UnmarshalStrict([]byte(strings.ReplaceAll(string(content), samplesDir, t.dir)), &config))
+	return config
 }
 
 func writeFile(t *testing.T, path string, content []byte) {

@@ -299,18 +299,33 @@ webhooks:
 		_, findings := doctor(t, cp, "--kubeconfig="+serverKubeconfig(t))
 		require.Equal(t, 1, countOf(findings, "^warning proxy: by the environment of this command, requests to "+inside), "%v", findings)
 	})
-	t.Run("of the server's pod", func(t *testing.T) {
-		registerAtEnd(t)
-		// No node runs the pod: only its environment is looked at.
-		apply(t, `
+	for name, test := range map[string]struct{ container, want string }{
+		"of the server's pod": {
+			`env: [{name: https_proxy, value: "http://192.0.2.9:3128"}, {name: NO_PROXY, value: 10.96.0.1}, {name: no_proxy, value: "*"}]`,
+			"warning proxy: by the environment of the pod doctor, requests to the webhooks of the Service default/hook (10.96.0.50:8443), the webhooks of the Service default/outside (localhost.:443) go through the proxy of HTTPS_PROXY: add 10.96.0.50,localhost. to NO_PROXY",
+		},
+		"of the server's pod, with a variable from elsewhere": {
+			`env: [{name: HTTPS_PROXY, valueFrom: {configMapKeyRef: {name: proxy, key: url}}}]`,
+			"skipped proxy: the environment of the pod doctor is not all in its manifest: run this in it",
+		},
+		"of the server's pod, with variables from elsewhere": {
+			`envFrom: [{secretRef: {name: proxy}}]`,
+			"skipped proxy: the environment of the pod doctor is not all in its manifest: run this in it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registerAtEnd(t)
+			// No node runs the pod: only its environment is looked at.
+			apply(t, `
 apiVersion: v1
 kind: Service
 metadata: {namespace: restaurant-system, name: apiserver}
 spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: {app: doctor}, ports: [{name: https, port: `+fmt.Sprint(cp.APIServer.Port())+`}]}
-`+podWith(`env: [{name: HTTPS_PROXY, value: "http://192.0.2.9:3128"}, {name: NO_PROXY, value: 10.96.0.1}]`))
-		_, findings := doctor(t, cp)
-		require.Contains(t, symptoms(findings), "warning proxy: by the environment of the pod doctor, requests to the webhooks of the Service default/hook (10.96.0.50:8443), the webhooks of the Service default/outside (localhost.:443) go through the proxy of HTTPS_PROXY: add 10.96.0.50,localhost. to NO_PROXY")
-	})
+`+podWith(test.container))
+			_, findings := doctor(t, cp)
+			require.Equal(t, 1, countOf(findings, "^"+regexp.QuoteMeta(test.want)+"$"), "%v", findings)
+		})
+	}
 }
 
 // proxiedWebhook is an entry of a ValidatingWebhookConfiguration.

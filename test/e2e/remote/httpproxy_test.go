@@ -131,6 +131,8 @@ func TestHTTPProxy(t *testing.T) {
 	registerWebhook(t, "outside", `"url":"https://10.0.0.5/"`)
 	serveWebhook(t, cp, inside, "hook.default.svc")
 	user.kubectl(t, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"hook","namespace":"default"},"spec":{"clusterIP":"`+clusterIP+`","ports":[{"port":443}]}}`, "create", "--filename=-")
+	user.kubectl(t, `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"hook","namespace":"default","labels":{"kubernetes.io/service-name":"hook"}},
+		"addressType":"IPv4","endpoints":[{"addresses":["`+clusterIP+`"]}],"ports":[{"port":443}]}`, "create", "--filename=-")
 	registerWebhook(t, "inside", `"service":{"namespace":"default","name":"hook"}`)
 	const outsideReached = `admission webhook "outside.example.com" denied the request: from 10.0.0.2`
 
@@ -138,7 +140,7 @@ func TestHTTPProxy(t *testing.T) {
 	t.Run("for the server, to a webhook inside the cluster, without its address in NO_PROXY", func(t *testing.T) {
 		ask(t, "inside", `failed calling webhook "inside.example.com": failed to call webhook: Post "https://hook.default.svc:443/?timeout=10s": Unable to connect`)
 		require.Equal(t, "warning: by the environment of this command, requests to kube-apiserver (10.96.0.1:443), the webhooks of the Service default/hook ("+clusterIP+":443)"+
-			" go through the proxy of HTTPS_PROXY: add 10.96.0.1,"+clusterIP+" to NO_PROXY", diagnosis(t, user, server, "HTTPS_PROXY="+proxyURL, "NO_PROXY=.svc,.cluster.local"))
+			" go through the proxy of HTTPS_PROXY: add 10.96.0.1,"+clusterIP+" to NO_PROXY", diagnosis(t, user, server, "proxy", "HTTPS_PROXY="+proxyURL, "NO_PROXY=.svc,.cluster.local"))
 	})
 	require.NoError(t, trapped.Stop())
 
@@ -147,7 +149,8 @@ func TestHTTPProxy(t *testing.T) {
 		newProxiedServer(t, cp, server, "excepted", "etcd", environment...)
 		ask(t, "inside", `admission webhook "inside.example.com" denied the request: from 10.0.0.4`)
 		ask(t, "outside", outsideReached)
-		require.Equal(t, "ok: no proxy is between the server and the cluster", diagnosis(t, user, server, environment...))
+		require.Equal(t, "ok: no proxy is between the server and the cluster", diagnosis(t, user, server, "proxy", environment...))
+		require.Equal(t, "ok: all webhooks that are asked about the groups answer (2)", diagnosis(t, user, server, "webhooks", environment...))
 	})
 	t.Run("for the server, to etcd", func(t *testing.T) {
 		log, err := os.ReadFile(proxyProgram.LogFile())
@@ -225,8 +228,8 @@ func serveWebhook(t *testing.T, cp *controlplane.ControlPlane, host *network.Hos
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-// diagnosis is what "apiserver doctor" finds about the proxy in an environment.
-func diagnosis(t *testing.T, u user, host *network.Host, environment ...string) string {
+// diagnosis is what a check of "apiserver doctor" finds in an environment.
+func diagnosis(t *testing.T, u user, host *network.Host, check string, environment ...string) string {
 	t.Helper()
 	cmd := host.Command(t.Context(), filepath.Join("..", "..", "..", "_output", "bin", "apiserver"), "doctor", "--kubeconfig="+u.Kubeconfig(), "--output=json")
 	cmd.Env = u.command(t).Env
@@ -237,10 +240,10 @@ func diagnosis(t *testing.T, u user, host *network.Host, environment ...string) 
 	}
 	require.NoError(t, json.Unmarshal(output, &findings), "%v: %s", err, output)
 	for _, finding := range findings.Results {
-		if finding.Check == "proxy" {
+		if finding.Check == check {
 			return strings.TrimSuffix(finding.Status+": "+finding.Cause+": "+finding.Fix, ": ")
 		}
 	}
-	t.Fatalf("no finding about the proxy: %s", output)
+	t.Fatalf("no finding about %s: %s", check, output)
 	return ""
 }
