@@ -322,10 +322,12 @@ func mergeFlags(base, extra []string) []string {
 }
 
 // environment is this process's without the variables by which etcd would take
-// flags from it, or kubectl and client libraries another cluster.
+// flags from it, kubectl and client libraries another cluster, or everybody a proxy
+// that knows nothing of the hosts here.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "ETCD_") || strings.HasPrefix(variable, "KUBE")
+		name, _, _ := strings.Cut(strings.ToUpper(variable), "=")
+		return strings.HasPrefix(name, "ETCD_") || strings.HasPrefix(name, "KUBE") || strings.HasSuffix(name, "_PROXY")
 	})
 }
 

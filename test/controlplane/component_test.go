@@ -39,3 +39,14 @@ func TestMergeFlags(t *testing.T) {
 		})
 	}
 }
+
+// TestEnvironment requires that what the machine's user has set does not change what a
+// control plane does.
+func TestEnvironment(t *testing.T) {
+	for _, name := range []string{"ETCD_NAME", "KUBECONFIG", "HTTPS_PROXY", "https_proxy", "no_proxy"} {
+		t.Setenv(name, "x")
+		require.NotContains(t, environment(), name+"=x")
+	}
+	t.Setenv("LANGUAGE", "x")
+	require.Contains(t, environment(), "LANGUAGE=x")
+}

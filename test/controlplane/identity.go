@@ -19,6 +19,7 @@ package controlplane
 import (
 	"crypto/sha256"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 
@@ -46,10 +47,10 @@ func (cp *ControlPlane) RESTConfigFor(user string, groups ...string) (*rest.Conf
 // forClient returns the configuration for use by a client, see Config.Client.
 func (cp *ControlPlane) forClient(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
+	dialFrom(cp.config.Client.Host, config)
 	if cp.config.Client.ProxyURL != "" {
 		config.Proxy = cp.config.Client.proxy
 	}
-	dialFrom(cp.config.Client.Host, config)
 	return config
 }
 
@@ -57,7 +58,7 @@ func (cp *ControlPlane) forClient(config *rest.Config) *rest.Config {
 func dialFrom(host Host, config *rest.Config) {
 	// A configuration with a way to dial shares no connections with others.
 	if host != (thisMachine{}) {
-		config.Dial = host.DialContext
+		config.Dial, config.Proxy = host.DialContext, http.ProxyURL(nil)
 	}
 }
 

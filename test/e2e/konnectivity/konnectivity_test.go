@@ -361,7 +361,7 @@ func (c *cluster) doctor(t *testing.T, environment ...string) string {
 	doctor := c.server.Command(t.Context(), "../../../_output/bin/apiserver", "doctor",
 		"--kubeconfig="+kubeconfig, "--namespace=restaurant-system", c.outward.egressFlag(t, "apiserver.yaml"),
 		"--etcd-servers="+c.Component("storage").URL(), "--etcd-cafile="+c.PKI.ServingCA.File, "--etcd-certfile="+cert, "--etcd-keyfile="+key)
-	doctor.Env = append(doctor.Environ(), environment...)
+	doctor.Env = append(c.Kubectl(t.Context()).Env, environment...)
 	output, err := doctor.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	return string(output)

@@ -72,8 +72,6 @@ func (u user) command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	cmd := u.Kubectl(ctx, args...)
-	// Proxies of this machine's are nobody's business here.
-	cmd.Env = append(cmd.Env, "HTTPS_PROXY=", "HTTP_PROXY=", "NO_PROXY=", "https_proxy=", "http_proxy=", "no_proxy=")
 	cmd.Env = append(cmd.Env, u.env...)
 	if u.kubeconfig != "" {
 		cmd.Env = append(cmd.Env, "KUBECONFIG="+u.kubeconfig)

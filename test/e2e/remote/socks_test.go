@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -85,7 +86,7 @@ func testCut(t *testing.T, network *bastion.Network, cp *controlplane.ControlPla
 	socks := user{ControlPlane: cp}
 	// A client in the cluster is there meanwhile.
 	inside := cp.RESTConfig()
-	inside.Proxy, inside.Dial = nil, network.Cluster.DialContext
+	inside.Proxy, inside.Dial = http.ProxyURL(nil), network.Cluster.DialContext
 	near := versioned.NewForConfigOrDie(inside).RestaurantV1().Pizzas("default")
 	require.Equal(t, "pizza.restaurant.programming-kubernetes.info/before created\n", socks.kubectl(t, margherita("before", 1), "create", "--filename=-"))
 
