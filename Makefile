@@ -100,7 +100,7 @@ test-fuzz: ## Sends 10 000 objects of each kind through each version and encodin
 
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane
-	packages=$$(go list ./test/... | grep --invert-match /test/e2e/remote); \
+	packages=$$(go list ./test/... | grep --invert-match --extended-regexp '/test/e2e/(remote|konnectivity)$$'); \
 		CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m $${packages}
 
 # What users do with kubectl and clients in Go. The rest of ./test/e2e is about what
@@ -110,8 +110,8 @@ REMOTE_TESTS := CRUD|TypedClients|Apply.*|Patch|Scale|Bake|TypedBake|ConcurrentB
 REMOTE_TESTS := $(REMOTE_TESTS)|Kubectl(Get|GetWhole|Watch|Wait|Describe|Explain|CanI|Discovery|Apply|ApplyConflict|Diff|Scale|Delete|Patch|Bake)
 
 .PHONY: test-remote
-test-remote: binaries ## Runs the tests through proxies and SSH, as root, and the core of the others through SSH
-	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -timeout=10m ./test/e2e/remote
+test-remote: binaries ## Runs the tests through proxies, SSH and Konnectivity, as root, and the core of the others through SSH
+	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=10m ./test/e2e/remote ./test/e2e/konnectivity
 	CGO_ENABLED=0 E2E_BASTION=true go run ./hack/testrun -trimpath -count=1 -timeout=10m -run='^Test($(REMOTE_TESTS))$$' ./test/e2e
 
 .PHONY: bench

@@ -52,11 +52,11 @@ cd "${dir}"
 
 # issue makes a key and a certificate for it.
 issue() {
-	local name=$1
+	local name=$1 output
 	shift
-	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc \
-		-subj "/CN=konnectivity-${name}" -keyout "${name}.key" -out "${name}.crt" "$@" 2>/dev/null ||
-		fail "openssl could not make ${dir}/${name}.crt: version 3 or later is needed, this is $(openssl version)."
+	output=$(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc \
+		-subj "/CN=konnectivity-${name}" -keyout "${name}.key" -out "${name}.crt" "$@" 2>&1) ||
+		fail "openssl could not make ${dir}/${name}.crt, for which it has to be version 3 or later, and is $(openssl version): ${output}"
 }
 
 if [[ ! -e ca.key ]]; then

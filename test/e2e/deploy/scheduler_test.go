@@ -85,11 +85,8 @@ func TestSecondScheduler(t *testing.T) {
 	boundPods(t, systemNamespace, overlays()["external-etcd"], serverName)
 	requireScheduledBy(t, systemNamespace, secondScheduler, 2*len(used))
 
-	controlplane.Eventually(t, func() error {
-		_, denied := audited(t, "system:serviceaccount:"+secondScheduler+":"+secondScheduler)
-		require.Empty(t, denied)
-		return nil
-	})
+	_, denied := audited(t, "system:serviceaccount:"+secondScheduler+":"+secondScheduler)
+	require.Empty(t, denied)
 }
 
 // startDefaultScheduler starts the scheduler that every cluster has.
