@@ -181,10 +181,10 @@ func connectBy(ctx context.Context, proxy *url.URL, dial utilnet.DialFunc, addre
 	// It ends here, before anything is asked.
 	connected := errors.New("connected")
 	config.VerifyConnection = func(state tls.ConnectionState) error {
-		if state.PeerCertificates[0].VerifyHostname(host) != nil {
-			return nil // It is the proxy's.
+		if state.PeerCertificates[0].VerifyHostname(host) == nil {
+			return connected
 		}
-		return connected
+		return nil // It is the proxy's.
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

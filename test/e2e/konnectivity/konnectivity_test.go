@@ -29,6 +29,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -316,18 +317,29 @@ func (c *cluster) testOutward(t *testing.T) {
 		require.True(t, apierrors.IsInternalError(err), "%v", err)
 		require.ErrorContains(t, err, `failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.default.svc:443/?timeout=10s": dial tcp `+c.webhook.Address()+`:443: connect: network is unreachable`)
 	})
+	t.Run("audit", c.testAudit)
 	t.Run("with HTTPS_PROXY", c.testProxyVariable)
 	t.Run("doctor", c.testDoctor)
 	t.Run("an agent that returns", c.testOutwardRecovery)
 }
 
+// testAudit is of who is told what the server does.
+func (c *cluster) testAudit(t *testing.T) {
+	events := c.collectEvents(t)
+	server := c.addServer(t, "audited", append(events.flags, c.outward.egressFlag(t, "apiserver.yaml")))
+	require.NoError(t, server.Start(t.Context()))
+	events.requireCalled(t)
+}
+
 // testProxyVariable is of a server with HTTPS_PROXY in its environment. Who heeds it
 // connects to that proxy by the selection; nobody is there.
 func (c *cluster) testProxyVariable(t *testing.T) {
+	spans := c.collectSpans(t)
 	environment := []string{"HTTPS_PROXY=http://10.0.0.9:3128", "NO_PROXY=" + strings.TrimPrefix(c.KubeAPIServer.URL(), "https://")}
-	server := c.addServer(t, "proxied", c.outward.egressFlag(t, "apiserver.yaml"), environment...)
-	// For etcd, it is not heeded.
+	server := c.addServer(t, "proxied", append(spans.flags, c.outward.egressFlag(t, "apiserver.yaml")), environment...)
+	// For etcd and the collector, it is not heeded.
 	require.NoError(t, server.Start(t.Context()))
+	spans.requireCalled(t)
 	err := c.order(t, server)
 	require.True(t, apierrors.IsInternalError(err), "%v", err)
 	require.ErrorContains(t, err, `failed to call webhook: Post "https://guard.default.svc:443/?timeout=10s": proxyconnect tcp: by the egress selection "cluster" of --egress-selector-config-file: `)
@@ -361,7 +373,7 @@ func (c *cluster) doctor(t *testing.T, environment ...string) string {
 	doctor := c.server.Command(t.Context(), "../../../_output/bin/apiserver", "doctor",
 		"--kubeconfig="+kubeconfig, "--namespace=restaurant-system", c.outward.egressFlag(t, "apiserver.yaml"),
 		"--etcd-servers="+c.Component("storage").URL(), "--etcd-cafile="+c.PKI.ServingCA.File, "--etcd-certfile="+cert, "--etcd-keyfile="+key)
-	doctor.Env = append(c.Kubectl(t.Context()).Env, environment...)
+	doctor.Env = slices.Concat(c.Kubectl(t.Context()).Env, environment)
 	output, err := doctor.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	return string(output)
@@ -468,12 +480,12 @@ func (c *cluster) testControllers(t *testing.T) {
 	})
 }
 
-// addServer adds a server that goes by some selections.
-func (c *cluster) addServer(t *testing.T, name, egressFlag string, environment ...string) *controlplane.Component {
+// addServer adds a server with these flags and variables.
+func (c *cluster) addServer(t *testing.T, name string, flags []string, environment ...string) *controlplane.Component {
 	t.Helper()
 	server, err := c.NewAPIServer(name, controlplane.ServerConfig{
 		Etcd:            "storage",
-		ComponentConfig: controlplane.ComponentConfig{Host: c.server, Flags: []string{egressFlag}, Env: environment},
+		ComponentConfig: controlplane.ComponentConfig{Host: c.server, Flags: flags, Env: environment},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
@@ -483,7 +495,7 @@ func (c *cluster) addServer(t *testing.T, name, egressFlag string, environment .
 // addServerWithout adds a server that lacks one of the selections.
 func (c *cluster) addServerWithout(t *testing.T, selection string) *controlplane.Component {
 	t.Helper()
-	return c.addServer(t, "without-"+selection, c.outward.egressFlag(t, "apiserver.yaml", selection))
+	return c.addServer(t, "without-"+selection, []string{c.outward.egressFlag(t, "apiserver.yaml", selection)})
 }
 
 // testOutwardRecovery takes kube-apiserver and etcd away from the server, and gives
