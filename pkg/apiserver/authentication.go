@@ -31,7 +31,7 @@ import (
 
 // applyAuthentication makes the library's authenticator, and what guards it.
 func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config) error {
-	reviewer, err := o.kubeconfig(o.Authentication.RemoteKubeConfigFile)
+	reviewer, err := o.kubeconfig(authenticationKubeconfig, o.Authentication.RemoteKubeConfigFile)
 	if err != nil {
 		return err
 	}

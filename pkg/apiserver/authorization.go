@@ -71,7 +71,7 @@ func (o *AuthorizationOptions) Validate() []error {
 
 // applyAuthorization makes the authorizer.
 func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) error {
-	reviewer, err := o.kubeconfig(o.Authorization.RemoteKubeConfigFile)
+	reviewer, err := o.kubeconfig(authorizationKubeconfig, o.Authorization.RemoteKubeConfigFile)
 	if err != nil {
 		return err
 	}

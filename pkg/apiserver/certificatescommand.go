@@ -78,7 +78,7 @@ func (o *certificatesOptions) run(ctx context.Context) error {
 	if errs := o.complete(); len(errs) > 0 {
 		return utilerrors.NewAggregate(errs)
 	}
-	cluster, err := kubeconfig(o.kubeconfig)
+	cluster, err := kubeconfig(coreKubeconfig, o.kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -46,6 +45,13 @@ import (
 // authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
 // publishes how it authenticates itself as a front proxy.
 const authenticationConfig = "extension-apiserver-authentication"
+
+// The flags that name the files of clients of kube-apiserver.
+const (
+	coreKubeconfig           = "kubeconfig"
+	authenticationKubeconfig = "authentication-kubeconfig"
+	authorizationKubeconfig  = "authorization-kubeconfig"
+)
 
 // cluster is the Kubernetes cluster this server extends, as far as it must be
 // there before the server can start: it lends its authentication and its
@@ -73,9 +79,9 @@ type client struct {
 	host   string
 }
 
-// kubeconfig loads the configuration of a client from a file, or if none is named
-// that of a pod.
-func kubeconfig(path string) (*rest.Config, error) {
+// kubeconfig loads the configuration of a client from the file of a flag, or if none is
+// named that of a pod.
+func kubeconfig(flag, path string) (*rest.Config, error) {
 	if path == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
@@ -85,13 +91,13 @@ func kubeconfig(path string) (*rest.Config, error) {
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the file of --kubeconfig: %w", err)
+		return nil, fmt.Errorf("reading the file of --%s: %w", flag, err)
 	}
 	return config, nil
 }
 
-func (o CompletedOptions) newClient(path string) (*client, error) {
-	config, err := o.kubeconfig(path)
+func (o CompletedOptions) newClient(flag, path string) (*client, error) {
+	config, err := o.kubeconfig(flag, path)
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +109,16 @@ func (o CompletedOptions) newClient(path string) (*client, error) {
 }
 
 func (o CompletedOptions) newCluster() (*cluster, error) {
-	authenticationClient, err := o.newClient(o.Authentication.RemoteKubeConfigFile)
+	// The others have the same file by default.
+	coreClient, err := o.newClient(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath)
 	if err != nil {
 		return nil, err
 	}
-	authorizationClient, err := o.newClient(o.Authorization.RemoteKubeConfigFile)
+	authenticationClient, err := o.newClient(authenticationKubeconfig, o.Authentication.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	coreClient, err := o.newClient(o.CoreAPI.CoreAPIKubeconfigPath)
+	authorizationClient, err := o.newClient(authorizationKubeconfig, o.Authorization.RemoteKubeConfigFile)
 	if err != nil {
 		return nil, err
 	}
@@ -193,16 +200,16 @@ func (c *cluster) checkAuthentication(ctx context.Context) error {
 		}
 	}
 
-	requestHeader, err := trustedCAs(options.RequestHeader.ClientCAFile, published.Data["requestheader-client-ca-file"])
+	requestHeader, err := trustedCAs("requestheader-client-ca-file", options.RequestHeader.ClientCAFile, published)
 	if err != nil {
-		return fmt.Errorf("the request-header CA can't be read: %w", err)
+		return err
 	}
 	if len(requestHeader) == 0 {
 		return fmt.Errorf("there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, which it publishes in the ConfigMap %s, or this server with a flag of the same name", authenticationConfig)
 	}
-	users, err := trustedCAs(options.ClientCert.ClientCA, published.Data["client-ca-file"])
+	users, err := trustedCAs("client-ca-file", options.ClientCert.ClientCA, published)
 	if err != nil {
-		return fmt.Errorf("the client CA can't be read: %w", err)
+		return err
 	}
 	names := options.RequestHeader.AllowedNames
 	if options.RequestHeader.ClientCAFile == "" {
@@ -224,20 +231,25 @@ func orEmptyList(value string) string {
 	return value
 }
 
-// trustedCAs reads a bundle from the file if one is named, otherwise from what
-// the cluster has published.
-func trustedCAs(file, published string) ([]*x509.Certificate, error) {
-	bundle := []byte(published)
+// trustedCAs reads a bundle from the file of a flag if one is named, otherwise from what
+// the cluster has published under the name of that flag.
+func trustedCAs(flag, file string, published *corev1.ConfigMap) ([]*x509.Certificate, error) {
 	if file != "" {
-		var err error
-		if bundle, err = os.ReadFile(file); err != nil {
-			return nil, err
+		certificates, err := certutil.CertsFromFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w: --%s can't be used: %w", errRefused, flag, err)
 		}
+		return certificates, nil
 	}
+	bundle := []byte(published.Data[flag])
 	if len(bundle) == 0 {
 		return nil, nil
 	}
-	return certutil.ParseCertsPEM(bundle)
+	certificates, err := certutil.ParseCertsPEM(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("%s in the ConfigMap %s holds no certificates; see the file of this flag of kube-apiserver: %w", flag, authenticationConfig, err)
+	}
+	return certificates, nil
 }
 
 func overlapError(subject string) error {

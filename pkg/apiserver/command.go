@@ -53,8 +53,13 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if err := options.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
-				return fmt.Errorf("--feature-gates or --emulated-version: %w", err)
+			components := options.ServerRun.ComponentGlobalsRegistry
+			err := components.Set()
+			if err == nil {
+				err = utilerrors.NewAggregate(components.Validate())
+			}
+			if err != nil {
+				return fmt.Errorf("--feature-gates, --emulated-version or --min-compatibility-version: %w", err)
 			}
 			return nil
 		},

@@ -145,7 +145,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.Audit.ApplyTo(&generic.Config); err != nil {
 		return fmt.Errorf("--audit-log-path, --audit-webhook-config-file, or another flag of auditing: %w", err)
 	}
-	if generic.ClientConfig, err = o.kubeconfig(o.CoreAPI.CoreAPIKubeconfigPath); err != nil {
+	if generic.ClientConfig, err = o.kubeconfig(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath); err != nil {
 		return err
 	}
 	generic.ClientConfig.Wrap(tracing.WrapperFor(generic.TracerProvider))

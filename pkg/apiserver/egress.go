@@ -76,8 +76,8 @@ func (o CompletedOptions) lookup(network egressselector.NetworkContext) (utilnet
 
 // kubeconfig loads the configuration of a client of kube-apiserver that goes by the
 // egress selection for it.
-func (o CompletedOptions) kubeconfig(path string) (*rest.Config, error) {
-	config, err := kubeconfig(path)
+func (o CompletedOptions) kubeconfig(flag, path string) (*rest.Config, error) {
+	config, err := kubeconfig(flag, path)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/egressselector"
@@ -130,6 +130,8 @@ func NewOptions(groups ...registry.Group) *Options {
 	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
 	// Lists of any size are read from etcd as protobuf several times faster.
 	recommended.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
+	// Nobody could reach a server without a port, nor learn how it is.
+	recommended.SecureServing.Required = true
 	// A generated certificate is kept in memory: it is of no use to the next start.
 	recommended.SecureServing.ServerCert.CertDirectory = ""
 	return &Options{
@@ -297,15 +299,27 @@ func (o CompletedOptions) Validate() []error {
 		if o.SecureServing.ServerCert.CertKey.CertFile != "" {
 			errs = append(errs, errors.New("--serving-ca-secret and --tls-cert-file exclude each other: the certificate comes from either"))
 		}
+		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.ServingCert.Secret) {
+			errs = append(errs, fmt.Errorf("--serving-ca-secret %q: %s", o.ServingCert.Secret, problem))
+		}
+		for _, problem := range utilvalidation.IsDNS1123Label(o.ServingCert.Service) {
+			errs = append(errs, fmt.Errorf("--serving-service %q: %s", o.ServingCert.Service, problem))
+		}
 		if err := o.ServingCert.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("--serving-cert-validity or --serving-ca-validity: %w", err))
 		}
 	}
+	if o.Features.EnablePriorityAndFairness && o.ServerRun.MaxRequestsInFlight == 0 && o.ServerRun.MaxMutatingRequestsInFlight == 0 {
+		errs = append(errs, errors.New("--max-requests-inflight and --max-mutating-requests-inflight must not both be 0, unless --enable-priority-and-fairness is false"))
+	}
+	if _, err := genericoptions.ParseWatchCacheSizes(o.Etcd.WatchCacheSizes); err != nil {
+		errs = append(errs, fmt.Errorf("--watch-cache-sizes: %w", err))
+	}
 	if _, err := o.egress(); err != nil {
 		errs = append(errs, fmt.Errorf("--egress-selector-config-file: %w", err))
 	}
-	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, field.NewPath("--leader-elect")) {
-		errs = append(errs, err)
+	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, nil) {
+		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration, or another flag of leader election: %w", err))
 	}
 	for _, section := range [][]error{
 		o.ServerRun.Validate(),

@@ -24,6 +24,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
 // parse returns completed options from command line arguments.
@@ -53,6 +54,11 @@ func TestValidate(t *testing.T) {
 		"defaults":         {nil, nil},
 		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
 		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"}},
+		"no requests": {
+			[]string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0"},
+			[]string{"--max-requests-inflight and --max-mutating-requests-inflight must not both be 0, unless --enable-priority-and-fairness is false"},
+		},
+		"requests without a limit": {[]string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false"}, nil},
 		"a plugin on and off": {
 			[]string{"--enable-admission-plugins=ResourceQuota,NamespaceLifecycle", "--disable-admission-plugins=ResourceQuota"},
 			[]string{"[ResourceQuota] in enable-admission-plugins and disable-admission-plugins overlapped"},
@@ -60,11 +66,11 @@ func TestValidate(t *testing.T) {
 		"everything is reported at once, with its flag": {
 			[]string{
 				"--data-dir=" + long, "--etcd-quota-backend-bytes=0", "--etcd-cafile=ca.crt", "--etcd-certfile=x.crt", "--etcd-keyfile=x.key",
-				"--startup-timeout=0s", "--authentication-skip-lookup", "--max-requests-inflight=-1",
-				"--storage-media-type=text/plain", "--secure-port=70000", "--enable-admission-plugins=Nonsense",
+				"--startup-timeout=0s", "--authentication-skip-lookup", "--max-requests-inflight=-1", "--watch-cache-sizes=pizzas",
+				"--storage-media-type=text/plain", "--secure-port=0", "--enable-admission-plugins=Nonsense",
 				"--disable-admission-plugins=Rubbish", "--admission-control-config-file=missing.yaml",
 				"--audit-log-path=-", "--audit-log-maxage=-1", "--authorization-qps=0", "--authorization-timeout=0s",
-				"--serving-ca-secret=ca", "--tls-cert-file=x.crt", "--tls-private-key-file=x.key", "--serving-cert-validity=400h", "--serving-ca-validity=500h",
+				"--serving-ca-secret=the/ca", "--serving-service=the.service", "--tls-cert-file=x.crt", "--tls-private-key-file=x.key", "--serving-cert-validity=400h", "--serving-ca-validity=500h",
 				"--egress-selector-config-file=missing.yaml",
 				"--leader-elect-lease-duration=1s", "--leader-elect-resource-name=",
 			},
@@ -77,13 +83,16 @@ func TestValidate(t *testing.T) {
 				"--startup-timeout must be above 0, not 0s",
 				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user",
 				"--serving-ca-secret and --tls-cert-file exclude each other: the certificate comes from either",
+				`--serving-ca-secret "the/ca": ` + utilvalidation.IsDNS1123Subdomain("the/ca")[0],
+				`--serving-service "the.service": ` + utilvalidation.IsDNS1123Label("the.service")[0],
 				"--serving-cert-validity or --serving-ca-validity: the validity of a certificate (400h0m0s) must be above 0, and that of its authority (500h0m0s) at least twice as long",
+				"--watch-cache-sizes: invalid value of watch cache size: pizzas",
 				`--egress-selector-config-file: unable to read egress selector configuration from "missing.yaml" [open missing.yaml: no such file or directory]`,
-				"--leader-elect.leaseDuration: Invalid value: \"10s\": must be greater than `RenewDeadline`",
-				"--leader-elect.resourceName: Required value",
+				"--leader-elect-lease-duration, or another flag of leader election: leaseDuration: Invalid value: \"10s\": must be greater than `RenewDeadline`",
+				"--leader-elect-lease-duration, or another flag of leader election: resourceName: Required value",
 				"--max-requests-inflight can not be negative value",
 				`--storage-media-type "text/plain" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml`,
-				"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+				"--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
 				"--authorization-qps (0) and --authorization-burst (400) must be above 0",
 				"--authorization-timeout must be above 0, not 0s",
 				"--audit-log-maxage -1 can't be a negative number",
