@@ -19,9 +19,19 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"time"
 
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/klog/v2"
 )
+
+// auditFlushTimeout bounds how long a server that stops, and has no more requests, waits
+// for who collects its audit events.
+const auditFlushTimeout = 5 * time.Second
 
 // validateAudit returns what is wrong with the policy. The library finds that out only
 // after all that the server waits for, and without one records nothing, silently.
@@ -36,4 +46,47 @@ func (o CompletedOptions) validateAudit() error {
 		return fmt.Errorf("--audit-policy-file %s can't be used: it must hold a Policy of audit.k8s.io/v1: %w", o.Audit.PolicyFile, err)
 	}
 	return nil
+}
+
+// applyAudit does what the flags say.
+func (o CompletedOptions) applyAudit(config *genericapiserver.Config) error {
+	if err := o.Audit.ApplyTo(config); err != nil {
+		return fmt.Errorf("--audit-log-path, --audit-webhook-config-file, or another flag of auditing: %w", err)
+	}
+	if config.AuditBackend != nil {
+		config.AuditBackend = auditBackend{config.AuditBackend}
+	}
+	return nil
+}
+
+// auditBackend records what clients were really told, and lets the server stop.
+type auditBackend struct {
+	audit.Backend
+}
+
+// ProcessEvents corrects the events of requests that kube-apiserver could not be asked
+// about: the library answers, and records, an internal error, which retryable replaces.
+func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
+	for _, event := range events {
+		status := event.ResponseStatus
+		if status != nil && status.Code == http.StatusInternalServerError && event.Annotations["authorization.k8s.io/reason"] == "internal error" {
+			status.Code = http.StatusServiceUnavailable
+		}
+	}
+	return b.Backend.ProcessEvents(events...)
+}
+
+// Shutdown returns when all events have been sent, or could be by now. The library would
+// try for more than a minute, longer than a pod has to stop.
+func (b auditBackend) Shutdown() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.Backend.Shutdown()
+	}()
+	select {
+	case <-done:
+	case <-time.After(auditFlushTimeout):
+		klog.ErrorS(nil, "The last audit events are lost, since who is named in the file of --audit-webhook-config-file has not taken them", "waited", auditFlushTimeout)
+	}
 }

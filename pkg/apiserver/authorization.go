@@ -80,7 +80,7 @@ func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) er
 	if err != nil {
 		return err
 	}
-	config.Authorization.Authorizer = retryableAuthorizer{authorizer}
+	config.Authorization.Authorizer = retryableAuthorizer{authorizer, o.ServerRun.RequestTimeout}
 	return nil
 }
 

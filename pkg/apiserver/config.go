@@ -142,8 +142,8 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.applyAuthorization(&generic.Config); err != nil {
 		return err
 	}
-	if err := o.Audit.ApplyTo(&generic.Config); err != nil {
-		return fmt.Errorf("--audit-log-path, --audit-webhook-config-file, or another flag of auditing: %w", err)
+	if err := o.applyAudit(&generic.Config); err != nil {
+		return err
 	}
 	if generic.ClientConfig, err = o.kubeconfig(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath); err != nil {
 		return err

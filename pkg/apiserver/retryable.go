@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,11 +99,16 @@ func (r *retryable) status(code int) error {
 // retryableAuthorizer remembers that it could not decide.
 type retryableAuthorizer struct {
 	authorizer.Authorizer
+	// timeout is for watches and streams, too, which have no deadline of their own, and
+	// would wait for their turn to be asked about for as long as that takes.
+	timeout time.Duration
 }
 
 // Authorize decides whether a request is allowed.
 func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	decision, reason, err := a.Authorizer.Authorize(ctx, attributes)
+	bounded, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	decision, reason, err := a.Authorizer.Authorize(bounded, attributes)
 	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok && err != nil {
 		answer.undecided.Store(true)
 	}

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -33,6 +34,23 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	baseversion "k8s.io/component-base/version"
 )
+
+// tracesFlushTimeout bounds how long a server that stops waits for the collector of its
+// traces.
+const tracesFlushTimeout = 2 * time.Second
+
+// tracerProvider is one that lets the server stop. The library tries for ten seconds to
+// send each batch of spans, of which there can be several.
+type tracerProvider struct {
+	tracing.TracerProvider
+}
+
+// Shutdown returns when all spans have been sent, or could be by now.
+func (p tracerProvider) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tracesFlushTimeout)
+	defer cancel()
+	return p.TracerProvider.Shutdown(ctx)
+}
 
 // tracingConfiguration reads the file of --tracing-config-file. It returns nil if none
 // is named.
@@ -73,7 +91,7 @@ func (o CompletedOptions) applyTraces(config *genericapiserver.Config) error {
 	for _, group := range o.groups {
 		names = append(names, group.Name)
 	}
-	config.TracerProvider, err = tracing.NewProvider(context.Background(), configuration, exporter, []resource.Option{
+	provider, err := tracing.NewProvider(context.Background(), configuration, exporter, []resource.Option{
 		resource.WithAttributes(
 			semconv.ServiceName(strings.Join(names, ",")),
 			semconv.ServiceVersion(baseversion.Get().GitVersion),
@@ -85,6 +103,7 @@ func (o CompletedOptions) applyTraces(config *genericapiserver.Config) error {
 	if err != nil {
 		return fmt.Errorf("--tracing-config-file %s can't be used: %w", o.Traces.ConfigFile, err)
 	}
+	config.TracerProvider = tracerProvider{provider}
 	config.LoopbackClientConfig.Wrap(tracing.WrapperFor(config.TracerProvider))
 	return nil
 }

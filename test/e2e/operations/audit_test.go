@@ -245,6 +245,22 @@ func TestAuditWebhookFails(t *testing.T) {
 	require.Greater(t, asked.Load(), int32(1), "The event was not sent again.")
 }
 
+// A server stops, although nobody takes what it has recorded.
+func TestStopWithoutCollectors(t *testing.T) {
+	t.Parallel()
+	refusing := auditSink(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+refusing,
+		"--tracing-config-file="+tracingConfig(t, &traceCollector{address: "127.0.0.1:1"}, 1e6)))
+	require.NoError(t, server.Start(t.Context()))
+	_, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.NoError(t, server.Stop())
+	log, err := os.ReadFile(server.LogFile())
+	require.NoError(t, err)
+	require.Contains(t, string(log), "The last audit events are lost, since who is named in the file of --audit-webhook-config-file has not taken them")
+	require.Contains(t, string(log), "failed to shut down tracer provider: context deadline exceeded")
+}
+
 // The log does not grow without bound.
 func TestAuditLogRotates(t *testing.T) {
 	t.Parallel()

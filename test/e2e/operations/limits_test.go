@@ -23,6 +23,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -352,18 +353,20 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	}
 }
 
-// kube-apiserver is asked no more often than flags allow.
+// kube-apiserver is asked no more often than flags allow. Who would be asked about too late
+// is refused, and that is recorded as it was said.
 func TestAuthorizationIsLimited(t *testing.T) {
 	t.Parallel()
 	const burst = 3
 	server := newServer(t, cp, flags("--authorization-qps=0.001", fmt.Sprintf("--authorization-burst=%d", burst), "--authorization-timeout=1s",
-		"--authorization-webhook-cache-unauthorized-ttl=1h"))
+		"--authorization-webhook-cache-unauthorized-ttl=1h", "--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log"))
 	require.NoError(t, server.Start(t.Context()))
-	answers := func(user string) func() string {
+	answersAt := func(path, user string) func() string {
 		config := configFor(t, cp, server, user)
 		client := keptClient(t, config)
-		return func() string { return answerOf(client.Get(config.Host + pizzasPath)) }
+		return func() string { return answerOf(client.Get(config.Host + path)) }
 	}
+	answers := func(user string) func() string { return answersAt(pizzasPath, user) }
 	var known []func() string
 	for i := range burst {
 		known = append(known, answers(fmt.Sprintf("nobody-%d", i)))
@@ -375,4 +378,19 @@ func TestAuthorizationIsLimited(t *testing.T) {
 		}
 	}
 	require.Equal(t, undecided, answers("one-too-many")())
+	require.Equal(t, undecided, answersAt(pizzasPath+"?watch=true", "one-too-many")())
+
+	require.NoError(t, server.Stop())
+	codes := map[string]int{}
+	for _, event := range loggedEvents(t, filepath.Join(server.Dir(), "audit.log")) {
+		codes[fmt.Sprint(event.User.Username, " ", event.Verb, " ", event.Stage, " ", event.ResponseStatus.Code)]++
+	}
+	require.Equal(t, map[string]int{
+		"nobody-0 list ResponseComplete 403":      2,
+		"nobody-1 list ResponseComplete 403":      2,
+		"nobody-2 list ResponseComplete 403":      2,
+		"one-too-many list ResponseComplete 503":  1,
+		"one-too-many watch ResponseStarted 503":  1,
+		"one-too-many watch ResponseComplete 503": 1,
+	}, codes)
 }
