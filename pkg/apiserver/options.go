@@ -365,7 +365,7 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 		return nil, err
 	}
 	if cluster.unprioritized != nil {
-		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities", "reason", cluster.unprioritized.Error())
+		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities, until this server is started anew with the right to read these", "reason", cluster.unprioritized.Error())
 		o.Features.EnablePriorityAndFairness = false
 	}
 	d := &dependencies{cluster: cluster}
