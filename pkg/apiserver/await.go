@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
 )
 
 // errRefused marks what waiting does not mend.
@@ -75,7 +77,7 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 	return await(ctx, "etcd", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if _, err := client.Get(ctx, path.Join("/", config.Prefix, "health")); err != nil {
+		if err := doctor.ReadEtcd(ctx, client, path.Join("/", config.Prefix, "health")); err != nil {
 			return fmt.Errorf("etcd at %v does not answer: check that it runs, its addresses in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile (%w)", config.Transport.ServerList, err)
 		}
 		return nil

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,9 @@ func newDoctorCommand(groups ...registry.Group) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkFormat(format); err != nil {
 				return err
+			}
+			if _, _, err := net.SplitHostPort(config.Address); err != nil && config.Address != "" {
+				return fmt.Errorf("--server-address must be host:port: %w", err)
 			}
 			results, err := options.examine(cmd.Context(), config)
 			if err != nil {

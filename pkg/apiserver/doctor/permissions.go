@@ -72,11 +72,12 @@ func (e *examination) checkPermissions(ctx context.Context) []Result {
 	if e.namespace() == "" {
 		return []Result{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}
 	}
-	if len(e.apiServices) == 0 {
-		_, err := e.kube.CoreV1().ServiceAccounts(e.namespace()).Get(ctx, e.ServiceAccount, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+	if _, err := e.kube.CoreV1().ServiceAccounts(e.namespace()).Get(ctx, e.ServiceAccount, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		if len(e.apiServices) == 0 {
 			return []Result{skipped("there is no service account %s in the namespace %s yet", e.ServiceAccount, e.namespace())}
 		}
+		return []Result{failure(fmt.Sprintf("there is no service account %s in the namespace %s", e.ServiceAccount, e.namespace()),
+			"create it, or name the one of the server's pods by --namespace and --service-account")}
 	}
 	permissions := e.Permissions(e.namespace())
 	var fixes []string

@@ -74,6 +74,9 @@ func testDoctorOnPermissions(t *testing.T) {
 		})
 	}
 	t.Run("of another service account", func(t *testing.T) {
+		requireSymptom(t, `failure permissions: there is no service account other in the namespace restaurant-system: create it, or name the one of the server's pods by --namespace and --service-account`,
+			"--service-account=other")
+		apply(t, `{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: restaurant-system, name: other}}`)
 		_, findings := doctor(t, cp, "--service-account=other", "--serving-ca-secret=authority")
 		found := symptoms(findings)
 		require.Len(t, found, 9, "%v", findings)

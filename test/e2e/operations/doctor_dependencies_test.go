@@ -154,8 +154,12 @@ spec:
 
 func testDoctorOnEtcd(t *testing.T) {
 	t.Run("that is away", func(t *testing.T) {
-		requireSymptom(t, `failure etcd: etcd at https://127\.0\.0\.1:1 does not answer \(.*\): check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile`,
+		requireSymptom(t, `failure etcd: etcd at https://127\.0\.0\.1:1 does not answer \(.*connect: connection refused.*\): check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile`,
 			etcdFlags(t, "", "https://127.0.0.1:1")...)
+	})
+	t.Run("that nobody vouches for", func(t *testing.T) {
+		requireSymptom(t, `failure etcd: etcd at \S+ does not answer \(.*certificate signed by unknown authority.*\): check that it runs, .*`,
+			append(etcdFlags(t, "storage", ""), "--etcd-cafile="+cp.PKI.ClientCA.File)...)
 	})
 	t.Run("that is slow", func(t *testing.T) {
 		requireSymptom(t, `warning etcd: etcd at https://127\.0\.0\.1:\d+ takes \d+ms for an answer: give it a faster disk, or a shorter way to it`,

@@ -245,6 +245,12 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: doctor}]
 		}
 	})
 
+	t.Run("at an address that is none", func(t *testing.T) {
+		code, _, stderr := tool(t, nil, "doctor", "--kubeconfig="+cp.Kubeconfig(), "--server-address=localhost")
+		require.Equal(t, 1, code)
+		require.Equal(t, "Error: --server-address must be host:port: address localhost: missing port in address\n", stderr)
+	})
+
 	t.Run("as nobody", func(t *testing.T) {
 		nobody, err := cp.KubeconfigFor("nobody")
 		require.NoError(t, err)

@@ -172,6 +172,7 @@ func TestEtcdOfAnotherAuthority(t *testing.T) {
 	}})
 	require.NoError(t, server.Launch())
 	require.Equal(t, "with exit status 1", end(t, server))
-	waitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer")
-	waitForLog(t, server, "certificate signed by unknown authority")
+	waitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer: check that it runs, its addresses in --etcd-servers, "+
+		`and --etcd-cafile, --etcd-certfile and --etcd-keyfile (rpc error: code = Unavailable desc = connection error: desc = \"transport: authentication handshake failed: `+
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority")
 }
