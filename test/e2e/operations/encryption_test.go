@@ -44,6 +44,7 @@ import (
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	restaurantclient "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
@@ -86,7 +87,7 @@ func storedIn(t *testing.T, prefix string, config clientv3.Config) map[string]st
 }
 
 // externalEtcd is a client's configuration for an etcd of the control plane.
-func externalEtcd(t *testing.T, etcd *controlplane.Component) clientv3.Config {
+func externalEtcd(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) clientv3.Config {
 	t.Helper()
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "reader"})
 	require.NoError(t, err)
@@ -150,7 +151,7 @@ func TestEncryptionAtRest(t *testing.T) {
 			require.NoError(t, err)
 
 			began := map[string]string{}
-			for key, value := range storedIn(t, "/"+provider+"/", externalEtcd(t, cp.Component("storage"))) {
+			for key, value := range storedIn(t, "/"+provider+"/", externalEtcd(t, cp, cp.Component("storage"))) {
 				require.NotContains(t, value, recipe, key)
 				if want := test.want[key]; strings.HasPrefix(value, want) {
 					value = want
@@ -219,34 +220,65 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 	require.Equal(t, recipe, pizzasOf(t, restored)["secret"].Annotations["example.com/recipe"])
 }
 
-// Keys are replaced while the server runs, as docs/operations.md describes it.
+// Keys are replaced while two replicas run, as docs/operations.md describes it: at each
+// step, either can read what the other one writes, although they take it one after the
+// other. A file that can't be used changes nothing.
 func TestEncryptionKeyRotation(t *testing.T) {
 	t.Parallel()
-	old, successor := encryptionKey("secretbox", "old"), encryptionKey("secretbox", "new")
-	config := configFile(t, encryptionConfig("*.*", old, "{identity: {}}"))
 	const still = "--run-controllers=false"
-	cp := controlplane.ForTest(t, controlplane.Config{
-		ControllerManager: controlplane.ComponentConfig{Off: true},
-		APIServer:         flags(still),
-	})
-	server := cp.APIServer
-	admin := configFor(t, cp, server, "admin", "system:masters")
-	api := versioned.NewForConfigOrDie(admin)
-	require.NoError(t, fixture.CreateToppings(t.Context(), api, "tomato"))
-	pizzas := api.RestaurantV1().Pizzas("default")
-	_, err := pizzas.Create(t.Context(), secretPizza("first"), metav1.CreateOptions{})
+	old, successor := encryptionKey("secretbox", "old"), encryptionKey("secretbox", "new")
+	stored := controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: []string{still}}}
+	cp := controlplane.ForTest(t, controlplane.Config{ControllerManager: controlplane.ComponentConfig{Off: true}, APIServer: stored})
+	another := newServer(t, cp, stored)
+	require.NoError(t, another.Start(t.Context()))
+	type replica struct {
+		*controlplane.Component
+		file   string
+		admin  *rest.Config
+		pizzas restaurantclient.PizzaInterface
+		pid    int
+	}
+	var replicas []*replica
+	for _, server := range []*controlplane.Component{cp.APIServer, another} {
+		admin := configFor(t, cp, server, "admin", "system:masters")
+		replicas = append(replicas, &replica{
+			Component: server, file: configFile(t, encryptionConfig("*.*", old, "{identity: {}}")),
+			admin: admin, pizzas: versioned.NewForConfigOrDie(admin).RestaurantV1().Pizzas("default"),
+		})
+	}
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(replicas[0].admin), "tomato"))
+	_, err := replicas[0].pizzas.Create(t.Context(), secretPizza("plain"), metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	use := func(providers ...string) {
+	// use gives replicas new keys.
+	use := func(replicas []*replica, providers ...string) {
 		t.Helper()
 		content := encryptionConfig("*.*", providers...)
-		replaceFile(t, config, []byte(content))
-		waitReloaded(t, admin, content)
+		for _, replica := range replicas {
+			replaceFile(t, replica.file, []byte(content))
+		}
+		for _, replica := range replicas {
+			waitReloaded(t, replica.admin, content)
+		}
+	}
+	// share makes each replica write and all of them read.
+	share := func(step string) {
+		t.Helper()
+		for i, writer := range replicas {
+			name := fmt.Sprintf("%s-%d", step, i)
+			_, err := writer.pizzas.Create(t.Context(), secretPizza(name), metav1.CreateOptions{})
+			require.NoError(t, err)
+			for _, reader := range replicas {
+				got, err := reader.pizzas.Get(t.Context(), name, metav1.GetOptions{})
+				require.NoError(t, err, "%s can't read what %s has written.", reader.Name(), writer.Name())
+				require.Equal(t, recipe, got.Annotations["example.com/recipe"])
+			}
+		}
 	}
 	rewrite := func() {
 		t.Helper()
 		for _, resource := range []string{"toppings", "pizzas"} {
-			objects, err := cp.Kubectl(t.Context(), "get", resource, "--all-namespaces", "--output=json").Output()
+			objects, err := cp.Kubectl(t.Context(), "get", resource+".restaurant.programming-kubernetes.info", "--all-namespaces", "--output=json").Output()
 			require.NoError(t, err)
 			replace := cp.Kubectl(t.Context(), "replace", "--filename=-")
 			replace.Stdin = bytes.NewReader(objects)
@@ -254,59 +286,85 @@ func TestEncryptionKeyRotation(t *testing.T) {
 			require.NoError(t, err, "%s", output)
 		}
 	}
-	prefixes := func(want ...string) {
+	keys := func(want ...string) {
 		t.Helper()
 		got := sets.New[string]()
-		for _, value := range storedIn(t, "/registry/restaurant", embeddedEtcdOf(server)) {
+		for _, value := range storedIn(t, "/registry/restaurant", externalEtcd(t, cp, cp.Component("storage"))) {
 			prefix, _, _ := strings.Cut(value, ":v1:")
 			key, _, _ := strings.Cut(strings.TrimPrefix(value, prefix+":v1:"), ":")
 			if strings.HasPrefix(value, "k8s\x00") {
 				prefix, key = "plain", ""
 			}
-			got.Insert(prefix + key)
+			got.Insert(strings.TrimPrefix(prefix, "k8s:enc:secretbox") + key)
 		}
 		require.Equal(t, want, sets.List(got))
 	}
 
-	prefixes("plain")
-	server.SetFlags(still, "--encryption-provider-config="+config, "--encryption-provider-config-automatic-reload=true")
-	require.NoError(t, server.Restart(t.Context()))
+	keys("plain")
+	for _, replica := range replicas {
+		replica.SetFlags(still, "--encryption-provider-config="+replica.file, "--encryption-provider-config-automatic-reload=true")
+		require.NoError(t, replica.Restart(t.Context()))
+		replica.pid = replica.PID()
+	}
 	require.NoError(t, cp.WaitAvailable(t.Context()))
-	pid := server.PID()
-	_, err = pizzas.Create(t.Context(), secretPizza("second"), metav1.CreateOptions{})
-	require.NoError(t, err)
-	prefixes("k8s:enc:secretboxold", "plain")
+	share("encrypted")
+	keys("old", "plain")
 	rewrite()
-	prefixes("k8s:enc:secretboxold")
+	keys("old")
 
-	use(successor, old)
+	// The one that has not noticed yet goes on as well as the one that has.
+	replaceFile(t, replicas[0].file, []byte(encryptionConfig("*.*", strings.Replace(successor, "secret: ", "secret: short", 1))))
+	use(replicas[1:], old, successor)
+	waitForMetric(t, replicas[0].admin, `apiserver_encryption_config_controller_automatic_reloads_total{`, `status="failure"`)
+	waitForLog(t, replicas[0].Component, "error processing encryption config file "+replicas[0].file)
+	require.NoError(t, replicas[0].WaitReady(t.Context()))
+	share("broken")
+	keys("old")
+
+	use(replicas[:1], old, successor)
+	share("second")
+	keys("old")
+	use(replicas[:1], successor, old)
+	share("mixed")
+	keys("new", "old")
+	use(replicas[1:], successor, old)
 	rewrite()
-	prefixes("k8s:enc:secretboxnew")
-	use(successor)
-	for _, name := range []string{"first", "second"} {
-		got, err := pizzas.Get(t.Context(), name, metav1.GetOptions{})
+	keys("new")
+	use(replicas, successor)
+	share("done")
+	keys("new")
+	for _, replica := range replicas {
+		list, err := replica.pizzas.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		require.NoError(t, err)
+		require.Len(t, list.Items, 11)
+		got, err := replica.pizzas.Get(t.Context(), "plain", metav1.GetOptions{})
 		require.NoError(t, err)
 		require.Equal(t, recipe, got.Annotations["example.com/recipe"])
+		require.NoError(t, replica.WaitReady(t.Context()))
+		require.Equal(t, replica.pid, replica.PID(), "%s has been restarted.", replica.Name())
 	}
-	require.NoError(t, server.WaitReady(t.Context()))
-	require.Equal(t, pid, server.PID(), "The server has been restarted.")
 }
 
-// waitReloaded waits until a server uses what its file has now. It looks once a minute.
+// waitReloaded waits until a server uses what its file has now.
 func waitReloaded(t *testing.T, server *rest.Config, content string) {
 	t.Helper()
-	want := fmt.Sprintf("hash=\"sha256:%x\"", sha256.Sum256([]byte(content)))
+	waitForMetric(t, server, "apiserver_encryption_config_controller_last_config_info{", fmt.Sprintf("hash=\"sha256:%x\"", sha256.Sum256([]byte(content))))
+}
+
+// waitForMetric waits for a metric about the file, which is looked at once a minute.
+func waitForMetric(t *testing.T, server *rest.Config, name, label string) {
+	t.Helper()
 	deadline := time.Now().Add(3 * patience)
 	for {
 		code, metrics, err := getAs(t, server, "/metrics")
 		require.NoError(t, err)
 		require.Equal(t, 200, code)
 		for line := range strings.Lines(metrics) {
-			if strings.HasPrefix(line, "apiserver_encryption_config_controller_last_config_info{") && strings.Contains(line, want) {
+			if strings.HasPrefix(line, name) && strings.Contains(line, label) {
 				return
 			}
 		}
-		require.True(t, time.Now().Before(deadline), "The server has not read its configuration again.")
+		require.True(t, time.Now().Before(deadline), "The server has no metric %s…%s.", name, label)
 		time.Sleep(time.Second)
 	}
 }
