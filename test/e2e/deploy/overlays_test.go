@@ -224,21 +224,62 @@ func apiServices(t *testing.T) map[string]bool {
 	return found
 }
 
-// TestPatches shows that what the documentation says to change can be changed.
-func TestPatches(t *testing.T) {
-	dir := kustomization(t, "overlays/ha", nil, `images:
-  - name: apiserver
-    newName: registry.example.com/restaurant/apiserver
-    newTag: v1.2.3
-`)
+// TestDocumentedKustomization renders what the documentation says to write, with keys for
+// encryption. Upgrades apply only what has the label.
+func TestDocumentedKustomization(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	require.NoError(t, err)
+	example := func(beginning string) string {
+		t.Helper()
+		_, rest, found := strings.Cut(string(document), "```yaml\n"+beginning)
+		require.True(t, found, beginning)
+		content, _, _ := strings.Cut(rest, "```\n")
+		return content
+	}
+	dir := t.TempDir()
+	installation := example("# restaurant/kustomization.yaml\n")
+	const overlay, component = "../artifacts/deploy/overlays/ha", "components:\n  - ../artifacts/deploy/components/monitoring\n"
+	require.Contains(t, installation, overlay)
+	require.Contains(t, installation, component)
+	installation = strings.Replace(installation, overlay, deployFolder(t, dir, "overlays/ha"), 1)
+	installation = strings.Replace(installation, component, "", 1) // It is left to choice, and would label everything.
+	for name, content := range map[string]string{
+		"kustomization.yaml": installation + "secretGenerator:\n" + example("secretGenerator:\n"),
+		"encryption.yaml":    example("# restaurant/encryption.yaml\n"),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+
 	images := map[string]int{}
+	var keys corev1.Secret
 	for _, object := range render(t, dir) {
+		require.Equal(t, "restaurant-apiserver", object.GetLabels()["app.kubernetes.io/part-of"], "%s %s", object.GetKind(), object.GetName())
+		if object.GetKind() == "Secret" {
+			convert(t, object, &keys)
+		}
 		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 		require.NoError(t, err)
 		for _, container := range containers {
 			images[container.(map[string]any)["image"].(string)]++
 		}
 	}
-	require.Equal(t, 2, images["registry.example.com/restaurant/apiserver:v1.2.3"], "%v", maps.Keys(images))
+	require.Equal(t, 2, images["registry.example.com/restaurant/apiserver:v1.0.0"], "%v", maps.Keys(images))
 	require.Len(t, images, 2)
+
+	require.Contains(t, keys.Data, "encryption.yaml")
+	for _, workload := range workloads(t, render(t, dir)) {
+		if workload.name != "apiserver" {
+			continue
+		}
+		server := workload.spec.Containers[0]
+		require.Contains(t, server.VolumeMounts, corev1.VolumeMount{Name: "encryption", MountPath: "/etc/apiserver/encryption", ReadOnly: true})
+		require.Contains(t, server.Args, "--encryption-provider-config=/etc/apiserver/encryption/encryption.yaml")
+		require.Contains(t, server.Args, "--encryption-provider-config-automatic-reload=true")
+		require.Contains(t, server.Args, "--secure-port=8443", "Its other arguments are still there.")
+		for _, volume := range workload.spec.Volumes {
+			if volume.Name == "encryption" {
+				require.Equal(t, keys.Name, volume.Secret.SecretName)
+			}
+		}
+	}
 }
