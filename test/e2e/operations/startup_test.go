@@ -96,7 +96,7 @@ func TestRolesArriveLate(t *testing.T) {
 	}
 	// Without these, it is only less fair.
 	require.NoError(t, server.WaitReady(t.Context()))
-	waitForLog(t, server, `"Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities" `+
+	waitForLog(t, server, `"Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities, until this server is started anew with the right to read these" `+
 		`reason="this server may not list flowschemas.flowcontrol.apiserver.k8s.io: bind a ClusterRole to its user that allows that, or use --enable-priority-and-fairness=false"`)
 
 	log, err := os.ReadFile(server.LogFile())
