@@ -103,7 +103,7 @@ test-e2e: binaries ## Runs the tests against a real control plane
 	packages=$$(go list ./test/... | grep --invert-match --extended-regexp '/test/e2e/(remote|konnectivity)$$'); \
 		CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m $${packages}
 
-# What users do with kubectl and clients in Go. The rest of ./test/e2e is about what
+# What users do with kubectl and clients in Go. The rest of ./test/e2e/api is about what
 # happens in the server, to which the way there makes no difference, or talks to the
 # server without the clients that know the way.
 REMOTE_TESTS := CRUD|TypedClients|Apply.*|Patch|Scale|Bake|TypedBake|ConcurrentBakes|TrackOnePizza|TypedTrack|Pages|TableOf.*|Watch.*|Informers|PriceReview
@@ -112,7 +112,7 @@ REMOTE_TESTS := $(REMOTE_TESTS)|Kubectl(Get|GetWhole|Watch|Wait|Describe|Explain
 .PHONY: test-remote
 test-remote: binaries ## Runs the tests through proxies, SSH and Konnectivity, as root, and the core of the others through SSH
 	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=10m ./test/e2e/remote ./test/e2e/konnectivity
-	CGO_ENABLED=0 E2E_BASTION=true go run ./hack/testrun -trimpath -count=1 -timeout=10m -run='^Test($(REMOTE_TESTS))$$' ./test/e2e
+	CGO_ENABLED=0 E2E_BASTION=true go run ./hack/testrun -trimpath -count=1 -timeout=10m -run='^Test($(REMOTE_TESTS))$$' ./test/e2e/api
 
 .PHONY: bench
 bench: binaries ## Measures the server's idle memory, its start, and what admission costs

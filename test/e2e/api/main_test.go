@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package e2e tests what users get: the API through a real kube-apiserver, with
+// Package api tests what users get: the API through a real kube-apiserver, with
 // the clients they have.
-package e2e
+package api
 
 import (
 	"fmt"

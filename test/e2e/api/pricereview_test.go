@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package e2e
+package api
 
 import (
 	"fmt"
@@ -144,7 +144,7 @@ spec:
 	require.NoError(t, err, "%s", output)
 	require.JSONEq(t, `{"missingToppings":["no-such"]}`, string(output))
 
-	output, err = cp.Kubectl(t.Context(), "create", "--filename=../../artifacts/examples/questions/pricereview.yaml", "--output=yaml").CombinedOutput()
+	output, err = cp.Kubectl(t.Context(), "create", "--filename=../../../artifacts/examples/questions/pricereview.yaml", "--output=yaml").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	// The tests' toppings cost 1 each.
 	require.Contains(t, string(output), "\nstatus:\n  cost: \"4\"\n")
