@@ -32,7 +32,7 @@ import (
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/klog/v2"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
 )
 
 // errRefused marks what waiting does not mend.

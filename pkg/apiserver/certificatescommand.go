@@ -29,12 +29,12 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/servingcert"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 )
 
 // certificatesOptions are the flags of the command that keeps certificates.
 type certificatesOptions struct {
-	servingcert.IssuerConfig
+	certificates.IssuerConfig
 	kubeconfig     string
 	certificates   []string
 	startupTimeout time.Duration
@@ -44,7 +44,7 @@ type certificatesOptions struct {
 // and of its clients, where nothing else in the cluster does.
 func newCertificatesCommand() *cobra.Command {
 	o := certificatesOptions{
-		IssuerConfig:   servingcert.IssuerConfig{AuthorityValidity: 10 * 365 * 24 * time.Hour, Validity: 365 * 24 * time.Hour},
+		IssuerConfig:   certificates.IssuerConfig{AuthorityValidity: 10 * 365 * 24 * time.Hour, Validity: 365 * 24 * time.Hour},
 		startupTimeout: defaultStartupTimeout,
 	}
 	cmd := &cobra.Command{
@@ -82,7 +82,7 @@ func (o *certificatesOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	issuer, err := servingcert.NewIssuer(o.IssuerConfig, cluster)
+	issuer, err := certificates.NewIssuer(o.IssuerConfig, cluster)
 	if err != nil {
 		return err
 	}

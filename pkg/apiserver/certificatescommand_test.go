@@ -22,7 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/servingcert"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 )
 
 func TestCertificatesFlags(t *testing.T) {
@@ -65,7 +65,7 @@ func TestCertificatesFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := certificatesOptions{
-				IssuerConfig:   servingcert.IssuerConfig{Namespace: "default", Authority: "ca", AuthorityValidity: 2 * time.Hour, Validity: time.Hour},
+				IssuerConfig:   certificates.IssuerConfig{Namespace: "default", Authority: "ca", AuthorityValidity: 2 * time.Hour, Validity: time.Hour},
 				certificates:   test.certificates,
 				startupTimeout: time.Second,
 			}

@@ -39,7 +39,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
 )
 
 // authenticationConfig is the ConfigMap in kube-system in which kube-apiserver

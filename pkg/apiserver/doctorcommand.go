@@ -29,7 +29,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 

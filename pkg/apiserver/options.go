@@ -49,8 +49,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/servingcert"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -77,7 +77,7 @@ type Options struct {
 
 	ServerRun      *genericoptions.ServerRunOptions
 	Etcd           *genericoptions.EtcdOptions
-	EmbeddedEtcd   embeddedetcd.Config
+	EmbeddedEtcd   etcd.Config
 	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
 	Authentication *genericoptions.DelegatingAuthenticationOptions
 	Authorization  *AuthorizationOptions
@@ -95,7 +95,7 @@ type Options struct {
 
 	// ServingCert makes the replicas have certificates of an authority of their own,
 	// if its Secret is named.
-	ServingCert servingcert.Config
+	ServingCert certificates.Config
 	plugins     []admission.Plugin
 	// StartupTimeout bounds the wait for kube-apiserver, RBAC, and etcd or the data
 	// folder.
@@ -138,7 +138,7 @@ func NewOptions(groups ...registry.Group) *Options {
 		groups:         groups,
 		ServerRun:      serverRun,
 		Etcd:           recommended.Etcd,
-		EmbeddedEtcd:   embeddedetcd.Config{Dir: defaultDataDir, QuotaBytes: defaultQuota},
+		EmbeddedEtcd:   etcd.Config{Dir: defaultDataDir, QuotaBytes: defaultQuota},
 		SecureServing:  recommended.SecureServing,
 		Authentication: recommended.Authentication,
 		Authorization:  newAuthorizationOptions(recommended.Authorization),
@@ -158,7 +158,7 @@ func NewOptions(groups ...registry.Group) *Options {
 			ResourceName:  "apiserver-controllers",
 		},
 		RunControllers: true,
-		ServingCert: servingcert.Config{
+		ServingCert: certificates.Config{
 			Service:           "apiserver",
 			AuthorityValidity: 365 * 24 * time.Hour,
 			Validity:          30 * 24 * time.Hour,
@@ -348,9 +348,9 @@ func (o CompletedOptions) Validate() []error {
 type dependencies struct {
 	cluster *cluster
 	// servingCert is nil if the certificate comes from elsewhere.
-	servingCert *servingcert.Manager
+	servingCert *certificates.Manager
 	// etcd is nil if it does not run inside this server.
-	etcd *embeddedetcd.Etcd
+	etcd *etcd.Etcd
 }
 
 // start waits for the cluster and for etcd, or starts the embedded one.
@@ -370,7 +370,7 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 	}
 	d := &dependencies{cluster: cluster}
 	if o.ServingCert.Secret != "" {
-		if d.servingCert, err = servingcert.New(o.ServingCert, cluster.coreClient.config); err != nil {
+		if d.servingCert, err = certificates.New(o.ServingCert, cluster.coreClient.config); err != nil {
 			return nil, err
 		}
 		if err := await(ctx, "the serving certificate", d.servingCert.Sync); err != nil {

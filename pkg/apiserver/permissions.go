@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
 )
 
 const (

@@ -29,7 +29,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/term"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // standardStream is the name of a file that stands for the standard input or output.
@@ -89,7 +89,7 @@ func newStatusCommand() *cobra.Command {
 				return err
 			}
 			progress := newProgress(cmd.ErrOrStderr(), "Verifying")
-			snapshot, err := embeddedetcd.ReadFile(args[0], progress.tell)
+			snapshot, err := etcd.ReadFile(args[0], progress.tell)
 			progress.end()
 			if err != nil {
 				return err
@@ -154,8 +154,8 @@ func addDataDir(cmd *cobra.Command, dir *string, usage string) {
 }
 
 // snapshotConfig is the embedded etcd's of the server that is given the folder.
-func snapshotConfig(dir, format string) (embeddedetcd.Config, error) {
-	config := embeddedetcd.Config{Dir: dir, QuotaBytes: defaultQuota}
+func snapshotConfig(dir, format string) (etcd.Config, error) {
+	config := etcd.Config{Dir: dir, QuotaBytes: defaultQuota}
 	if dir != "" {
 		var err error
 		if config.Dir, err = filepath.Abs(dir); err != nil {
@@ -165,7 +165,7 @@ func snapshotConfig(dir, format string) (embeddedetcd.Config, error) {
 	return config, utilerrors.NewAggregate(append(config.Validate(), checkFormat(format)))
 }
 
-func printSnapshot(out io.Writer, format string, snapshot embeddedetcd.Snapshot) error {
+func printSnapshot(out io.Writer, format string, snapshot etcd.Snapshot) error {
 	if format == formatJSON {
 		return printJSON(out, snapshot)
 	}
@@ -198,7 +198,7 @@ func newProgress(out io.Writer, doing string) *progress {
 	return &progress{out: out, doing: doing, interval: 100 * time.Millisecond, terminal: true}
 }
 
-// tell is an embeddedetcd.Progress.
+// tell is an etcd.Progress.
 func (p *progress) tell(done, total int64) {
 	p.done, p.total = done, total
 	if time.Since(p.told) >= p.interval {

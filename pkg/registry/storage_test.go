@@ -37,14 +37,14 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // TestLibrarysTests runs the library's own tests of what is between the store of a kind
 // and etcd: watch cache and etcd client are the library's, what is around them is not.
 // That of reading is left out, since its object lives for a second only.
 func TestLibrarysTests(t *testing.T) {
-	etcd := embeddedetcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
+	etcd := etcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
 	start, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	running, err := etcd.Start(start)

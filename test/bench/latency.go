@@ -34,8 +34,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/pizzatoppings"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/toppinginuse"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/pizzatoppings"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/toppinginuse"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"

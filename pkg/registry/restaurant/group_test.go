@@ -38,7 +38,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/embeddedetcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -51,7 +51,7 @@ func newStorage(t *testing.T) map[string]rest.Storage {
 // newStorageByVersion returns the group's storage on a real etcd.
 func newStorageByVersion(t *testing.T) map[string]map[string]rest.Storage {
 	t.Helper()
-	etcd := embeddedetcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
+	etcd := etcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
 	start, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	running, err := etcd.Start(start)

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/controller/pricing"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/controller/restaurant/pricing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 

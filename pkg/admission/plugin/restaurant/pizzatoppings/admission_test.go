@@ -28,7 +28,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	clienttesting "k8s.io/client-go/testing"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/initializer"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/initializer"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/fake"

@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package embeddedetcd runs a single etcd member inside the server's process, so
+// Package etcd runs a single etcd member inside the server's process, so
 // that an API group can be served with nothing else installed.
-package embeddedetcd
+package etcd
 
 import (
 	"context"

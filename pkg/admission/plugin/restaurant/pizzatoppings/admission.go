@@ -32,7 +32,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	genericadmission "restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/initializer"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/initializer"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"

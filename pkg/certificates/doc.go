@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package servingcert gives the replicas of a server certificates that
+// Package certificates gives the replicas of a server certificates that
 // kube-apiserver trusts, and renews them in time, without any other program: the
 // replicas share a certificate authority in a Secret, each issues a certificate for
 // itself, and all see to it that the server's APIServices trust the authority.
@@ -27,4 +27,4 @@ limitations under the License.
 //
 // The same steps serve an Issuer, which keeps the certificates of others: of an etcd
 // and its clients, for instance.
-package servingcert
+package certificates
