@@ -95,13 +95,15 @@ while read -r from to sentence; do
 	rejects boundaries "./${from} imports ./${to}: ${sentence}"
 	rm -r "${from}" "${to}"
 done <<EOF
-pkg/registry/rest pkg/apis/pizza pkg/registry must not import pkg/apis.
-pkg/registry/rest pkg/registry/restaurant/pizza pkg/registry must not import pkg/registry/restaurant.
-pkg/registry/restaurant/pizza pkg/apiserver pkg/registry/restaurant must not import pkg/apiserver.
+pkg/registry pkg/apis/pizza pkg/registry must not import pkg/apis.
+pkg/registry pkg/registry/restaurant/pizza pkg/registry must not import pkg/registry/*.
+pkg/registry/restaurant/pizza pkg/apiserver pkg/registry/* must not import pkg/apiserver.
 pkg/apiserver/options pkg/generated/clientset pkg/apiserver must not import pkg/generated.
-pkg/apiserver/options pkg/admission/plugin/toppings pkg/apiserver must not import pkg/admission/plugin.
-pkg/apis/pizza pkg/registry/rest pkg/apis must not import pkg/registry.
-pkg/controller/pricing cmd/apiserver pkg/controller must not import cmd.
+pkg/apiserver/options pkg/doctor pkg/apiserver must not import pkg/doctor.
+pkg/apiserver/options pkg/admission/plugin/bakery/ovens pkg/apiserver must not import pkg/admission/plugin/*.
+pkg/apis/pizza pkg/registry/bakery pkg/apis must not import pkg/registry/*.
+pkg/etcd pkg/registry pkg/etcd must not import pkg/registry.
+pkg/controller/bakery cmd/apiserver pkg/controller/* must not import cmd.
 cmd/apiserver test/controlplane cmd must not import test.
 EOF
 

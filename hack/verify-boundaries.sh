@@ -15,61 +15,81 @@
 # limitations under the License.
 
 # Imports between the packages of this module point one way, and the generic
-# packages know nothing of the restaurant. Tests may import anything.
+# packages know nothing of any group. The tests of a package import no package above it.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# A package belongs to the first layer whose folder it is in, and may import
-# the layers listed, besides its own. As every package has a layer, looking at
-# direct imports covers indirect ones.
+# A package belongs to the first layer that it matches, and may import the layers
+# listed, besides its own. A star stands for the name of an API group, so that a new
+# group needs no line here. Lines with "(tests)" list what only tests may import. As
+# every package has a layer, looking at direct imports covers indirect ones.
 layers() {
 	cat <<'EOF'
-pkg/admission/plugin     pkg/admission pkg/generated pkg/apis
-pkg/registry/restaurant  pkg/registry pkg/admission pkg/admission/plugin pkg/controller pkg/generated pkg/apis
-pkg/webhook/restaurant   pkg/webhook pkg/admission/plugin pkg/generated pkg/apis
-pkg/controller           pkg/generated pkg/apis
-pkg/apiserver            pkg/registry pkg/admission pkg/quantities
-pkg/registry             pkg/admission
-pkg/webhook              pkg/quantities
+cmd                           pkg/cmd pkg/webhook/* pkg/webhook pkg/registry/* pkg/registry
+pkg/cmd                       pkg/apiserver pkg/doctor pkg/etcd pkg/certificates pkg/startup pkg/registry
+pkg/registry/testing          pkg/registry pkg/etcd
+pkg/registry/*                pkg/registry pkg/admission pkg/admission/plugin/* pkg/controller/* pkg/generated pkg/apis
+pkg/registry/*(tests)         pkg/etcd
+pkg/admission/plugin/*        pkg/admission pkg/generated pkg/apis
+pkg/controller/*              pkg/generated pkg/apis
+pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/generated pkg/apis
+pkg/apiserver/filters         pkg/quantities
+pkg/apiserver/filters(tests)  pkg/registry pkg/apis
+pkg/apiserver/authentication
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac
+pkg/doctor                    pkg/registry pkg/etcd pkg/rbac
+pkg/registry                  pkg/admission
+pkg/registry(tests)           pkg/etcd
+pkg/webhook                   pkg/quantities
+pkg/webhook(tests)            pkg/apis
 pkg/admission
-pkg/generated            pkg/apis
-pkg/apis
+pkg/etcd
+pkg/certificates
+pkg/startup
+pkg/rbac
 pkg/quantities
-cmd                      pkg/admission/plugin pkg/registry/restaurant pkg/webhook/restaurant pkg/webhook pkg/controller pkg/apiserver pkg/registry pkg/admission pkg/generated pkg/apis
-test                     cmd pkg/admission/plugin pkg/registry/restaurant pkg/controller pkg/apiserver pkg/registry pkg/admission pkg/generated pkg/apis
-hack                     pkg/generated pkg/apis
+pkg/generated                 pkg/apis
+pkg/apis
+hack                          pkg/generated pkg/apis
+test                          cmd pkg/cmd pkg/apiserver pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
 EOF
 }
 
-# packages prints each package of this module with its imports, relative to the
-# module.
+# packages prints each package of this module, and its tests, with their imports,
+# relative to the module.
 packages() {
 	local prefix
 	prefix="$(go list -m)/"
-	go list -f '{{.ImportPath}}{{range .Imports}} {{.}}{{end}}' ./... | sed "s,${prefix},./,g"
+	go list -f '{{.ImportPath}}{{range .Imports}} {{.}}{{end}}
+{{.ImportPath}}(tests){{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}' ./... | sed "s,${prefix},./,g"
 }
 
 # In a variable, so that a failing "go list" ends this script.
 packages=$(packages)
 
 violations=$(awk '
-	function layer(package, i) {
-		for (i = 1; i <= count; i++)
-			if (index(package "/", "./" folders[i] "/") == 1) return folders[i]
+	function layer(package, i, directory) {
+		for (i = 1; i <= count; i++) {
+			directory = "./" directories[i] "/"
+			if (sub(/\*\/$/, "", directory) ? index(package, directory) == 1 : index(package "/", directory) == 1) return directories[i]
+		}
 		return "no layer"
 	}
 	NR == FNR {
-		folders[++count] = $1
-		for (i = 1; i <= NF; i++) allowed[$1, $i] = 1
+		if ($1 !~ /\(tests\)$/) directories[++count] = $1
+		allowed[$1, $1] = 1
+		for (i = 2; i <= NF; i++) allowed[$1, $i] = 1
 		next
 	}
 	{
+		tests = sub(/\(tests\)$/, "", $1) ? "(tests)" : ""
 		from = layer($1)
-		if (from == "no layer") { print $1 " belongs to no layer."; next }
+		if (from == "no layer") { if (!tests) print $1 " belongs to no layer."; next }
 		for (i = 2; i <= NF; i++) {
 			if ($i !~ /^\.\//) continue
 			to = layer($i)
-			if (!((from, to) in allowed)) print $1 " imports " $i ": " from " must not import " to "."
+			if ((from, to) in allowed || tests && (from tests, to) in allowed) continue
+			print (tests ? "A test of " : "") $1 " imports " $i ": " from " must not import " to "."
 		}
 	}' <(layers) <(echo "${packages}"))
 

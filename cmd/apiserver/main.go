@@ -23,11 +23,11 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/restaurant"
 )
 
 func main() {
 	ctx := genericapiserver.SetupSignalContext()
-	os.Exit(cli.Run(apiserver.NewCommand(ctx, restaurant.Group())))
+	os.Exit(cli.Run(server.NewCommand(ctx, restaurant.Group())))
 }

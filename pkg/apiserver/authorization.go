@@ -29,6 +29,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/tracing"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 )
 
 // AuthorizationOptions are the library's options of authorization by
@@ -80,7 +82,7 @@ func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) er
 	if err != nil {
 		return err
 	}
-	config.Authorization.Authorizer = retryableAuthorizer{authorizer, o.ServerRun.RequestTimeout}
+	config.Authorization.Authorizer = filters.NoteUndecided(authorizer, o.ServerRun.RequestTimeout)
 	return nil
 }
 

@@ -18,7 +18,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path"
@@ -28,64 +27,33 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/egressselector"
-	"k8s.io/klog/v2"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
-
-// errRefused marks what waiting does not mend.
-var errRefused = errors.New("the server refuses to start")
-
-// await returns when a check of something that the server needs succeeds.
-// Components of a cluster start in any order, so that what is missing is waited
-// for until the context ends; each new reason is logged once with what to do
-// about it.
-func await(ctx context.Context, what string, check func(context.Context) error) error {
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: 5 * time.Second}
-	var reason error
-	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if errors.Is(err, errRefused) {
-			return false, err
-		}
-		// What fails only because the waiting is over says less than what came before.
-		if err != nil && (reason == nil || ctx.Err() == nil) {
-			if reason == nil || reason.Error() != err.Error() {
-				klog.InfoS("Waiting for "+what, "reason", err.Error())
-			}
-			reason = err
-		}
-		return err == nil, nil
-	})
-	if errors.Is(err, context.DeadlineExceeded) && reason != nil {
-		return fmt.Errorf("%s was not ready within --startup-timeout: %w", what, reason)
-	}
-	return err
-}
 
 // awaitEtcd waits for an external etcd. The library alone gives it 20 seconds, and
 // does not say what it is waiting for.
 func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 	config := o.Etcd.StorageConfig
-	client, err := o.newEtcdClient(config.Transport.ServerList...)
+	client, err := o.NewEtcdClient(config.Transport.ServerList...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	return await(ctx, "etcd", func(ctx context.Context) error {
+	return startup.Await(ctx, "etcd", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if err := doctor.ReadEtcd(ctx, client, path.Join("/", config.Prefix, "health")); err != nil {
+		if err := etcd.Read(ctx, client, path.Join("/", config.Prefix, "health")); err != nil {
 			return fmt.Errorf("etcd at %v does not answer: check that it runs, its addresses in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile (%w)", config.Transport.ServerList, err)
 		}
 		return nil
 	})
 }
 
-// newEtcdClient returns a client of these servers with the credentials of the flags.
-func (o CompletedOptions) newEtcdClient(servers ...string) (*clientv3.Client, error) {
+// NewEtcdClient returns a client of these servers with the credentials of the flags.
+func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, error) {
 	config := o.Etcd.StorageConfig.Transport
 	files := transport.TLSInfo{
 		CertFile:      config.CertFile,

@@ -17,7 +17,6 @@ limitations under the License.
 package apiserver
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/x509"
@@ -35,11 +34,12 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
 // authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
@@ -79,23 +79,6 @@ type client struct {
 	host   string
 }
 
-// kubeconfig loads the configuration of a client from the file of a flag, or if none is
-// named that of a pod.
-func kubeconfig(flag, path string) (*rest.Config, error) {
-	if path == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("--kubeconfig is not set and this is not a pod with a service account: %w", err)
-		}
-		return config, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the file of --%s: %w", flag, err)
-	}
-	return config, nil
-}
-
 func (o CompletedOptions) newClient(flag, path string) (*client, error) {
 	config, err := o.kubeconfig(flag, path)
 	if err != nil {
@@ -106,6 +89,22 @@ func (o CompletedOptions) newClient(flag, path string) (*client, error) {
 		return nil, err
 	}
 	return &client{clientset, config, config.Host}, nil
+}
+
+// Kubeconfig returns the configuration of the clients of kube-apiserver that are not for
+// reviews.
+func (o CompletedOptions) Kubeconfig() (*rest.Config, error) {
+	return o.kubeconfig(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath)
+}
+
+// CheckAuthentication returns why this server could not tell a front proxy from an
+// ordinary client, or nil.
+func (o CompletedOptions) CheckAuthentication(ctx context.Context) error {
+	cluster, err := o.newCluster()
+	if err != nil {
+		return err
+	}
+	return cluster.checkAuthentication(ctx)
 }
 
 func (o CompletedOptions) newCluster() (*cluster, error) {
@@ -134,7 +133,7 @@ func (o CompletedOptions) newCluster() (*cluster, error) {
 
 // wait returns when the cluster is ready for the server.
 func (c *cluster) wait(ctx context.Context) error {
-	return await(ctx, "the cluster", c.check)
+	return startup.Await(ctx, "the cluster", c.check)
 }
 
 func (c *cluster) check(ctx context.Context) error {
@@ -164,7 +163,7 @@ func (c *cluster) check(ctx context.Context) error {
 // errNotAllowed is what kube-apiserver has said, not that it has said nothing.
 var errNotAllowed = errors.New("this server may not")
 
-func (c *client) checkMay(ctx context.Context, permissions ...doctor.Permission) error {
+func (c *client) checkMay(ctx context.Context, permissions ...rbac.Permission) error {
 	for _, permission := range permissions {
 		answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: permission.Attributes()},
@@ -217,8 +216,8 @@ func (c *cluster) checkAuthentication(ctx context.Context) error {
 			return fmt.Errorf("requestheader-allowed-names in the ConfigMap %s is not a JSON list: %w", authenticationConfig, err)
 		}
 	}
-	if subject, ok := overlap(requestHeader, users); ok && len(names) == 0 {
-		return fmt.Errorf("%w: %w", errRefused, overlapError(subject))
+	if subject, ok := authentication.Overlap(requestHeader, users); ok && len(names) == 0 {
+		return fmt.Errorf("%w: %w", startup.ErrRefused, authentication.OverlapError(subject))
 	}
 	c.clientCAs = slices.Concat(requestHeader, users)
 	return nil
@@ -237,7 +236,7 @@ func trustedCAs(flag, file string, published *corev1.ConfigMap) ([]*x509.Certifi
 	if file != "" {
 		certificates, err := certutil.CertsFromFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("%w: --%s can't be used: %w", errRefused, flag, err)
+			return nil, fmt.Errorf("%w: --%s can't be used: %w", startup.ErrRefused, flag, err)
 		}
 		return certificates, nil
 	}
@@ -250,28 +249,4 @@ func trustedCAs(flag, file string, published *corev1.ConfigMap) ([]*x509.Certifi
 		return nil, fmt.Errorf("%s in the ConfigMap %s holds no certificates; see the file of this flag of kube-apiserver: %w", flag, authenticationConfig, err)
 	}
 	return certificates, nil
-}
-
-func overlapError(subject string) error {
-	return fmt.Errorf("the request-header CA and the client CA overlap in %q and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: give kube-apiserver a front-proxy CA of its own, or both servers the allowed names", subject)
-}
-
-// overlap tells whether a certificate of a user could pass for one of a front
-// proxy: the client CA has the key of a request-header CA, or is issued by one.
-func overlap(requestHeader, client []*x509.Certificate) (subject string, ok bool) {
-	roots := x509.NewCertPool()
-	for _, ca := range requestHeader {
-		roots.AddCert(ca)
-	}
-	for _, ca := range client {
-		for _, front := range requestHeader {
-			if bytes.Equal(ca.RawSubjectPublicKeyInfo, front.RawSubjectPublicKeyInfo) {
-				return ca.Subject.String(), true
-			}
-		}
-		if _, err := ca.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
-			return ca.Subject.String(), true
-		}
-	}
-	return "", false
 }

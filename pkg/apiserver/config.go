@@ -42,6 +42,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -62,7 +63,7 @@ type Config struct {
 	// LeaderElection says which replica runs the groups' controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
-	streams *streams
+	streams *filters.Streams
 }
 
 // CompletedConfig is a Config after Complete; nothing else makes one.
@@ -96,13 +97,20 @@ func (o CompletedOptions) Config() (*Config, error) {
 		RunControllers: o.RunControllers,
 		LeaderElection: o.LeaderElection,
 
-		streams: newStreams(o.groups),
+		streams: filters.NewStreams(longRunning(o.groups)...),
 	}
 	config.setOpenAPI()
 	config.Generic.BuildHandlerChainFunc = config.buildHandlerChain
-	config.Generic.LongRunningFunc = config.streams.or(config.Generic.LongRunningFunc)
-	config.Generic.RequestInfoResolver = requestInfoResolver{genericapiserver.NewRequestInfoResolver(&config.Generic.Config)}
+	config.Generic.LongRunningFunc = config.streams.LongRunning(config.Generic.LongRunningFunc)
+	config.Generic.RequestInfoResolver = filters.ResolveRequestInfo(genericapiserver.NewRequestInfoResolver(&config.Generic.Config))
 	return config, o.applyTo(config)
+}
+
+func longRunning(groups []registry.Group) (subresources []schema.GroupResource) {
+	for _, group := range groups {
+		subresources = append(subresources, group.LongRunning()...)
+	}
+	return subresources
 }
 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
@@ -145,7 +153,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.applyAudit(&generic.Config); err != nil {
 		return err
 	}
-	if generic.ClientConfig, err = o.kubeconfig(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath); err != nil {
+	if generic.ClientConfig, err = o.Kubeconfig(); err != nil {
 		return err
 	}
 	generic.ClientConfig.Wrap(tracing.WrapperFor(generic.TracerProvider))
@@ -259,9 +267,9 @@ func (c *Config) setOpenAPI() {
 // buildHandlerChain puts the checks of bodies behind authentication and
 // authorization, so that only who may write makes the server read a body.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	handler = c.streams.with(withCurrentOpenAPI(handler), config)
-	handler = genericapiserver.DefaultBuildHandlerChain(withRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
-	return withBodyDeadline(withRetryable(handler, config.Serializer), config.RequestTimeout)
+	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(handler), config)
+	handler = genericapiserver.DefaultBuildHandlerChain(filters.WithRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
+	return filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
 }
 
 // Complete fills in what follows from the rest.

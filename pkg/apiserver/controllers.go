@@ -20,15 +20,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbaseconfig "k8s.io/component-base/config"
@@ -36,27 +33,6 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
-
-// podNamespaceFile is where Kubernetes tells a pod its namespace.
-const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// ownNamespace is where this server keeps what it shares with its replicas: the
-// namespace that the kubeconfig names, or that of the pod. A file that can't be
-// read is reported by those who can't do without it.
-func ownNamespace(kubeconfig string) string {
-	if kubeconfig == "" {
-		if namespace, err := os.ReadFile(podNamespaceFile); err == nil {
-			return strings.TrimSpace(string(namespace))
-		}
-		return metav1.NamespaceDefault
-	}
-	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, &clientcmd.ConfigOverrides{}).Namespace()
-	if err != nil {
-		return metav1.NamespaceDefault
-	}
-	return namespace
-}
 
 // controllers run in one of all replicas at a time.
 type controllers struct {

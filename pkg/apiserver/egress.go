@@ -24,6 +24,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
 // newEgressSelector returns the dialers of the file, or nil if there are none and
@@ -65,8 +67,8 @@ func newEgressSelector(file string) (*egressselector.EgressSelector, error) {
 	return egressselector.NewEgressSelectorWithMap(dialers), nil
 }
 
-// lookup returns how to reach a network, nil for directly.
-func (o CompletedOptions) lookup(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
+// Egress returns how to reach a network, nil for directly.
+func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
 	selector, err := o.egress()
 	if err != nil || selector == nil {
 		return nil, err
@@ -77,10 +79,10 @@ func (o CompletedOptions) lookup(network egressselector.NetworkContext) (utilnet
 // kubeconfig loads the configuration of a client of kube-apiserver that goes by the
 // egress selection for it.
 func (o CompletedOptions) kubeconfig(flag, path string) (*rest.Config, error) {
-	config, err := kubeconfig(flag, path)
+	config, err := startup.Kubeconfig(flag, path)
 	if err != nil {
 		return nil, err
 	}
-	config.Dial, err = o.lookup(egressselector.ControlPlane.AsNetworkContext())
+	config.Dial, err = o.Egress(egressselector.ControlPlane.AsNetworkContext())
 	return config, err
 }

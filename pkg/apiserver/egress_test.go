@@ -79,7 +79,7 @@ func TestEgressLookup(t *testing.T) {
 		egressselector.Etcd:         true,
 		egressselector.Cluster:      false,
 	} {
-		dial, err := options.lookup(network.AsNetworkContext())
+		dial, err := options.Egress(network.AsNetworkContext())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,23 +49,19 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
 const (
 	// etcdPrefix is where the objects of all groups are stored in etcd.
 	etcdPrefix = "/registry"
-	// defaultQuota is etcd's own default, stated since it is a promise to the operator.
-	defaultQuota = 2 << 30
-	// defaultDataDir is where the embedded etcd keeps its data.
-	defaultDataDir = "/var/lib/apiserver"
 	// emulatedReleases is how many releases of the library --emulated-version may
 	// go back, KEP-4330.
 	emulatedReleases = 3
-	// defaultStartupTimeout outlasts the start of a whole control plane.
-	defaultStartupTimeout = 5 * time.Minute
 	// watchGracePeriod bounds how long a stopping server takes to end its watches,
 	// a few at a time so that their clients do not all come back at once.
 	watchGracePeriod = 10 * time.Second
@@ -138,7 +134,7 @@ func NewOptions(groups ...registry.Group) *Options {
 		groups:         groups,
 		ServerRun:      serverRun,
 		Etcd:           recommended.Etcd,
-		EmbeddedEtcd:   etcd.Config{Dir: defaultDataDir, QuotaBytes: defaultQuota},
+		EmbeddedEtcd:   etcd.DefaultConfig(),
 		SecureServing:  recommended.SecureServing,
 		Authentication: recommended.Authentication,
 		Authorization:  newAuthorizationOptions(recommended.Authorization),
@@ -164,7 +160,7 @@ func NewOptions(groups ...registry.Group) *Options {
 			Validity:          30 * 24 * time.Hour,
 		},
 		plugins:        plugins,
-		StartupTimeout: defaultStartupTimeout,
+		StartupTimeout: startup.DefaultTimeout,
 	}
 }
 
@@ -216,8 +212,8 @@ func (o *Options) featureGate() featuregate.FeatureGate {
 	return o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(o.ServerRun.ComponentName)
 }
 
-// embedded tells whether etcd runs inside this server.
-func (o *Options) embedded() bool { return len(o.Etcd.StorageConfig.Transport.ServerList) == 0 }
+// Embedded tells whether etcd runs inside this server.
+func (o *Options) Embedded() bool { return len(o.Etcd.StorageConfig.Transport.ServerList) == 0 }
 
 // CompletedOptions are Options after Complete.
 type CompletedOptions struct {
@@ -235,7 +231,7 @@ type completedOptions struct {
 func (o *Options) Complete() (CompletedOptions, error) {
 	completed := completedOptions{
 		Options:      *o,
-		embeddedEtcd: o.embedded(),
+		embeddedEtcd: o.Embedded(),
 		egress:       sync.OnceValues(func() (*egressselector.EgressSelector, error) { return newEgressSelector(o.EgressSelector.ConfigFile) }),
 	}
 	if err := o.ServerRun.Complete(); err != nil {
@@ -246,7 +242,7 @@ func (o *Options) Complete() (CompletedOptions, error) {
 			*path = o.CoreAPI.CoreAPIKubeconfigPath
 		}
 	}
-	namespace := ownNamespace(o.CoreAPI.CoreAPIKubeconfigPath)
+	namespace := startup.Namespace(o.CoreAPI.CoreAPIKubeconfigPath)
 	completed.LeaderElection.ResourceNamespace = cmp.Or(o.LeaderElection.ResourceNamespace, namespace)
 	completed.ServingCert.Namespace = namespace
 	for _, group := range o.groups {
@@ -266,7 +262,7 @@ func (o *Options) Complete() (CompletedOptions, error) {
 		}
 		o.Etcd.StorageConfig.Transport.ServerList = []string{completed.EmbeddedEtcd.Endpoint()}
 	} else {
-		o.Etcd.StorageConfig.Transport.EgressLookup = CompletedOptions{&completed}.lookup
+		o.Etcd.StorageConfig.Transport.EgressLookup = CompletedOptions{&completed}.Egress
 	}
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return CompletedOptions{}, fmt.Errorf("--tls-cert-file and --tls-private-key-file are not set and no certificate can be generated: %w", err)
@@ -373,7 +369,7 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 		if d.servingCert, err = certificates.New(o.ServingCert, cluster.coreClient.config); err != nil {
 			return nil, err
 		}
-		if err := await(ctx, "the serving certificate", d.servingCert.Sync); err != nil {
+		if err := startup.Await(ctx, "the serving certificate", d.servingCert.Sync); err != nil {
 			return nil, err
 		}
 	}
@@ -389,7 +385,7 @@ func (d *dependencies) applyTo(config *genericapiserver.Config) error {
 	if d.servingCert != nil {
 		config.SecureServing.Cert = d.servingCert
 	}
-	d.cluster.prime(config.SecureServing)
+	authentication.AwaitClientCAs(config.SecureServing, d.cluster.clientCAs)
 	config.AddReadyzChecks(d.readyzChecks()...)
 	return watchExpiration(config.SecureServing.Cert)
 }

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
 )
 
 const (
@@ -35,21 +35,21 @@ const (
 	admissionFix = "bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"
 )
 
-// permissions is everything that a server with these options must be allowed to do in
+// Permissions is everything that a server with these options must be allowed to do in
 // a cluster, if its namespace is the one given.
-func (o CompletedOptions) permissions(namespace string) []doctor.Permission {
+func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
 	reads := admission.Reads(o.plugins, o.Admission)
 	permissions := slices.Concat(
-		[]doctor.Permission{mayReviewTokens(), mayReviewAccess()},
-		may(readerFix, doctor.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, "get", "list", "watch"),
+		[]rbac.Permission{mayReviewTokens(), mayReviewAccess()},
+		may(readerFix, rbac.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, "get", "list", "watch"),
 		mayRead(reads, admissionFix, "list", "watch"),
 	)
 	if namespaces := (schema.GroupResource{Resource: "namespaces"}); slices.Contains(reads, namespaces) {
-		permissions = append(permissions, may(admissionFix, doctor.Permission{Resource: namespaces}, "get")...)
+		permissions = append(permissions, may(admissionFix, rbac.Permission{Resource: namespaces}, "get")...)
 	}
 	if quotas := (schema.GroupResource{Resource: "resourcequotas"}); slices.Contains(reads, quotas) {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
-			doctor.Permission{Resource: quotas, Subresource: "status"}, "update")...)
+			rbac.Permission{Resource: quotas, Subresource: "status"}, "update")...)
 	}
 	if o.Features.EnablePriorityAndFairness {
 		permissions = append(permissions, mayPrioritize()...)
@@ -57,7 +57,7 @@ func (o CompletedOptions) permissions(namespace string) []doctor.Permission {
 	}
 	if o.RunControllers {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
-			doctor.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
+			rbac.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
 	}
 	if o.RunControllers && o.LeaderElection.LeaderElect {
 		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, o.LeaderElection.ResourceName,
@@ -68,54 +68,54 @@ func (o CompletedOptions) permissions(namespace string) []doctor.Permission {
 			"since it keeps its certificate authority there, by --serving-ca-secret")...)
 		for _, name := range o.ServingCert.APIServices {
 			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they have to trust the authority of --serving-ca-secret",
-				doctor.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
+				rbac.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
 		}
 	}
 	return permissions
 }
 
-func mayReviewTokens() doctor.Permission {
-	return doctor.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, Fix: delegatorFix}
+func mayReviewTokens() rbac.Permission {
+	return rbac.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, Fix: delegatorFix}
 }
 
-func mayReviewAccess() doctor.Permission {
-	return doctor.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
+func mayReviewAccess() rbac.Permission {
+	return rbac.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
 }
 
 // mayPrioritize is what the server needs to go by the cluster's priorities.
-func mayPrioritize() []doctor.Permission {
-	var permissions []doctor.Permission
+func mayPrioritize() []rbac.Permission {
+	var permissions []rbac.Permission
 	for _, resource := range []string{"flowschemas", "prioritylevelconfigurations"} {
 		permissions = append(permissions, may(priorityFix, prioritize(resource, ""), "list", "watch")...)
 	}
 	return permissions
 }
 
-func prioritize(resource, subresource string) doctor.Permission {
-	return doctor.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: resource}, Subresource: subresource, Optional: true}
+func prioritize(resource, subresource string) rbac.Permission {
+	return rbac.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: resource}, Subresource: subresource, Optional: true}
 }
 
 // mayRead is what informers do, or the part of it that is asked for.
-func mayRead(resources []schema.GroupResource, fix string, verbs ...string) []doctor.Permission {
-	var permissions []doctor.Permission
+func mayRead(resources []schema.GroupResource, fix string, verbs ...string) []rbac.Permission {
+	var permissions []rbac.Permission
 	for _, resource := range resources {
-		permissions = append(permissions, may(fix, doctor.Permission{Resource: resource}, verbs...)...)
+		permissions = append(permissions, may(fix, rbac.Permission{Resource: resource}, verbs...)...)
 	}
 	return permissions
 }
 
 // mayKeep is to create an object and to read and write it.
-func mayKeep(resource schema.GroupResource, namespace, name, reason string) []doctor.Permission {
+func mayKeep(resource schema.GroupResource, namespace, name, reason string) []rbac.Permission {
 	fix := fmt.Sprintf("bind a Role in %s to its user that allows that, %s", namespace, reason)
 	return append(
-		may(fix, doctor.Permission{Resource: resource, Namespace: namespace}, "create"),
-		may(fix, doctor.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
+		may(fix, rbac.Permission{Resource: resource, Namespace: namespace}, "create"),
+		may(fix, rbac.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
 }
 
 // may is one permission for each verb.
-func may(fix string, on doctor.Permission, verbs ...string) []doctor.Permission {
+func may(fix string, on rbac.Permission, verbs ...string) []rbac.Permission {
 	on.Fix = fix
-	var permissions []doctor.Permission
+	var permissions []rbac.Permission
 	for _, verb := range verbs {
 		on.Verb = verb
 		permissions = append(permissions, on)

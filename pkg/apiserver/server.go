@@ -24,6 +24,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -42,7 +43,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	parameters := runtime.NewParameterCodec(c.Scheme)
 	for _, group := range c.Groups {
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
-		info.NegotiatedSerializer = boundedSerializer{info.NegotiatedSerializer}
+		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer)
 		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter); err != nil {
 			return nil, err
 		}
@@ -50,7 +51,7 @@ func (c CompletedConfig) New() (*Server, error) {
 			return nil, fmt.Errorf("installing %s: %w", group.Name, err)
 		}
 	}
-	if err := c.streams.install(generic); err != nil {
+	if err := c.streams.Install(generic); err != nil {
 		return nil, err
 	}
 	if err := startInformers(generic, c.Runtimes); err != nil {
@@ -88,7 +89,7 @@ func startInformers(server *genericapiserver.GenericAPIServer, runtimes map[stri
 // has ended for a cause of its own, that is the error.
 func (s *Server) Run(ctx context.Context) error {
 	prepared := s.Generic.PrepareRun()
-	keepOwnOpenAPI(s.Generic)
+	filters.KeepOwnOpenAPI(s.Generic)
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/egressselector"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
 )
 
 // webhook is one of a configuration.
@@ -266,7 +268,7 @@ func (e *examination) readsParameters(ctx context.Context, kind admissionregistr
 		return &problem{fmt.Sprintf("the cluster has no %s of %s, of which its parameters are", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind"}
 	}
 	for _, verb := range []string{"list", "watch"} {
-		permission := Permission{Verb: verb, Resource: schema.GroupResource{Group: version.Group, Resource: resources.APIResources[i].Name}}
+		permission := rbac.Permission{Verb: verb, Resource: schema.GroupResource{Group: version.Group, Resource: resources.APIResources[i].Name}}
 		allowed, err := e.allowed(ctx, permission)
 		if err != nil {
 			return err

@@ -40,6 +40,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -87,7 +88,7 @@ type Config struct {
 	// says for whom it makes a request.
 	Authentication func(context.Context) error
 	// Permissions are those of a server in a namespace.
-	Permissions func(namespace string) []Permission
+	Permissions func(namespace string) []rbac.Permission
 	// EtcdServers are the members of the server's etcd, and EtcdClient reaches them.
 	EtcdServers []string
 	EtcdClient  func(servers ...string) (*clientv3.Client, error)

@@ -27,6 +27,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 const (
@@ -89,7 +91,7 @@ func (e *examination) sample(ctx context.Context, endpoint string) (*clientv3.St
 	for range etcdSamples + 1 {
 		ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 		began := time.Now()
-		err := ReadEtcd(ctx, client, etcdKey)
+		err := etcd.Read(ctx, client, etcdKey)
 		cancel()
 		if err != nil {
 			return nil, 0, err
@@ -102,13 +104,6 @@ func (e *examination) sample(ctx context.Context, endpoint string) (*clientv3.St
 	defer cancel()
 	status, err := client.Status(ctx, endpoint)
 	return status, times[len(times)/2], err
-}
-
-// ReadEtcd reads a key, whether it exists or not, and says why that fails: the client
-// itself would wait for a connection, and know no more in the end than that it has none.
-func ReadEtcd(ctx context.Context, client *clientv3.Client, key string) error {
-	_, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(key)})
-	return err
 }
 
 // checkAlarms looks for alarms, which any member knows of all.

@@ -25,46 +25,11 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
 )
-
-// Permission is something that a server must be allowed to do.
-type Permission struct {
-	Verb     string
-	Resource schema.GroupResource
-	// Subresource, Namespace and Name are empty if they make no difference.
-	Subresource, Namespace, Name string
-	// Fix says how to allow it to a user.
-	Fix string
-	// Optional is set if the server works without it, in another way. It is the same
-	// for all permissions with the same Fix.
-	Optional bool
-}
-
-// String returns what is allowed.
-func (p Permission) String() string {
-	text := p.Verb + " " + p.Resource.String()
-	if p.Subresource != "" {
-		text = p.Verb + " " + schema.GroupResource{Group: p.Resource.Group, Resource: p.Resource.Resource + "/" + p.Subresource}.String()
-	}
-	if p.Name != "" {
-		text += fmt.Sprintf(" %q", p.Name)
-	}
-	if p.Namespace != "" {
-		text += " in " + p.Namespace
-	}
-	return text
-}
-
-// Attributes is what to ask kube-apiserver for.
-func (p Permission) Attributes() *authorizationv1.ResourceAttributes {
-	return &authorizationv1.ResourceAttributes{
-		Verb: p.Verb, Group: p.Resource.Group, Resource: p.Resource.Resource,
-		Subresource: p.Subresource, Namespace: p.Namespace, Name: p.Name,
-	}
-}
 
 // checkPermissions asks for everything that the server's service account must be
 // allowed to do.
@@ -118,7 +83,7 @@ func (e *examination) user() string {
 
 // allowed tells whether the server may do something. Who is the server asks for
 // itself, which needs no permission.
-func (e *examination) allowed(ctx context.Context, permission Permission) (bool, error) {
+func (e *examination) allowed(ctx context.Context, permission rbac.Permission) (bool, error) {
 	if e.self == "" {
 		self, err := e.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {

@@ -28,7 +28,7 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/kube-openapi/pkg/common"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar"
@@ -38,7 +38,7 @@ import (
 
 func main() {
 	ctx := genericapiserver.SetupSignalContext()
-	os.Exit(cli.Run(apiserver.NewCommand(ctx, group())))
+	os.Exit(cli.Run(server.NewCommand(ctx, group())))
 }
 
 // group is the restaurant's group with the third kind. Inside the repository the

@@ -14,9 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package authentication
 
 import (
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -28,8 +29,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-
-	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // rotatedCA is a bundle that changes.
@@ -58,16 +57,14 @@ func (r *rotatedCA) rotate(bundles ...[]byte) {
 // its certificate authority that of users, too.
 func TestRotatedFrontProxy(t *testing.T) {
 	authority := func(name string) []byte {
-		ca, err := controlplane.NewCA(name)
-		require.NoError(t, err)
-		return ca.CertPEM()
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: newCA(t, name, nil).certificate.Raw})
 	}
 	first, second, users := authority("first"), authority("second"), authority("users")
 	proxies, clients := &rotatedCA{bundle: first}, &rotatedCA{bundle: users}
 	var allowed []string
 	names := headerrequest.StringSliceProviderFunc(func() []string { return allowed })
 	none := headerrequest.StaticStringSlice{}
-	proxy := newFrontProxy(
+	proxy := NewFrontProxy(
 		authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 			return &authenticator.Response{User: &user.DefaultInfo{Name: req.Header.Get("X-Remote-User")}}, true, nil
 		}),
@@ -101,10 +98,10 @@ func TestRotatedFrontProxy(t *testing.T) {
 		require.True(t, ok, step.name)
 		if step.believed {
 			require.Equal(t, "anna", response.User.GetName(), step.name)
-			require.NoError(t, proxy.check(), step.name)
+			require.NoError(t, proxy.Check(), step.name)
 		} else {
 			require.Empty(t, response.User.GetName(), step.name)
-			require.ErrorContains(t, proxy.check(), "overlap", step.name)
+			require.ErrorContains(t, proxy.Check(), "overlap", step.name)
 		}
 		require.Equal(t, "anna", req.Header.Get("X-Remote-User"), "The request is somebody else's.")
 	}

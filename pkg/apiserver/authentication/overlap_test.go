@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package authentication
 
 import (
 	"crypto"
@@ -43,7 +43,7 @@ func TestOverlap(t *testing.T) {
 		"a front proxy certified by the users' CA": {[]*testCA{newCA(t, "intermediate", users)}, []*testCA{users}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			subject, ok := overlap(certificates(test.requestHeader), certificates(test.client))
+			subject, ok := Overlap(certificates(test.requestHeader), certificates(test.client))
 			if subject != test.want || ok != (test.want != "") {
 				t.Errorf("got overlap %v in %q, want %q", ok, subject, test.want)
 			}

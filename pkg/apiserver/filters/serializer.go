@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"encoding/json"
@@ -29,8 +29,12 @@ import (
 // the library compares each of them with each other.
 const maxOwners = 256
 
-// boundedSerializer decodes no objects with more owners than that, nor with more elements
+// BoundObjects returns a serializer that decodes no objects with more owners than that, nor with more elements
 // than maxElements: in protobuf, or when a patch adds to what is there already.
+func BoundObjects(serializer runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+	return boundedSerializer{serializer}
+}
+
 type boundedSerializer struct {
 	runtime.NegotiatedSerializer
 }

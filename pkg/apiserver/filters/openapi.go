@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"net/http"
@@ -26,11 +26,11 @@ import (
 // openAPIV3Path is below which each group and version has its OpenAPI v3 document.
 const openAPIV3Path = "/openapi/v3/"
 
-// keepOwnOpenAPI removes the OpenAPI v3 documents that are not about an API group.
+// KeepOwnOpenAPI removes the OpenAPI v3 documents that are not about an API group.
 // Every server built on the library has the same of them, "apis" and "version",
 // and kube-apiserver, which merges the lists of all servers, would send clients at
 // random to the document of one server with the hash of another's.
-func keepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
+func KeepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
 	if generic.OpenAPIV3VersionedService == nil {
 		return
 	}
@@ -41,11 +41,11 @@ func keepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
 	}
 }
 
-// withCurrentOpenAPI answers who asks for an OpenAPI v3 document by the hash of an
+// WithCurrentOpenAPI answers who asks for an OpenAPI v3 document by the hash of an
 // older one with the current one. The library would redirect to it, which
 // kube-apiserver does not let pass: after an upgrade that changes a schema, all
 // clients would fail until kube-apiserver has heard of the new hash.
-func withCurrentOpenAPI(next http.Handler) http.Handler {
+func WithCurrentOpenAPI(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		query := req.URL.Query()
 		if !strings.HasPrefix(req.URL.Path, openAPIV3Path) || !query.Has("hash") {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package certificates
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestCertificatesFlags(t *testing.T) {
 		`(e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`
 	for name, test := range map[string]struct {
 		certificates []string
-		change       func(*certificatesOptions)
+		change       func(*options)
 		want         []string
 		parsed       map[string][]string
 	}{
@@ -39,7 +39,7 @@ func TestCertificatesFlags(t *testing.T) {
 			parsed:       map[string][]string{"etcd-server": {"etcd-0.etcd.default.svc", "localhost"}, "etcd-client": nil},
 		},
 		"none":         {want: []string{"--certificate must be set at least once"}},
-		"no authority": {certificates: []string{"a"}, change: func(o *certificatesOptions) { o.Authority = "" }, want: []string{`--authority "": ` + notAName}},
+		"no authority": {certificates: []string{"a"}, change: func(o *options) { o.Authority = "" }, want: []string{`--authority "": ` + notAName}},
 		"twice":        {certificates: []string{"a", "a=localhost"}, want: []string{`--certificate "a=localhost": the Secret a is used already`}},
 		"that of the authority": {
 			certificates: []string{"ca"},
@@ -56,7 +56,7 @@ func TestCertificatesFlags(t *testing.T) {
 		},
 		"durations": {
 			certificates: []string{"a"},
-			change:       func(o *certificatesOptions) { o.Validity, o.startupTimeout = 2*time.Hour, 0 },
+			change:       func(o *options) { o.Validity, o.startupTimeout = 2*time.Hour, 0 },
 			want: []string{
 				"--certificate-validity or --authority-validity: the validity of a certificate (2h0m0s) must be above 0, and that of its authority (2h0m0s) at least twice as long",
 				"--startup-timeout must be above 0, not 0s",
@@ -64,7 +64,7 @@ func TestCertificatesFlags(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := certificatesOptions{
+			o := options{
 				IssuerConfig:   certificates.IssuerConfig{Namespace: "default", Authority: "ca", AuthorityValidity: 2 * time.Hour, Validity: time.Hour},
 				certificates:   test.certificates,
 				startupTimeout: time.Second,

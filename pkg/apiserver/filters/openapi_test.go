@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"net/http"
@@ -23,7 +23,7 @@ import (
 )
 
 func TestCurrentOpenAPI(t *testing.T) {
-	handler := withCurrentOpenAPI(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	handler := WithCurrentOpenAPI(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch hash := req.URL.Query().Get("hash"); hash {
 		case "":
 			_, _ = w.Write([]byte("current"))

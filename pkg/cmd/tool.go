@@ -14,7 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+// Package cmd holds what the commands of a server and of its tools have in common; each
+// command is in a directory of its own.
+package cmd
 
 import (
 	"encoding/json"
@@ -25,23 +27,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// formatJSON is the value of --output for what programs read.
-const formatJSON = "json"
+// FormatJSON is the value of --output for what programs read.
+const FormatJSON = "json"
 
-// withOwnHelp gives a command, and those below it, a help of its own instead of the
+// WithOwnHelp gives a command, and those below it, a help of its own instead of the
 // server's.
-func withOwnHelp(cmd *cobra.Command) *cobra.Command {
+func WithOwnHelp(cmd *cobra.Command) *cobra.Command {
 	defaults := &cobra.Command{}
 	cmd.SetHelpFunc(defaults.HelpFunc())
 	cmd.SetUsageFunc(defaults.UsageFunc())
 	return cmd
 }
 
-// asTool makes a command, and those below it, one that does something for an
+// AsTool makes a command, and those below it, one that does something for an
 // operator and ends: it has a help of its own, and says what it has to say plainly,
 // not as a server's log.
-func asTool(cmd *cobra.Command) *cobra.Command {
-	withOwnHelp(cmd)
+func AsTool(cmd *cobra.Command) *cobra.Command {
+	WithOwnHelp(cmd)
 	// Instead of the server's, which is where the log begins.
 	cmd.PersistentPreRun = func(*cobra.Command, []string) {
 		klog.LogToStderr(false)
@@ -50,19 +52,21 @@ func asTool(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// addFormat adds the flag --output.
-func addFormat(cmd *cobra.Command, format *string) {
+// AddFormat adds the flag --output.
+func AddFormat(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "output", "o", "", `"json" for programs.`)
 }
 
-func checkFormat(format string) error {
-	if format != "" && format != formatJSON {
-		return fmt.Errorf("--output must be %q or left out, not %q", formatJSON, format)
+// CheckFormat returns an error if the value of --output is not one of AddFormat's.
+func CheckFormat(format string) error {
+	if format != "" && format != FormatJSON {
+		return fmt.Errorf("--output must be %q or left out, not %q", FormatJSON, format)
 	}
 	return nil
 }
 
-func printJSON(out io.Writer, value any) error {
+// PrintJSON prints a value for programs.
+func PrintJSON(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package authentication
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func TestPrimedCA(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := &slowCA{read: test.read}
 			serving := &genericapiserver.SecureServingInfo{ClientCA: source}
-			(&cluster{clientCAs: test.want}).prime(serving)
+			AwaitClientCAs(serving, test.want)
 			primed := serving.ClientCA.(dynamiccertificates.ControllerRunner)
 
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -67,8 +67,8 @@ func TestPrimedCA(t *testing.T) {
 
 func TestPrimeWithoutServing(t *testing.T) {
 	var serving genericapiserver.SecureServingInfo
-	new(cluster).prime(nil)
-	new(cluster).prime(&serving)
+	AwaitClientCAs(nil, nil)
+	AwaitClientCAs(&serving, nil)
 	if serving.ClientCA != nil {
 		t.Errorf("got %v for a server that knows no clients by certificate", serving.ClientCA)
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"bytes"
@@ -54,10 +54,10 @@ const (
 	maxElements = 20_000
 )
 
-// withRequestChecks refuses bodies that cost the library much more to decode than
+// WithRequestChecks refuses bodies that cost the library much more to decode than
 // their size lets expect, and namespaces that etcd's keys can't have in them, for
 // which it would answer 500.
-func withRequestChecks(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
+func WithRequestChecks(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
 			err := checkNamespace(info.Namespace)
@@ -74,11 +74,11 @@ func withRequestChecks(next http.Handler, serializer runtime.NegotiatedSerialize
 	})
 }
 
-// withBodyDeadline ends the wait for a body when the time for a request is over. The
+// WithBodyDeadline ends the wait for a body when the time for a request is over. The
 // library only answers then: over HTTP/1.1 the answer itself waits for the body, and a
 // client that stops in the middle of one keeps its share of the requests in flight from
 // all others for as long as it likes.
-func withBodyDeadline(next http.Handler, timeout time.Duration) http.Handler {
+func WithBodyDeadline(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.ContentLength != 0 {
 			if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)); err != nil {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"net/http"
@@ -27,7 +27,7 @@ import (
 )
 
 func TestRequestInfo(t *testing.T) {
-	resolver := requestInfoResolver{&genericapirequest.RequestInfoFactory{APIPrefixes: sets.NewString("apis")}}
+	resolver := ResolveRequestInfo(&genericapirequest.RequestInfoFactory{APIPrefixes: sets.NewString("apis")})
 	for path, want := range map[string]genericapirequest.RequestInfo{
 		"/apis/example.com/v1/watch": {Path: "/apis/example.com/v1/watch", Verb: "get"},
 		"/apis/example.com/v1/things": {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"context"
@@ -51,7 +51,10 @@ type retryable struct {
 
 type retryableKey struct{}
 
-func withRetryable(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+// WithRetryableErrors answers with a metav1.Status that says when to try again where the
+// library answers with text: when there are too many requests, and when the authorizer
+// of NoteUndecided could not decide. It belongs around all other handlers.
+func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := &retryable{ResponseWriter: w, req: req, serializer: serializer}
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), req.WithContext(context.WithValue(req.Context(), retryableKey{}, answer)))
@@ -94,6 +97,14 @@ func (r *retryable) status(code int) error {
 		return err
 	}
 	return nil
+}
+
+// NoteUndecided returns an authorizer that makes the answer to a request say when to
+// try again if kube-apiserver could not be asked whether it is allowed. No answer of the
+// delegate is waited for longer than the timeout. The handler must be inside
+// WithRetryableErrors.
+func NoteUndecided(delegate authorizer.Authorizer, timeout time.Duration) authorizer.Authorizer {
+	return retryableAuthorizer{delegate, timeout}
 }
 
 // retryableAuthorizer remembers that it could not decide.

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package doctor
 
 import (
 	"context"
@@ -29,14 +29,17 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
-// newDoctorCommand returns the command that finds out what is wrong in a cluster.
-func newDoctorCommand(groups ...registry.Group) *cobra.Command {
-	options := NewOptions(groups...)
-	var config doctor.Config
+// NewCommand returns the command that finds out what is wrong in a cluster.
+func NewCommand(groups ...registry.Group) *cobra.Command {
+	options := apiserver.NewOptions(groups...)
+	config := doctor.Config{Groups: groups}
 	var format string
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -45,18 +48,18 @@ func newDoctorCommand(groups ...registry.Group) *cobra.Command {
 			"Besides its own flags it takes those of the server, so that it looks for what a server with these needs. The exit code is 1 if there is a failure.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := tool.CheckFormat(format); err != nil {
 				return err
 			}
 			if _, _, err := net.SplitHostPort(config.Address); err != nil && config.Address != "" {
 				return fmt.Errorf("--server-address must be host:port: %w", err)
 			}
-			results, err := options.examine(cmd.Context(), config)
+			results, err := examine(cmd.Context(), options, config)
 			if err != nil {
 				return err
 			}
-			if format == formatJSON {
-				err = printJSON(cmd.OutOrStdout(), map[string]any{"results": results})
+			if format == tool.FormatJSON {
+				err = tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"results": results})
 			} else {
 				err = doctor.Print(cmd.OutOrStdout(), results)
 			}
@@ -79,14 +82,15 @@ func newDoctorCommand(groups ...registry.Group) *cobra.Command {
 	for _, name := range sections.Order {
 		cmd.Flags().AddFlagSet(sections.FlagSet(name))
 	}
-	asTool(cmd)
+	tool.AsTool(cmd)
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
 	return cmd
 }
 
 // examine fills in what the server's options say, and examines the cluster.
-func (o *Options) examine(ctx context.Context, config doctor.Config) ([]doctor.Result, error) {
+func examine(ctx context.Context, o *apiserver.Options, config doctor.Config) ([]doctor.Result, error) {
+	embedded := o.Embedded()
 	completed, err := o.Complete()
 	if err != nil {
 		return nil, err
@@ -94,23 +98,22 @@ func (o *Options) examine(ctx context.Context, config doctor.Config) ([]doctor.R
 	if err := utilerrors.NewAggregate(completed.Validate()); err != nil {
 		return nil, err
 	}
-	cluster, err := completed.newCluster()
+	cluster, err := completed.Kubeconfig()
 	if err != nil {
 		return nil, err
 	}
 	if config.Namespace == "" && o.CoreAPI.CoreAPIKubeconfigPath == "" {
-		config.Namespace = ownNamespace("") // This is the server's pod.
+		config.Namespace = startup.Namespace("") // This is the server's pod.
 	}
-	config.Groups = o.groups
-	config.Cluster = rest.CopyConfig(cluster.coreClient.config)
+	config.Cluster = rest.CopyConfig(cluster)
 	config.Cluster.WarningHandler = rest.NoWarnings{}
 	config.Cluster.QPS = -1 // It asks a few dozen things, once.
-	config.Authentication = cluster.checkAuthentication
-	config.Permissions = completed.permissions
+	config.Authentication = completed.CheckAuthentication
+	config.Permissions = completed.Permissions
 	config.EtcdServers = completed.Etcd.StorageConfig.Transport.ServerList
-	config.EtcdClient = completed.newEtcdClient
-	config.Egress = completed.lookup
-	if completed.embeddedEtcd {
+	config.EtcdClient = completed.NewEtcdClient
+	config.Egress = completed.Egress
+	if embedded {
 		config.EtcdSocket = strings.TrimPrefix(completed.EmbeddedEtcd.Endpoint(), "unix://")
 	}
 	return doctor.Examine(ctx, config)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"encoding/json"
@@ -140,7 +140,7 @@ func TestPatchDepth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var passed string
-			handler := withRequestChecks(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			handler := WithRequestChecks(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				body, err := io.ReadAll(req.Body)
 				if err != nil {
 					t.Fatal(err)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package certificates
 
 import (
 	"cmp"
@@ -30,22 +30,23 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
-// certificatesOptions are the flags of the command that keeps certificates.
-type certificatesOptions struct {
+// options are the flags of the command that keeps certificates.
+type options struct {
 	certificates.IssuerConfig
 	kubeconfig     string
 	certificates   []string
 	startupTimeout time.Duration
 }
 
-// newCertificatesCommand returns the command that keeps the certificates of an etcd
+// NewCommand returns the command that keeps the certificates of an etcd
 // and of its clients, where nothing else in the cluster does.
-func newCertificatesCommand() *cobra.Command {
-	o := certificatesOptions{
+func NewCommand() *cobra.Command {
+	o := options{
 		IssuerConfig:   certificates.IssuerConfig{AuthorityValidity: 10 * 365 * 24 * time.Hour, Validity: 365 * 24 * time.Hour},
-		startupTimeout: defaultStartupTimeout,
+		startupTimeout: startup.DefaultTimeout,
 	}
 	cmd := &cobra.Command{
 		Use:   "certificates",
@@ -74,11 +75,11 @@ func newCertificatesCommand() *cobra.Command {
 	return cmd
 }
 
-func (o *certificatesOptions) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context) error {
 	if errs := o.complete(); len(errs) > 0 {
 		return utilerrors.NewAggregate(errs)
 	}
-	cluster, err := kubeconfig(coreKubeconfig, o.kubeconfig)
+	cluster, err := startup.Kubeconfig("kubeconfig", o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (o *certificatesOptions) run(ctx context.Context) error {
 	}
 	started, cancel := context.WithTimeout(ctx, o.startupTimeout)
 	defer cancel()
-	if err := await(started, "the first certificate", issuer.Sync); err != nil {
+	if err := startup.Await(started, "the first certificate", issuer.Sync); err != nil {
 		if ctx.Err() != nil {
 			return nil // It is no failure to be told to stop while waiting.
 		}
@@ -99,8 +100,8 @@ func (o *certificatesOptions) run(ctx context.Context) error {
 }
 
 // complete fills in what follows from the flags and returns what is wrong with them.
-func (o *certificatesOptions) complete() (errs []error) {
-	o.Namespace = cmp.Or(o.Namespace, ownNamespace(o.kubeconfig))
+func (o *options) complete() (errs []error) {
+	o.Namespace = cmp.Or(o.Namespace, startup.Namespace(o.kubeconfig))
 	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.Authority) {
 		errs = append(errs, fmt.Errorf("--authority %q: %s", o.Authority, problem))
 	}

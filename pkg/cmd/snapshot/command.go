@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package snapshot
 
 import (
 	"errors"
@@ -29,14 +29,15 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/term"
 
+	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // standardStream is the name of a file that stands for the standard input or output.
 const standardStream = "-"
 
-// newSnapshotCommand returns the commands that back up the embedded etcd.
-func newSnapshotCommand() *cobra.Command {
+// NewCommand returns the commands that back up the embedded etcd.
+func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Saves and restores the data of the embedded etcd",
@@ -74,7 +75,7 @@ func newSaveCommand() *cobra.Command {
 		},
 	}
 	addDataDir(cmd, &dir, "Folder of the server whose embedded etcd is saved.")
-	addFormat(cmd, &format)
+	tool.AddFormat(cmd, &format)
 	return cmd
 }
 
@@ -85,7 +86,7 @@ func newStatusCommand() *cobra.Command {
 		Short: "Verifies a file and says what is in it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := tool.CheckFormat(format); err != nil {
 				return err
 			}
 			progress := newProgress(cmd.ErrOrStderr(), "Verifying")
@@ -97,7 +98,7 @@ func newStatusCommand() *cobra.Command {
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
 		},
 	}
-	addFormat(cmd, &format)
+	tool.AddFormat(cmd, &format)
 	return cmd
 }
 
@@ -129,7 +130,7 @@ func newRestoreCommand() *cobra.Command {
 		},
 	}
 	addDataDir(cmd, &dir, "Folder for the data. It must be empty, or not exist.")
-	addFormat(cmd, &format)
+	tool.AddFormat(cmd, &format)
 	return cmd
 }
 
@@ -150,24 +151,24 @@ func openSnapshot(path string, stdin io.Reader) (io.ReadCloser, int64, error) {
 }
 
 func addDataDir(cmd *cobra.Command, dir *string, usage string) {
-	cmd.Flags().StringVar(dir, "data-dir", defaultDataDir, usage)
+	cmd.Flags().StringVar(dir, "data-dir", etcd.DefaultDir, usage)
 }
 
 // snapshotConfig is the embedded etcd's of the server that is given the folder.
 func snapshotConfig(dir, format string) (etcd.Config, error) {
-	config := etcd.Config{Dir: dir, QuotaBytes: defaultQuota}
+	config := etcd.Config{Dir: dir, QuotaBytes: etcd.DefaultQuotaBytes}
 	if dir != "" {
 		var err error
 		if config.Dir, err = filepath.Abs(dir); err != nil {
 			return config, fmt.Errorf("--data-dir: %w", err)
 		}
 	}
-	return config, utilerrors.NewAggregate(append(config.Validate(), checkFormat(format)))
+	return config, utilerrors.NewAggregate(append(config.Validate(), tool.CheckFormat(format)))
 }
 
 func printSnapshot(out io.Writer, format string, snapshot etcd.Snapshot) error {
-	if format == formatJSON {
-		return printJSON(out, snapshot)
+	if format == tool.FormatJSON {
+		return tool.PrintJSON(out, snapshot)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "Revision:\t%d\n", snapshot.Revision)

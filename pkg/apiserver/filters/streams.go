@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"net/http"
@@ -26,45 +26,40 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// streams lets the requests for some subresources go on like watches: no timeout
+// Streams lets the requests for some subresources go on like watches: no timeout
 // ends them, and a stopping server tells them to end and waits for it. The library
 // does so only for requests whose verb is watch.
-type streams struct {
+type Streams struct {
 	subresources sets.Set[schema.GroupResource]
 	shutdown     chan struct{}
 }
 
-var _ genericapirequest.ServerShutdownSignal = &streams{}
+var _ genericapirequest.ServerShutdownSignal = &Streams{}
 
-func newStreams(groups []registry.Group) *streams {
-	s := &streams{subresources: sets.New[schema.GroupResource](), shutdown: make(chan struct{})}
-	for _, group := range groups {
-		s.subresources.Insert(group.LongRunning()...)
-	}
-	return s
+// NewStreams returns the Streams of subresources such as "pizzas/track".
+func NewStreams(subresources ...schema.GroupResource) *Streams {
+	return &Streams{subresources: sets.New(subresources...), shutdown: make(chan struct{})}
 }
 
 // ShuttingDown is closed when the server accepts no new requests.
-func (s *streams) ShuttingDown() <-chan struct{} { return s.shutdown }
+func (s *Streams) ShuttingDown() <-chan struct{} { return s.shutdown }
 
-// or adds the streams to the requests that are long-running.
-func (s *streams) or(check genericapirequest.LongRunningRequestCheck) genericapirequest.LongRunningRequestCheck {
+// LongRunning adds the streams to the requests that are long-running.
+func (s *Streams) LongRunning(check genericapirequest.LongRunningRequestCheck) genericapirequest.LongRunningRequestCheck {
 	return func(req *http.Request, info *genericapirequest.RequestInfo) bool {
 		return s.has(info) || check(req, info)
 	}
 }
 
-func (s *streams) has(info *genericapirequest.RequestInfo) bool {
+func (s *Streams) has(info *genericapirequest.RequestInfo) bool {
 	return info.IsResourceRequest && info.Subresource != "" &&
 		s.subresources.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource + "/" + info.Subresource})
 }
 
-// with makes the server wait for the streams, and tells them when.
-func (s *streams) with(next http.Handler, config *genericapiserver.Config) http.Handler {
+// WithShutdown makes a stopping server wait for the streams, and tells them when.
+func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		if !ok || !s.has(info) {
@@ -81,8 +76,8 @@ func (s *streams) with(next http.Handler, config *genericapiserver.Config) http.
 	})
 }
 
-// install makes the server tell the streams when it stops.
-func (s *streams) install(server *genericapiserver.GenericAPIServer) error {
+// Install makes the server tell the streams when it stops.
+func (s *Streams) Install(server *genericapiserver.GenericAPIServer) error {
 	return server.AddPreShutdownHook("end-streams", func() error {
 		// Until then, clients are still sent to this server.
 		time.AfterFunc(server.ShutdownDelayDuration, func() { close(s.shutdown) })

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func TestTooManyOwners(t *testing.T) {
 			if test.strict {
 				decode = json.StrictSerializer
 			}
-			obj, _, err := boundedSerializer{codecs}.DecoderToVersion(decode, restaurant.SchemeGroupVersion).Decode([]byte(body), nil, nil)
+			obj, _, err := BoundObjects(codecs).DecoderToVersion(decode, restaurant.SchemeGroupVersion).Decode([]byte(body), nil, nil)
 			if test.want != "" {
 				if err == nil || err.Error() != test.want || obj != nil {
 					t.Errorf("got %v and error %v, want only %q", obj, err, test.want)
@@ -81,7 +81,7 @@ func TestTooManyElements(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no serializer for protobuf")
 	}
-	decoder := boundedSerializer{codecs}.DecoderToVersion(info.Serializer, restaurant.SchemeGroupVersion)
+	decoder := BoundObjects(codecs).DecoderToVersion(info.Serializer, restaurant.SchemeGroupVersion)
 	decode := func(finalizers int) error {
 		topping := &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, finalizers)}}
 		body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, restaurantv1.SchemeGroupVersion), topping)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package filters
 
 import (
 	"net/http"
@@ -23,9 +23,13 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// requestInfoResolver takes a path that looks like one of a resource but names
-// none, such as /apis/<group>/<version>/watch, for any other path: it is
-// authorized as such and not found, where the library would answer 500.
+// ResolveRequestInfo returns a resolver that takes a path that looks like one of a
+// resource but names none, such as /apis/<group>/<version>/watch, for any other path:
+// it is authorized as such and not found, where the library would answer 500.
+func ResolveRequestInfo(delegate genericapirequest.RequestInfoResolver) genericapirequest.RequestInfoResolver {
+	return requestInfoResolver{delegate}
+}
+
 type requestInfoResolver struct {
 	genericapirequest.RequestInfoResolver
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package authentication
 
 import (
 	"context"
@@ -43,11 +43,11 @@ type primedCA struct {
 
 var _ dynamiccertificates.ControllerRunner = primedCA{}
 
-// prime makes a server wait for the certificate authorities that the cluster was
-// found to trust.
-func (c *cluster) prime(serving *genericapiserver.SecureServingInfo) {
+// AwaitClientCAs makes a server accept no connection before it has read these certificate
+// authorities of clients, which the cluster was found to trust.
+func AwaitClientCAs(serving *genericapiserver.SecureServingInfo, want []*x509.Certificate) {
 	if serving != nil && serving.ClientCA != nil {
-		serving.ClientCA = primedCA{serving.ClientCA, c.clientCAs}
+		serving.ClientCA = primedCA{serving.ClientCA, want}
 	}
 }
 

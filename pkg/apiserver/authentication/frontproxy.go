@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package authentication
 
 import (
 	"crypto/x509"
@@ -30,12 +30,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// frontProxy believes request headers only while no user could send them with a
+// FrontProxy believes request headers only while no user could send them with a
 // certificate of theirs. That is checked before the server starts, too, but the
 // certificate authorities can be rotated while it runs. Who sends the headers is
 // then taken for who their certificate says: kube-apiserver for a user without
 // rights, so that all it forwards is refused.
-type frontProxy struct {
+type FrontProxy struct {
 	authenticator.Request
 	config *authenticatorfactory.RequestHeaderConfig
 	// clientCAs are those of users and of front proxies.
@@ -44,15 +44,17 @@ type frontProxy struct {
 	overlapping atomic.Pointer[string]
 }
 
-func newFrontProxy(inner authenticator.Request, config *authenticatorfactory.RequestHeaderConfig, clientCAs dynamiccertificates.CAContentProvider) *frontProxy {
-	f := &frontProxy{Request: inner, config: config, clientCAs: clientCAs}
+// NewFrontProxy guards the library's authenticator of request headers. The certificate
+// authorities are those of users and of front proxies together.
+func NewFrontProxy(delegate authenticator.Request, config *authenticatorfactory.RequestHeaderConfig, clientCAs dynamiccertificates.CAContentProvider) *FrontProxy {
+	f := &FrontProxy{Request: delegate, config: config, clientCAs: clientCAs}
 	clientCAs.AddListener(f)
 	f.Enqueue()
 	return f
 }
 
 // Enqueue is called when a certificate authority has changed.
-func (f *frontProxy) Enqueue() {
+func (f *FrontProxy) Enqueue() {
 	// A bundle that can't be read is not in use.
 	proxies, _ := certutil.ParseCertsPEM(f.config.CAContentProvider.CurrentCABundleContent())
 	users, _ := certutil.ParseCertsPEM(f.clientCAs.CurrentCABundleContent())
@@ -63,29 +65,29 @@ func (f *frontProxy) Enqueue() {
 			users = slices.Delete(users, i, i+1)
 		}
 	}
-	subject, overlaps := overlap(proxies, users)
+	subject, overlaps := Overlap(proxies, users)
 	if !overlaps {
 		f.overlapping.Store(nil)
 		return
 	}
 	f.overlapping.Store(&subject)
-	if err := f.check(); err != nil {
+	if err := f.Check(); err != nil {
 		klog.ErrorS(err, "Requests from kube-apiserver are refused from now on")
 	}
 }
 
-// check returns why request headers are not believed, or nil.
-func (f *frontProxy) check() error {
+// Check returns why request headers are not believed, or nil.
+func (f *FrontProxy) Check() error {
 	subject := f.overlapping.Load()
 	if subject == nil || len(f.config.AllowedClientNames.Value()) > 0 {
 		return nil
 	}
-	return overlapError(*subject)
+	return OverlapError(*subject)
 }
 
 // AuthenticateRequest returns who makes the request.
-func (f *frontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	if f.check() != nil {
+func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	if f.Check() != nil {
 		req = req.Clone(req.Context())
 		headerrequest.ClearAuthenticationHeaders(req.Header, f.config.UsernameHeaders, f.config.UIDHeaders, f.config.GroupHeaders, f.config.ExtraHeaderPrefixes)
 	}

@@ -1,0 +1,56 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package authentication
+
+import (
+	"net/http"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/path"
+)
+
+// identified refuses requests without an identity, whatever the cluster's rules
+// let everybody do: they are meant for kube-apiserver, whose front proxy passes
+// anonymous users on by name. Only the paths that need no authorization are open.
+type identified struct {
+	authenticator.Request
+	open authorizer.Authorizer
+}
+
+// RequireIdentity returns an authenticator that refuses requests without an identity, but
+// for those for the open paths. An error is about these.
+func RequireIdentity(delegate authenticator.Request, openPaths []string) (authenticator.Request, error) {
+	open, err := path.NewAuthorizer(openPaths)
+	return &identified{delegate, open}, err
+}
+
+// AuthenticateRequest returns who makes the request.
+func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	response, ok, err := a.Request.AuthenticateRequest(req)
+	// Who presents a certificate is the front proxy, and says that its client is
+	// anonymous.
+	if !ok || err != nil || response.User.GetName() != user.Anonymous || len(req.TLS.PeerCertificates) > 0 {
+		return response, ok, err
+	}
+	decision, _, err := a.open.Authorize(req.Context(), authorizer.AttributesRecord{Path: req.URL.Path})
+	if err != nil || decision != authorizer.DecisionAllow {
+		return nil, false, err
+	}
+	return response, true, nil
+}

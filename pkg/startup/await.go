@@ -1,0 +1,60 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package startup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+// DefaultTimeout outlasts the start of a whole control plane.
+const DefaultTimeout = 5 * time.Minute
+
+// ErrRefused marks what waiting does not mend.
+var ErrRefused = errors.New("the server refuses to start")
+
+// Await returns when a check of something that the server needs succeeds.
+// Components of a cluster start in any order, so that what is missing is waited
+// for until the context ends; each new reason is logged once with what to do
+// about it.
+func Await(ctx context.Context, what string, check func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: 5 * time.Second}
+	var reason error
+	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if errors.Is(err, ErrRefused) {
+			return false, err
+		}
+		// What fails only because the waiting is over says less than what came before.
+		if err != nil && (reason == nil || ctx.Err() == nil) {
+			if reason == nil || reason.Error() != err.Error() {
+				klog.InfoS("Waiting for "+what, "reason", err.Error())
+			}
+			reason = err
+		}
+		return err == nil, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && reason != nil {
+		return fmt.Errorf("%s was not ready within --startup-timeout: %w", what, reason)
+	}
+	return err
+}

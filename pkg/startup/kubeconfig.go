@@ -1,0 +1,65 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package startup
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Kubeconfig loads the configuration of a client from the file of a flag, or if none is
+// named that of a pod.
+func Kubeconfig(flag, path string) (*rest.Config, error) {
+	if path == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig is not set and this is not a pod with a service account: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the file of --%s: %w", flag, err)
+	}
+	return config, nil
+}
+
+// podNamespaceFile is where Kubernetes tells a pod its namespace.
+const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Namespace is where this server keeps what it shares with its replicas: the
+// namespace that the kubeconfig names, or that of the pod. A file that can't be
+// read is reported by those who can't do without it.
+func Namespace(kubeconfig string) string {
+	if kubeconfig == "" {
+		if content, err := os.ReadFile(podNamespaceFile); err == nil {
+			return strings.TrimSpace(string(content))
+		}
+		return metav1.NamespaceDefault
+	}
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, &clientcmd.ConfigOverrides{}).Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
