@@ -17,7 +17,6 @@ limitations under the License.
 package install_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,10 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/deprecation"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/openapi"
 )
 
 func TestVersionPriority(t *testing.T) {
@@ -135,53 +132,6 @@ func TestDeprecation(t *testing.T) {
 		assert.Equal(t, want, deprecation.WarningMessage(obj), gvk.String())
 		assert.Equal(t, want != "", deprecation.IsDeprecated(obj, 1, 37), gvk.String())
 		assert.Empty(t, deprecation.RemovedRelease(obj), "the server must not stop serving %s by itself", gvk)
-	}
-}
-
-// The server publishes these definitions; kubectl explain shows the
-// descriptions.
-func TestOpenAPIDefinitions(t *testing.T) {
-	definitions := openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
-	scheme := newScheme()
-	kinds := map[string]bool{}
-
-	for _, gvk := range externalKinds(t, scheme) {
-		name, err := scheme.ToOpenAPIDefinitionName(gvk)
-		require.NoError(t, err)
-		assert.Equal(t, "info.programming-kubernetes.restaurant."+gvk.Version+"."+gvk.Kind, name)
-		assert.Contains(t, definitions, name)
-		kinds[name] = true
-	}
-	assert.Contains(t, definitions, "io.k8s.api.autoscaling.v1.Scale")
-
-	for name, definition := range definitions {
-		for _, dependency := range definition.Dependencies {
-			assert.Contains(t, definitions, dependency, "needed by %s", name)
-		}
-		if !strings.HasPrefix(name, "info.programming-kubernetes.") {
-			continue
-		}
-		assert.NotEmpty(t, definition.Schema.Description, name)
-		_, isKind := definition.Schema.Properties["apiVersion"]
-		assert.Equal(t, isKind, kinds[name], "%s has a kind, so it must be registered in its version's scheme", name)
-		for field, property := range definition.Schema.Properties {
-			assert.NotEmpty(t, property.Description, "%s.%s", name, field)
-		}
-	}
-}
-
-// A pizza is patched by the topping's name, not by its place in the list.
-func TestOpenAPIListTypes(t *testing.T) {
-	definitions := openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
-	for version, want := range map[string]string{
-		"v1":       `{"x-kubernetes-list-map-keys":["name"],"x-kubernetes-list-type":"map","x-kubernetes-patch-merge-key":"name","x-kubernetes-patch-strategy":"merge"}`,
-		"v1beta1":  `{"x-kubernetes-list-map-keys":["name"],"x-kubernetes-list-type":"map","x-kubernetes-patch-merge-key":"name","x-kubernetes-patch-strategy":"merge"}`,
-		"v1alpha1": `{"x-kubernetes-list-type":"atomic"}`,
-	} {
-		properties := definitions["info.programming-kubernetes.restaurant."+version+".PizzaSpec"].Schema.Properties
-		got, err := json.Marshal(properties["toppings"].Extensions)
-		require.NoError(t, err)
-		assert.JSONEq(t, want, string(got), version)
 	}
 }
 
