@@ -36,7 +36,8 @@ pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/generated p
 pkg/apiserver/filters         pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry pkg/apis
 pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac
+pkg/apiserver/authorization  pkg/apiserver/authentication
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac
 pkg/doctor                    pkg/registry pkg/etcd pkg/rbac
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/etcd

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/tracing"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 )
 
@@ -82,7 +83,7 @@ func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) er
 	if err != nil {
 		return err
 	}
-	config.Authorization.Authorizer = filters.NoteUndecided(authorizer, o.ServerRun.RequestTimeout)
+	config.Authorization.Authorizer = filters.NoteUndecided(authorization.AskForAllNames(authorizer), o.ServerRun.RequestTimeout)
 	return nil
 }
 

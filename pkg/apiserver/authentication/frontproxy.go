@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -85,11 +86,35 @@ func (f *FrontProxy) Check() error {
 	return OverlapError(*subject)
 }
 
-// AuthenticateRequest returns who makes the request.
+// AuthenticateRequest returns who makes the request. ByFrontProxy tells whether that is
+// whom a front proxy has named.
 func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if f.Check() != nil {
 		req = req.Clone(req.Context())
 		headerrequest.ClearAuthenticationHeaders(req.Header, f.config.UsernameHeaders, f.config.UIDHeaders, f.config.GroupHeaders, f.config.ExtraHeaderPrefixes)
 	}
-	return f.Request.AuthenticateRequest(req)
+	named := f.namesUser(req)
+	response, ok, err := f.Request.AuthenticateRequest(req)
+	// The authenticator of the headers removes them when it has believed them, and no
+	// other does.
+	if ok && named && !f.namesUser(req) {
+		response.User = frontProxied{response.User}
+	}
+	return response, ok, err
+}
+
+func (f *FrontProxy) namesUser(req *http.Request) bool {
+	return slices.ContainsFunc(f.config.UsernameHeaders.Value(), func(name string) bool { return req.Header.Get(name) != "" })
+}
+
+// frontProxied is a user whom a front proxy has named.
+type frontProxied struct {
+	user.Info
+}
+
+// ByFrontProxy tells whether a user was named by a front proxy, which has authorized the
+// request it forwards.
+func ByFrontProxy(info user.Info) bool {
+	_, ok := info.(frontProxied)
+	return ok
 }
