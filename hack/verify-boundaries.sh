@@ -52,7 +52,7 @@ pkg/quantities
 pkg/generated                 pkg/apis
 pkg/apis
 hack                          pkg/generated pkg/apis
-test                          cmd pkg/cmd pkg/apiserver pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
+test                          cmd pkg/cmd pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
 EOF
 }
 

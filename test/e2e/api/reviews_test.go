@@ -1,0 +1,211 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package api
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+)
+
+// reviews is how many SubjectAccessReviews the server has asked kube-apiserver for.
+func reviews(t *testing.T) float64 {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config())
+	require.NoError(t, err)
+	response, err := client.Get(cp.APIServer.URL() + "/metrics")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	total := 0.0
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if series, text, found := strings.Cut(lines.Text(), "} "); found && strings.HasPrefix(series, "apiserver_delegated_authz_request_total") {
+			value, err := strconv.ParseFloat(text, 64)
+			require.NoError(t, err, lines.Text())
+			total += value
+		}
+	}
+	require.NoError(t, lines.Err())
+	return total
+}
+
+// TestReviewsOfManyNames reads many objects as a user with rules for all names, which once
+// cost a review for each of them.
+func TestReviewsOfManyNames(t *testing.T) {
+	const names, most = 300, 30 // An answer is valid for some seconds only.
+	ns := namespace(t)
+	grant(t, "reader-of-many", ns, rule("get", "pizzas"))
+	config, err := cp.RESTConfigFor("reader-of-many")
+	require.NoError(t, err)
+	config.QPS = -1
+	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas(ns)
+	before := reviews(t)
+	for i := range names {
+		_, err := pizzas.Get(t.Context(), fmt.Sprintf("pizza-%d", i), metav1.GetOptions{})
+		require.True(t, apierrors.IsNotFound(err), "got %v", err)
+	}
+	asked := reviews(t) - before
+	require.NotZero(t, asked, "nobody was asked, or the metric has another name")
+	require.LessOrEqual(t, asked, float64(most), "reviews for %d requests of one user", names)
+}
+
+// randomRules are rules of RBAC for about half of what is asked for.
+func randomRules(random *rand.Rand, count int) []rbacv1.PolicyRule {
+	rules := make([]rbacv1.PolicyRule, count)
+	for i := range rules {
+		rules[i] = rbacv1.PolicyRule{
+			APIGroups: []string{oneOf(random, restaurant.GroupName, "bakery.example.com", "*")},
+			Verbs:     []string{oneOf(random, "get", "update", "patch", "delete", "*")},
+			Resources: []string{oneOf(random, "pizzas", "pizzas/status", "pizzas/*", "toppings", "*")},
+		}
+		for random.IntN(4) > 0 {
+			rules[i].ResourceNames = append(rules[i].ResourceNames, oneOf(random, "a", "b", "c", "d", "e", "f"))
+		}
+	}
+	return rules
+}
+
+func oneOf(random *rand.Rand, values ...string) string { return values[random.IntN(len(values))] }
+
+// reviewer asks kube-apiserver, as the server's own authorizer does.
+type reviewer struct {
+	authorizer.Authorizer
+	client kubernetes.Interface
+}
+
+func (r reviewer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	review, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: attributes.GetUser().GetName(), ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: attributes.GetVerb(), Group: attributes.GetAPIGroup(), Version: attributes.GetAPIVersion(), Namespace: attributes.GetNamespace(),
+			Resource: attributes.GetResource(), Subresource: attributes.GetSubresource(), Name: attributes.GetName(),
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil || !review.Status.Allowed {
+		return authorizer.DecisionNoOpinion, "", err
+	}
+	return authorizer.DecisionAllow, "", nil
+}
+
+// noCA is a bundle without certificates.
+type noCA struct {
+	dynamiccertificates.CAContentProvider
+}
+
+func (noCA) CurrentCABundleContent() []byte           { return nil }
+func (noCA) AddListener(dynamiccertificates.Listener) {}
+
+// namedByFrontProxy is a user as the front proxy names one.
+func namedByFrontProxy(t *testing.T, name string) user.Info {
+	t.Helper()
+	none, names := headerrequest.StaticStringSlice{}, headerrequest.StaticStringSlice{"X-Remote-User"}
+	config := &authenticatorfactory.RequestHeaderConfig{
+		UsernameHeaders: names, UIDHeaders: none, GroupHeaders: none, ExtraHeaderPrefixes: none, CAContentProvider: noCA{}, AllowedClientNames: none,
+	}
+	req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	req.Header.Set("X-Remote-User", name)
+	response, ok, err := authentication.NewFrontProxy(headerrequest.NewDynamic(names, none, none, none), config, noCA{}).AuthenticateRequest(req)
+	require.NoError(t, err)
+	require.True(t, ok)
+	return response.User
+}
+
+// TestReviewsWithoutNameAgree compares what the server decides by asking for all names
+// first with what kube-apiserver says about the very name, for thousands of random rules.
+func TestReviewsWithoutNameAgree(t *testing.T) {
+	const users, rulesOfEach, questions = 500, 20, 10_000
+	admin := config()
+	admin.QPS = -1
+	client := kubernetes.NewForConfigOrDie(admin)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range users {
+		name := fmt.Sprintf("random-%d", i)
+		_, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: randomRules(random, rulesOfEach)}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		bind(t, name, "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name})
+	}
+	// The last one is known to kube-apiserver when all are.
+	bind(t, "known", "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"})
+	waitAllowed(t, "known", "", "get", "pizzas")
+
+	exact := reviewer{client: client}
+	tested := authorization.AskForAllNames(exact)
+	var mu sync.Mutex
+	outcomes := map[authorizer.Decision]int{}
+	work := make(chan authorizer.AttributesRecord)
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for attributes := range work {
+				info := &genericapirequest.RequestInfo{
+					IsResourceRequest: true, Verb: attributes.Verb, APIGroup: attributes.APIGroup, APIVersion: attributes.APIVersion,
+					Namespace: attributes.Namespace, Resource: attributes.Resource, Subresource: attributes.Subresource, Name: attributes.Name,
+				}
+				want, _, err := exact.Authorize(t.Context(), attributes)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				got, _, err := tested.Authorize(genericapirequest.WithRequestInfo(t.Context(), info), attributes)
+				if err != nil || got != want {
+					t.Errorf("%+v: got %v, %v, want %v", attributes, got, err, want)
+				}
+				mu.Lock()
+				outcomes[got]++
+				mu.Unlock()
+			}
+		})
+	}
+	for range questions {
+		work <- authorizer.AttributesRecord{
+			User: namedByFrontProxy(t, fmt.Sprintf("random-%d", random.IntN(users))), ResourceRequest: true,
+			Verb: oneOf(random, "get", "update", "patch", "delete"), APIGroup: restaurant.GroupName, APIVersion: "v1", Namespace: oneOf(random, "default", "kube-system"),
+			Resource: oneOf(random, "pizzas", "toppings"), Subresource: oneOf(random, "", "", "status"), Name: oneOf(random, "a", "b", "c", "d", "e", "f"),
+		}
+	}
+	close(work)
+	workers.Wait()
+	for _, decision := range []authorizer.Decision{authorizer.DecisionAllow, authorizer.DecisionNoOpinion} {
+		require.Greater(t, outcomes[decision], questions/20, "too few of one kind to tell anything: %v", outcomes)
+	}
+}
