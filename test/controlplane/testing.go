@@ -130,11 +130,15 @@ func ForTest(t testing.TB, config Config) *ControlPlane {
 	return cp
 }
 
+// Patience bounds every wait of a test for something that happens in its own time. It is
+// generous: how fast things are is not what tests are about.
+const Patience = 3 * time.Minute
+
 // Eventually repeats what fails until it succeeds, and fails the test if it still does
-// after a minute. That is generous: how fast things are is not what tests are about.
+// when its patience is over.
 func Eventually(t testing.TB, try func() error) {
 	t.Helper()
-	err := eventually(context.WithoutCancel(t.Context()), time.Minute, func(context.Context) error { return try() })
+	err := eventually(context.WithoutCancel(t.Context()), Patience, func(context.Context) error { return try() })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // webhookAnnotations are what webhooks have added to the record of the request that
@@ -75,7 +76,7 @@ func TestAuditAnnotations(t *testing.T) {
 	s := newScope(t)
 	// Annotations have the index of a webhook among all in the cluster. These are the
 	// first ones.
-	s.id = "0-" + s.id
+	s.ID = "0-" + s.ID
 	rules := rule(on("CREATE"), "pizzas", "toppings")
 	closed := s.serve(nil)
 	closed.Close()
@@ -107,7 +108,7 @@ func TestAuditAnnotations(t *testing.T) {
 	denying.Name = "denying.example.com"
 	s.registerValidating("audit", broken, denying)
 
-	configuration := s.name("audit")
+	configuration := s.Name("audit")
 	metadata := map[string]string{
 		"first.example.com/seen":                                          "yes",
 		"denying.example.com/oven":                                        "cold",
@@ -126,6 +127,6 @@ func TestAuditAnnotations(t *testing.T) {
 	require.Equal(t, request, webhookAnnotations(t, s.createPizza("v1", "pizza").GetName()))
 	require.Equal(t, metadata, webhookAnnotations(t, s.createTopping("v1", "topping").GetName()))
 	_, err := s.pizzas("v1").Create(t.Context(), s.pizza("v1", "denied"), metav1.CreateOptions{})
-	requireStatus(t, err, http.StatusBadRequest, "")
-	require.Equal(t, request, webhookAnnotations(t, s.name("denied")))
+	framework.RequireStatus(t, err, http.StatusBadRequest, "")
+	require.Equal(t, request, webhookAnnotations(t, s.Name("denied")))
 }

@@ -45,6 +45,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -58,7 +59,7 @@ func port(server *httptest.Server) int32 {
 func (s *scope) createService(name string, spec corev1.ServiceSpec) {
 	s.t.Helper()
 	controlplane.Eventually(s.t, func() error {
-		_, err := kubeClient().CoreV1().Services(s.namespace).Create(s.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+		_, err := framework.Kube(cp).CoreV1().Services(s.Namespace).Create(s.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -66,7 +67,7 @@ func (s *scope) createService(name string, spec corev1.ServiceSpec) {
 // serviceClient is the client configuration for a Service in the test's namespace.
 func (s *scope) serviceClient(name, path string, port *int32) admissionregistrationv1.WebhookClientConfig {
 	client := admissionregistrationv1.WebhookClientConfig{
-		Service:  &admissionregistrationv1.ServiceReference{Namespace: s.namespace, Name: name, Port: port},
+		Service:  &admissionregistrationv1.ServiceReference{Namespace: s.Namespace, Name: name, Port: port},
 		CABundle: cp.PKI.ServingCA.CertPEM(),
 	}
 	if path != "" {
@@ -80,17 +81,17 @@ func (s *scope) serviceClient(name, path string, port *int32) admissionregistrat
 func TestServices(t *testing.T) {
 	s := newScopeWithReferences(t)
 	webhook := s.webhook(allow)
-	host := func(service string) string { return service + "." + s.namespace + ".svc" }
+	host := func(service string) string { return service + "." + s.Namespace + ".svc" }
 	server := s.serveAs(cp.PKI.ServingCA, controlplane.Certificate{Hosts: []string{host("external"), host("cluster-ip")}}, webhook.server.Config.Handler)
 	there := ptr.To(port(server))
 	s.createService("external", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 	s.createService("misnamed", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 	s.createService("headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: *there}}})
 	// A cluster IP that is an address of this machine.
-	cidrs := kubeClient().NetworkingV1().ServiceCIDRs()
-	_, err := cidrs.Create(t.Context(), &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: s.id}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"127.0.0.0/29"}}}, metav1.CreateOptions{})
+	cidrs := framework.Kube(cp).NetworkingV1().ServiceCIDRs()
+	_, err := cidrs.Create(t.Context(), &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: s.ID}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"127.0.0.0/29"}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	s.cleanup(func(ctx context.Context) error { return cidrs.Delete(ctx, s.id, metav1.DeleteOptions{}) })
+	s.Cleanup(func(ctx context.Context) error { return cidrs.Delete(ctx, s.ID, metav1.DeleteOptions{}) })
 	s.createService("cluster-ip", corev1.ServiceSpec{ClusterIP: "127.0.0.1", Ports: []corev1.ServicePort{{Port: *there, TargetPort: intstr.FromInt32(1)}}})
 
 	cases := map[string]struct {
@@ -123,7 +124,7 @@ func TestServices(t *testing.T) {
 				before := len(webhook.received())
 				err := s.createForCase(t, v.of(name))
 				if test.want != "" {
-					status := requireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+					status := framework.RequireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 					require.Equal(t, fmt.Sprintf(`Internal error occurred: failed calling webhook %q: failed to call webhook: Post "https://%s%s?timeout=10s": %s`,
 						v.of(name), address, ptr.Deref(service.Path, "/"), test.want), status.Message)
 					return
@@ -146,7 +147,7 @@ func TestServices(t *testing.T) {
 func TestServicesChange(t *testing.T) {
 	s := newScope(t)
 	webhook := s.webhook(allow)
-	server := s.serve(webhook.server.Config.Handler, "changing."+s.namespace+".svc")
+	server := s.serve(webhook.server.Config.Handler, "changing."+s.Namespace+".svc")
 	validating := webhook.validating(rule(on("CREATE"), "pizzas"))
 	validating.ClientConfig = s.serviceClient("changing", "", ptr.To(port(server)))
 	s.registerValidating("changing", validating)
@@ -160,7 +161,7 @@ func TestServicesChange(t *testing.T) {
 	s.createService("changing", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 	controlplane.Eventually(t, create)
 
-	services := kubeClient().CoreV1().Services(s.namespace)
+	services := framework.Kube(cp).CoreV1().Services(s.Namespace)
 	_, err := services.Patch(t.Context(), "changing", types.MergePatchType, []byte(`{"spec":{"type":"ClusterIP","clusterIP":"None","externalName":null,"ports":[{"port":443}]}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	s.eventuallyContains(create, `cannot route to service with ClusterIP "None"`)
@@ -199,7 +200,7 @@ func TestAuthoritiesChange(t *testing.T) {
 
 	patch, err := json.Marshal([]any{map[string]any{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": append(cp.PKI.ServingCA.CertPEM(), next.CertPEM()...)}})
 	require.NoError(t, err)
-	_, err = kubeClient().AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), s.name("authorities"), types.JSONPatchType, patch, metav1.PatchOptions{})
+	_, err = framework.Kube(cp).AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), s.Name("authorities"), types.JSONPatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
 	controlplane.Eventually(t, create)
 }
@@ -271,7 +272,7 @@ func identity(in *http.Request) string {
 func TestCredentials(t *testing.T) {
 	s := newScope(t)
 	webhook := s.webhook(allow)
-	service := "credentials." + s.namespace + ".svc"
+	service := "credentials." + s.Namespace + ".svc"
 	pair, err := cp.PKI.ServingCA.Issue(controlplane.Certificate{Hosts: []string{
 		"exact.example.com", "host.example.com", "other.example.com", "other.deep.example.com", "example.net", service,
 	}})
@@ -333,11 +334,11 @@ func TestCredentials(t *testing.T) {
 		`{"name":"MutatingAdmissionWebhook","configuration":%s},{"name":"ValidatingAdmissionWebhook","path":%q}]}`, plugin, writeFile(t, "plugin.json", plugin))),
 		"SSL_CERT_FILE="+cp.PKI.ServingCA.File, "HTTPS_PROXY="+s.tunnel(server).URL)
 	require.NoError(t, own.WaitReady(t.Context()))
-	direct := config()
+	direct := framework.Config(cp)
 	direct.Host = own.URL()
 	clients := versioned.NewForConfigOrDie(direct)
 	require.NoError(t, fixture.CreateToppings(t.Context(), clients, "mozzarella", "tomato", "salami"))
-	_, err = clients.RestaurantV1().Pizzas(s.namespace).Create(t.Context(), &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: s.labels()}}, metav1.CreateOptions{})
+	_, err = clients.RestaurantV1().Pizzas(s.Namespace).Create(t.Context(), &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: s.Labels()}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	got := map[string]string{}
 	for _, call := range webhook.received() {
@@ -381,7 +382,7 @@ func TestServiceOfKubeAPIServer(t *testing.T) {
 	}
 	s.registerValidating("kubernetes", validating)
 	_, err := s.pizzas("v1").Create(t.Context(), s.pizza("v1", "refused"), metav1.CreateOptions{})
-	status := requireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	status := framework.RequireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	require.Equal(t, `Internal error occurred: failed calling webhook "validating.example.com": failed to call webhook: secrets is forbidden: `+
 		`User "system:serviceaccount:restaurant-system:apiserver" cannot create resource "secrets" in API group "" in the namespace "default"`, status.Message)
 }

@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // caseLabel names the webhook of a case of a table that an object is for: the
@@ -77,7 +78,7 @@ func (s *scope) registerCases(operation admissionregistrationv1.OperationType, c
 	var validating []admissionregistrationv1.ValidatingWebhook
 	for name, client := range cases {
 		for _, v := range variants {
-			selector := &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: s.id, caseLabel: v.of(name)}}
+			selector := &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID, caseLabel: v.of(name)}}
 			if v.sort == "mutating" {
 				mutating = append(mutating, admissionregistrationv1.MutatingWebhook{
 					Name: v.of(name), ClientConfig: client, Rules: rules, ObjectSelector: selector,
@@ -107,7 +108,7 @@ func forCase(object *unstructured.Unstructured, webhook string) *unstructured.Un
 func (s *scope) createForCase(t *testing.T, webhook string) error {
 	t.Helper()
 	create := func(kind servedKind) error {
-		_, err := kind.client(s, config(), "v1").Create(t.Context(), forCase(kind.object(s, "v1", webhook), webhook), metav1.CreateOptions{})
+		_, err := kind.client(s, framework.Config(cp), "v1").Create(t.Context(), forCase(kind.object(s, "v1", webhook), webhook), metav1.CreateOptions{})
 		return err
 	}
 	err := create(pizzaKind)

@@ -34,6 +34,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // missing is an expression that fails.
@@ -57,37 +58,37 @@ var conditions = map[string]struct {
 	// refusal is why the request fails, if it does.
 	refusal string
 }{
-	"none": {operation: "CREATE", calledFor: versions},
+	"none": {operation: "CREATE", calledFor: framework.Versions()},
 
-	"object":                            {operation: "CREATE", conditions: []string{"object.spec.replicas == 1"}, calledFor: versions},
+	"object":                            {operation: "CREATE", conditions: []string{"object.spec.replicas == 1"}, calledFor: framework.Versions()},
 	"another object":                    {operation: "CREATE", conditions: []string{"object.spec.replicas > 1"}},
-	"object after the update":           {operation: "UPDATE", conditions: []string{"object.spec.replicas == 6"}, calledFor: versions},
-	"converted object":                  {operation: "CREATE", conditions: []string{"object.apiVersion.endsWith('/v1') && object.spec.toppings.all(t, t.name == 'mozzarella' && t.quantity == 1)"}, calledFor: versions},
-	"no object":                         {operation: "DELETE", conditions: []string{"object == null"}, calledFor: versions},
-	"object with status":                {operation: "UPDATE", subresource: "status", conditions: []string{"object.status.replicas == 1 && oldObject.status.replicas == 0"}, calledFor: versions},
-	"old object":                        {operation: "UPDATE", conditions: []string{"oldObject.spec.replicas == 1"}, calledFor: versions},
+	"object after the update":           {operation: "UPDATE", conditions: []string{"object.spec.replicas == 6"}, calledFor: framework.Versions()},
+	"converted object":                  {operation: "CREATE", conditions: []string{"object.apiVersion.endsWith('/v1') && object.spec.toppings.all(t, t.name == 'mozzarella' && t.quantity == 1)"}, calledFor: framework.Versions()},
+	"no object":                         {operation: "DELETE", conditions: []string{"object == null"}, calledFor: framework.Versions()},
+	"object with status":                {operation: "UPDATE", subresource: "status", conditions: []string{"object.status.replicas == 1 && oldObject.status.replicas == 0"}, calledFor: framework.Versions()},
+	"old object":                        {operation: "UPDATE", conditions: []string{"oldObject.spec.replicas == 1"}, calledFor: framework.Versions()},
 	"another old object":                {operation: "UPDATE", conditions: []string{"oldObject.spec.replicas == 6"}},
-	"converted old object":              {operation: "UPDATE", conditions: []string{"oldObject.apiVersion.endsWith('/v1') && oldObject.spec.toppings[0].name == 'mozzarella'"}, calledFor: versions},
-	"old object of a deletion":          {operation: "DELETE", conditions: []string{"oldObject.spec.replicas == 1"}, calledFor: versions},
+	"converted old object":              {operation: "UPDATE", conditions: []string{"oldObject.apiVersion.endsWith('/v1') && oldObject.spec.toppings[0].name == 'mozzarella'"}, calledFor: framework.Versions()},
+	"old object of a deletion":          {operation: "DELETE", conditions: []string{"oldObject.spec.replicas == 1"}, calledFor: framework.Versions()},
 	"another old object of a deletion":  {operation: "DELETE", conditions: []string{"oldObject.spec.replicas == 2"}},
-	"no old object":                     {operation: "CREATE", conditions: []string{"oldObject == null"}, calledFor: versions},
-	"request":                           {operation: "UPDATE", conditions: []string{"request.operation == 'UPDATE' && request.kind.kind == 'Pizza' && request.resource.resource == 'pizzas' && !has(request.subResource)"}, calledFor: versions},
-	"request of a subresource":          {operation: "UPDATE", subresource: "status", conditions: []string{"request.subResource == 'status' && request.requestSubResource == 'status'"}, calledFor: versions},
+	"no old object":                     {operation: "CREATE", conditions: []string{"oldObject == null"}, calledFor: framework.Versions()},
+	"request":                           {operation: "UPDATE", conditions: []string{"request.operation == 'UPDATE' && request.kind.kind == 'Pizza' && request.resource.resource == 'pizzas' && !has(request.subResource)"}, calledFor: framework.Versions()},
+	"request of a subresource":          {operation: "UPDATE", subresource: "status", conditions: []string{"request.subResource == 'status' && request.requestSubResource == 'status'"}, calledFor: framework.Versions()},
 	"request for a version":             {operation: "UPDATE", conditions: []string{"request.kind.version == 'v1' && request.requestKind.version == 'v1alpha1' && request.requestResource.version == 'v1alpha1'"}, calledFor: []string{"v1alpha1"}},
-	"request by its name":               {operation: "UPDATE", conditions: []string{"request.name == object.metadata.name && request.namespace == object.metadata.namespace"}, calledFor: versions},
-	"request of a user":                 {operation: "CREATE", conditions: []string{"request.userInfo.username.startsWith('test-') && 'kitchen' in request.userInfo.groups && request.userInfo.uid.startsWith('uid-of-') && request.userInfo.extra['tables'] == ['1 & 2']"}, calledFor: versions},
+	"request by its name":               {operation: "UPDATE", conditions: []string{"request.name == object.metadata.name && request.namespace == object.metadata.namespace"}, calledFor: framework.Versions()},
+	"request of a user":                 {operation: "CREATE", conditions: []string{"request.userInfo.username.startsWith('e2e-') && 'kitchen' in request.userInfo.groups && request.userInfo.uid.startsWith('uid-of-') && request.userInfo.extra['tables'] == ['1 & 2']"}, calledFor: framework.Versions()},
 	"request of another user":           {operation: "CREATE", byGuest: true, conditions: []string{"'kitchen' in request.userInfo.groups"}},
-	"request with options":              {operation: "CREATE", conditions: []string{"request.options.kind == 'CreateOptions' && request.options.fieldManager == 'kitchen'"}, calledFor: versions},
-	"request of a dry run":              {operation: "CREATE", dryRun: true, conditions: []string{"request.dryRun"}, calledFor: versions},
+	"request with options":              {operation: "CREATE", conditions: []string{"request.options.kind == 'CreateOptions' && request.options.fieldManager == 'kitchen'"}, calledFor: framework.Versions()},
+	"request of a dry run":              {operation: "CREATE", dryRun: true, conditions: []string{"request.dryRun"}, calledFor: framework.Versions()},
 	"request that is no dry run":        {operation: "CREATE", conditions: []string{"request.dryRun"}},
-	"authorizer of who may":             {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('season').allowed()"}, calledFor: versions},
+	"authorizer of who may":             {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('season').allowed()"}, calledFor: framework.Versions()},
 	"authorizer of who may not":         {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}},
-	"authorizer of who may do anything": {operation: "CREATE", conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}, calledFor: versions},
-	"authorizer for the resource":       {operation: "UPDATE", byGuest: true, conditions: []string{"authorizer.requestResource.check('season').allowed() && !authorizer.requestResource.check('burn').allowed()"}, calledFor: versions},
+	"authorizer of who may do anything": {operation: "CREATE", conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}, calledFor: framework.Versions()},
+	"authorizer for the resource":       {operation: "UPDATE", byGuest: true, conditions: []string{"authorizer.requestResource.check('season').allowed() && !authorizer.requestResource.check('burn').allowed()"}, calledFor: framework.Versions()},
 	"authorizer for a subresource":      {operation: "UPDATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').subresource('status').namespace(request.namespace).name(request.name).check('season').allowed()"}},
 	"authorizer for a path":             {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.path('/metrics').check('get').allowed()"}},
 
-	"all are true":                 {operation: "CREATE", conditions: []string{"true", "object.spec.replicas == 1", "request.operation == 'CREATE'"}, calledFor: versions},
+	"all are true":                 {operation: "CREATE", conditions: []string{"true", "object.spec.replicas == 1", "request.operation == 'CREATE'"}, calledFor: framework.Versions()},
 	"one is false":                 {operation: "CREATE", conditions: []string{"true", "object.spec.replicas == 2", "true"}},
 	"an error":                     {operation: "CREATE", conditions: []string{missing}, refusal: failsWith},
 	"an ignored error":             {operation: "CREATE", conditions: []string{missing}, ignore: true},
@@ -108,10 +109,10 @@ func TestMatchConditions(t *testing.T) {
 	for _, sort := range []string{"mutating", "validating"} {
 		t.Run(sort, func(t *testing.T) {
 			s := newScope(t)
-			guest, err := cp.RESTConfigFor(s.name("guest"))
+			guest, err := cp.RESTConfigFor(s.Name("guest"))
 			require.NoError(t, err)
 			guest.WarningHandler = rest.NoWarnings{}
-			s.grant(s.name("guest"), rbacv1.PolicyRule{APIGroups: []string{restaurant.GroupName}, Resources: []string{"pizzas"}, Verbs: []string{"create", "update", "patch", "delete", "season"}})
+			s.grant(s.Name("guest"), rbacv1.PolicyRule{APIGroups: []string{restaurant.GroupName}, Resources: []string{"pizzas"}, Verbs: []string{"create", "update", "patch", "delete", "season"}})
 
 			recorder := s.webhook(allow)
 			names := slices.Sorted(maps.Keys(conditions))
@@ -122,7 +123,7 @@ func TestMatchConditions(t *testing.T) {
 				v := recorder.validating(of(rule(on(test.operation), strings.TrimSuffix("pizzas/"+test.subresource, "/")), "v1"))
 				v.Name = fmt.Sprintf("w%d.example.com", i)
 				v.ClientConfig = recorder.at(fmt.Sprint("/", i))
-				v.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"case": s.name(fmt.Sprint(i))}}
+				v.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"case": s.Name(fmt.Sprint(i))}}
 				if test.ignore {
 					v.FailurePolicy = new(admissionregistrationv1.Ignore)
 				}
@@ -142,10 +143,10 @@ func TestMatchConditions(t *testing.T) {
 
 			for i, name := range names {
 				test := conditions[name]
-				for _, version := range versions {
+				for _, version := range framework.Versions() {
 					t.Run(name+"/"+version, func(t *testing.T) {
 						pizza := s.pizza(version, fmt.Sprintf("%d-%s", i, version))
-						pizza.SetLabels(map[string]string{"case": s.name(fmt.Sprint(i))})
+						pizza.SetLabels(map[string]string{"case": s.Name(fmt.Sprint(i))})
 						if test.operation != admissionregistrationv1.Create {
 							_, err := s.pizzas(version).Create(t.Context(), pizza, metav1.CreateOptions{})
 							require.NoError(t, err)
@@ -173,7 +174,7 @@ func TestMatchConditions(t *testing.T) {
 						if test.refusal == "" {
 							require.NoError(t, err)
 						} else {
-							status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+							status := framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
 							require.Equal(t, fmt.Sprintf("pizzas.%s %q is forbidden: %s", restaurant.GroupName, pizza.GetName(), test.refusal), status.Message)
 						}
 						called := slices.ContainsFunc(recorder.received(), func(c call) bool {
@@ -191,11 +192,11 @@ func TestMatchConditions(t *testing.T) {
 // servers know.
 func (s *scope) grant(user string, what rbacv1.PolicyRule) {
 	s.t.Helper()
-	rbac := kubeClient().RbacV1()
+	rbac := framework.Kube(cp).RbacV1()
 	meta := metav1.ObjectMeta{Name: user}
-	_, err := rbac.Roles(s.namespace).Create(s.t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{what}}, metav1.CreateOptions{})
+	_, err := rbac.Roles(s.Namespace).Create(s.t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{what}}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
-	_, err = rbac.RoleBindings(s.namespace).Create(s.t.Context(), &rbacv1.RoleBinding{
+	_, err = rbac.RoleBindings(s.Namespace).Create(s.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
@@ -204,10 +205,10 @@ func (s *scope) grant(user string, what rbacv1.PolicyRule) {
 	controlplane.Eventually(s.t, func() error {
 		// A server remembers for a while what it was told about a user: it is not
 		// asked itself before kube-apiserver knows.
-		review, err := kubeClient().AuthorizationV1().LocalSubjectAccessReviews(s.namespace).Create(s.t.Context(), &authorizationv1.LocalSubjectAccessReview{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace},
+		review, err := framework.Kube(cp).AuthorizationV1().LocalSubjectAccessReviews(s.Namespace).Create(s.t.Context(), &authorizationv1.LocalSubjectAccessReview{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace},
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: s.namespace, Verb: what.Verbs[0], Group: what.APIGroups[0], Resource: what.Resources[0],
+				Namespace: s.Namespace, Verb: what.Verbs[0], Group: what.APIGroups[0], Resource: what.Resources[0],
 			}},
 		}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {

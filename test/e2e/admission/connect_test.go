@@ -39,11 +39,12 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // track connects to the progress of a pizza, and returns all of what is said.
 func (s *scope) track(config *rest.Config, version, suffix, query string) (string, error) {
-	path := fmt.Sprintf("/apis/%s/%s/namespaces/%s/pizzas/%s/track?%s", restaurant.GroupName, version, s.namespace, s.name(suffix), query)
+	path := fmt.Sprintf("/apis/%s/%s/namespaces/%s/pizzas/%s/track?%s", restaurant.GroupName, version, s.Namespace, s.Name(suffix), query)
 	answer := kubernetes.NewForConfigOrDie(config).Discovery().RESTClient().Get().RequestURI(path).Do(s.t.Context())
 	if err := answer.Error(); err != nil {
 		return "", err
@@ -64,7 +65,7 @@ func TestReviewsOfBake(t *testing.T) {
 	m.MatchConditions, v.MatchConditions = s.forCook(), s.forCook()
 	s.registerEverywhere("bake", []admissionregistrationv1.MutatingWebhook{m}, []admissionregistrationv1.ValidatingWebhook{v})
 
-	_, err := kubeClient().CoreV1().ServiceAccounts(s.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: s.name("a")}}, metav1.CreateOptions{})
+	_, err := framework.Kube(cp).CoreV1().ServiceAccounts(s.Namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: s.Name("a")}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	pizza := s.pizza("v1", "a")
 	require.NoError(t, unstructured.SetNestedField(pizza.Object, int64(9), "spec", "replicas"))
@@ -72,11 +73,11 @@ func TestReviewsOfBake(t *testing.T) {
 	require.NoError(t, err)
 	tokenRequest := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-		"metadata": map[string]any{"name": s.name("a"), "namespace": s.namespace, "labels": map[string]any{testLabel: s.id}},
+		"metadata": map[string]any{"name": s.Name("a"), "namespace": s.Namespace, "labels": map[string]any{framework.Label: s.ID}},
 	}}
-	tokens := dynamic.NewForConfigOrDie(s.cook()).Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace(s.namespace)
+	tokens := dynamic.NewForConfigOrDie(s.cook()).Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace(s.Namespace)
 
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			bakes := pizzaKind.client(s, s.cook(), version)
 			// told is what webhooks are told about an order, without what it is about.
@@ -119,7 +120,7 @@ func TestReviewsOfBake(t *testing.T) {
 // TestMutationsOfBake shows that a webhook changes an order, in every version, and
 // can refuse it.
 func TestMutationsOfBake(t *testing.T) {
-	for _, webhookVersion := range versions {
+	for _, webhookVersion := range framework.Versions() {
 		t.Run(webhookVersion, func(t *testing.T) {
 			s := newScope(t)
 			halved := s.webhook(patch(`[{"op":"replace","path":"/spec/count","value":2}]`))
@@ -133,7 +134,7 @@ func TestMutationsOfBake(t *testing.T) {
 			})
 			s.registerMutating("mutating", halved.mutating(of(rule(on("CREATE"), "pizzas/bake"), webhookVersion)))
 			s.registerValidating("validating", refused.validating(of(rule(on("CREATE"), "pizzas/bake"), webhookVersion)))
-			for _, version := range versions {
+			for _, version := range framework.Versions() {
 				t.Run(version, func(t *testing.T) {
 					pizza := s.pizza(version, version)
 					require.NoError(t, unstructured.SetNestedField(pizza.Object, int64(9), "spec", "replicas"))
@@ -142,7 +143,7 @@ func TestMutationsOfBake(t *testing.T) {
 					burnt := s.bake(version, version, 4)
 					burnt.SetAnnotations(map[string]string{"burnt": "yes"})
 					_, err = s.pizzas(version).Create(t.Context(), burnt, metav1.CreateOptions{}, "bake")
-					status := requireStatus(t, err, http.StatusForbidden, "")
+					status := framework.RequireStatus(t, err, http.StatusForbidden, "")
 					require.Equal(t, `admission webhook "validating.example.com" denied the request: it would burn`, status.Message)
 
 					baked, err := s.pizzas(version).Create(t.Context(), s.bake(version, version, 4), metav1.CreateOptions{}, "bake")
@@ -166,7 +167,7 @@ func TestReviewsOfTrack(t *testing.T) {
 	recorder := s.recorder()
 	var mutating []admissionregistrationv1.MutatingWebhook
 	var validating []admissionregistrationv1.ValidatingWebhook
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		rules := []admissionregistrationv1.RuleWithOperations{of(rule(on("*"), "pizzas/track"), version)}
 		if version == "v1" {
 			rules = append(rules, attach)
@@ -197,12 +198,12 @@ func TestReviewsOfTrack(t *testing.T) {
 	}
 	reference := byPath(t, func() error {
 		// There is no such pod, which is found out after admission.
-		err := kubernetes.NewForConfigOrDie(s.cook()).CoreV1().RESTClient().Get().Namespace(s.namespace).Resource("pods").Name(s.name("a")).SubResource("attach").Do(t.Context()).Error()
-		requireStatus(t, err, http.StatusNotFound, metav1.StatusReasonNotFound)
+		err := kubernetes.NewForConfigOrDie(s.cook()).CoreV1().RESTClient().Get().Namespace(s.Namespace).Resource("pods").Name(s.Name("a")).SubResource("attach").Do(t.Context()).Error()
+		framework.RequireStatus(t, err, http.StatusNotFound, metav1.StatusReasonNotFound)
 		return nil
 	})
 	require.ElementsMatch(t, []string{"/mutating/v1", "/validating/v1"}, slices.Collect(maps.Keys(reference)))
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		for query, options := range map[string]map[string]any{
 			"":                             {"timeoutSeconds": float64(50)},
 			"follow=true&timeoutSeconds=7": {"follow": true, "timeoutSeconds": float64(7)},
@@ -213,7 +214,7 @@ func TestReviewsOfTrack(t *testing.T) {
 					return err
 				})
 				var want []string
-				for _, version := range versions {
+				for _, version := range framework.Versions() {
 					want = append(want, "/mutating/"+version, "/validating/"+version)
 				}
 				require.ElementsMatch(t, want, slices.Collect(maps.Keys(calls)))
@@ -261,34 +262,34 @@ func TestReviewsOfTrack(t *testing.T) {
 // TestConnectionsAndWebhooks shows that webhooks refuse and change connections in
 // every version, and how these are selected.
 func TestConnectionsAndWebhooks(t *testing.T) {
-	for _, webhookVersion := range versions {
+	for _, webhookVersion := range framework.Versions() {
 		t.Run(webhookVersion, func(t *testing.T) {
 			s := newScope(t)
 			onConnect := of(rule(on("CONNECT"), "pizzas/track"), webhookVersion)
 			// Of options, which have no labels, only the namespace can be selected.
 			briefly := s.webhook(patch(`[{"op":"replace","path":"/timeoutSeconds","value":1}]`)).mutating(onConnect)
-			briefly.ObjectSelector, briefly.NamespaceSelector = nil, s.selector()
+			briefly.ObjectSelector, briefly.NamespaceSelector = nil, s.Selector()
 			briefly.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "following", Expression: "request.operation == 'CONNECT' && has(object.follow) && object.follow"}}
 			secret := s.webhook(deny(http.StatusForbidden, "a secret recipe")).validating(onConnect)
-			secret.ObjectSelector, secret.NamespaceSelector = nil, s.selector()
+			secret.ObjectSelector, secret.NamespaceSelector = nil, s.Selector()
 			secret.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "secret", Expression: "request.name.endsWith('-secret')"}}
 			labelled := s.webhook(deny(http.StatusForbidden, "options have no labels")).validating(onConnect)
-			labelled.Name, labelled.NamespaceSelector = "labelled.example.com", s.selector()
+			labelled.Name, labelled.NamespaceSelector = "labelled.example.com", s.Selector()
 			s.registerMutating("mutating", briefly)
 			s.registerValidating("validating", secret, labelled)
 			for _, suffix := range []string{"open", "secret"} {
 				s.createPizza("v1", suffix)
 			}
-			for _, version := range versions {
+			for _, version := range framework.Versions() {
 				t.Run(version, func(t *testing.T) {
-					said, err := s.track(config(), version, "open", "")
+					said, err := s.track(framework.Config(cp), version, "open", "")
 					require.NoError(t, err)
 					require.Equal(t, "0 of 1 baked\n", said)
-					said, err = s.track(config(), version, "open", "follow=true&timeoutSeconds=3000")
+					said, err = s.track(framework.Config(cp), version, "open", "follow=true&timeoutSeconds=3000")
 					require.NoError(t, err)
 					require.Equal(t, "0 of 1 baked\ntimed out after 1s\n", said)
-					_, err = s.track(config(), version, "secret", "")
-					status := requireStatus(t, err, http.StatusForbidden, "")
+					_, err = s.track(framework.Config(cp), version, "secret", "")
+					status := framework.RequireStatus(t, err, http.StatusForbidden, "")
 					require.Equal(t, `admission webhook "validating.example.com" denied the request: a secret recipe`, status.Message)
 				})
 			}
@@ -316,7 +317,7 @@ func TestConnectionsAreNoDryRuns(t *testing.T) {
 	require.Equal(t, new(false), recorder.ofCook()[0].request.DryRun)
 
 	_, err := s.track(s.cook(), "v1", "a", "dryRun=All")
-	status := requireStatus(t, err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
+	status := framework.RequireStatus(t, err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 	require.Equal(t, "dryRun is not supported", status.Message)
 	require.Len(t, recorder.ofCook(), 1)
 }

@@ -39,6 +39,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // TestSideEffects shows for every request that a dry run calls webhooks without
@@ -70,7 +71,7 @@ func TestSideEffects(t *testing.T) {
 					return fmt.Errorf("the configuration is not in effect: %w", err)
 				})
 				for _, kind := range []servedKind{pizzaKind, toppingKind} {
-					for _, version := range versions {
+					for _, version := range framework.Versions() {
 						for i, name := range slices.Sorted(maps.Keys(reviews)) {
 							test := reviews[name]
 							if test.of != nil && !slices.Contains(test.of, kind) {
@@ -83,7 +84,7 @@ func TestSideEffects(t *testing.T) {
 								err := test.send(r)
 								calls := recorder.ofCook()[before:]
 								if !called {
-									status := requireStatus(t, err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
+									status := framework.RequireStatus(t, err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 									require.Equal(t, refusal, status.Message)
 									require.Empty(t, calls)
 									return
@@ -106,7 +107,7 @@ func TestSideEffects(t *testing.T) {
 // with whatever side effects, until the test ends.
 func (s *scope) storeConfiguration(sort string, sideEffects admissionregistrationv1.SideEffectClass, webhook admissionregistrationv1.ValidatingWebhook) {
 	s.t.Helper()
-	pair, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: s.id})
+	pair, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: s.ID})
 	require.NoError(s.t, err)
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	require.NoError(s.t, err)
@@ -125,19 +126,19 @@ func (s *scope) storeConfiguration(sort string, sideEffects admissionregistratio
 	webhook.TimeoutSeconds = new(int32(10))
 	configuration, err := json.Marshal(admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind},
-		ObjectMeta: metav1.ObjectMeta{Name: s.id, UID: types.UID(s.id)},
+		ObjectMeta: metav1.ObjectMeta{Name: s.ID, UID: types.UID(s.ID)},
 		Webhooks:   []admissionregistrationv1.ValidatingWebhook{webhook},
 	})
 	require.NoError(s.t, err)
-	_, err = etcd.Put(s.t.Context(), "/registry/"+strings.ToLower(kind)+"s/"+s.id, string(configuration))
+	_, err = etcd.Put(s.t.Context(), "/registry/"+strings.ToLower(kind)+"s/"+s.ID, string(configuration))
 	require.NoError(s.t, err)
-	s.cleanup(func(ctx context.Context) error { return configurations(sort).Delete(ctx, s.id, metav1.DeleteOptions{}) })
+	s.Cleanup(func(ctx context.Context) error { return configurations(sort).Delete(ctx, s.ID, metav1.DeleteOptions{}) })
 }
 
 // TestDryRunOfMutations shows that a dry run tells what webhooks would make of an
 // object, or why they would refuse it, and that nothing is stored.
 func TestDryRunOfMutations(t *testing.T) {
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			s := newScope(t)
 			s.registerMutating("mutating", s.webhook(patch(`[{"op":"add","path":"/metadata/annotations","value":{"reviewed":"yes"}}]`)).mutating(rule(on("CREATE", "UPDATE"), "pizzas")))
@@ -159,9 +160,9 @@ func TestDryRunOfMutations(t *testing.T) {
 			s.registerValidating("validating", s.webhook(deny(http.StatusForbidden, "not even to try")).validating(rule(on("CREATE", "DELETE"), "pizzas")))
 			const refusal = `admission webhook "validating.example.com" denied the request: not even to try`
 			_, err := s.pizzas(version).Create(t.Context(), s.pizza(version, "new"), metav1.CreateOptions{DryRun: dryRun})
-			require.Equal(t, refusal, requireStatus(t, err, http.StatusForbidden, "").Message)
+			require.Equal(t, refusal, framework.RequireStatus(t, err, http.StatusForbidden, "").Message)
 			err = s.pizzas(version).Delete(t.Context(), existing.GetName(), metav1.DeleteOptions{DryRun: dryRun})
-			require.Equal(t, refusal, requireStatus(t, err, http.StatusForbidden, "").Message)
+			require.Equal(t, refusal, framework.RequireStatus(t, err, http.StatusForbidden, "").Message)
 
 			stored, err := s.pizzas(version).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)

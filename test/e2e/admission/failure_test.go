@@ -38,6 +38,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // serveAs starts a server on loopback with a certificate of an authority.
@@ -146,7 +147,7 @@ func TestFailurePolicies(t *testing.T) {
 					require.NoError(t, err)
 					return
 				}
-				status := requireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+				status := framework.RequireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 				said := strings.NewReplacer(*clients[name].URL, "URL", test.server.Listener.Addr().String(), "ADDRESS").Replace(status.Message)
 				require.Equal(t, `Internal error occurred: failed calling webhook "`+v.of(name)+`": failed to call webhook: `+test.want, times.ReplaceAllString(said, "TIME"))
 			})
@@ -168,7 +169,7 @@ func TestEndlessAnswers(t *testing.T) {
 	validating.ClientConfig = clientConfig(endless)
 	s.registerValidating("endless", validating)
 	_, err := s.pizzas("v1").Create(t.Context(), s.pizza("v1", "refused"), metav1.CreateOptions{})
-	status := requireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	status := framework.RequireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	require.Equal(t, `Internal error occurred: failed calling webhook "validating.example.com": failed to call webhook: `+
 		"unexpected error when reading response body. Please retry. Original error: the answer is longer than 16777216 bytes", status.Message)
 }
@@ -199,7 +200,7 @@ func TestWebhookTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			content, err := json.Marshal(s.pizza("v1", slug(name)))
 			require.NoError(t, err)
-			post := restaurantClient().RestaurantV1().RESTClient().Post().Namespace(s.namespace).Resource("pizzas").Body(content)
+			post := framework.Restaurant(cp).RestaurantV1().RESTClient().Post().Namespace(s.Namespace).Resource("pizzas").Body(content)
 			if test.timeout != 0 {
 				post.Param("timeout", test.timeout.String())
 			}
@@ -230,11 +231,11 @@ func TestWebhookTimeoutRange(t *testing.T) {
 	webhook := s.webhook(allow).validating(rule(on("CREATE"), "pizzas"))
 	for _, seconds := range []int32{0, 31} {
 		webhook.TimeoutSeconds = &seconds
-		_, err := kubeClient().AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: s.id},
+		_, err := framework.Kube(cp).AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: s.ID},
 			Webhooks:   []admissionregistrationv1.ValidatingWebhook{webhook},
 		}, metav1.CreateOptions{})
-		status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		require.Equal(t, []metav1.StatusCause{{
 			Type: metav1.CauseTypeFieldValueInvalid, Field: "webhooks[0].timeoutSeconds",
 			Message: fmt.Sprintf("Invalid value: %d: the timeout value must be between 1 and 30 seconds", seconds),
@@ -258,7 +259,7 @@ func TestHangingWebhooks(t *testing.T) {
 	for _, name := range []string{"fail", "ignore", "budget"} {
 		w := reached.mutating(rule(on("CREATE"), "pizzas"))
 		w.Name, w.ClientConfig, w.TimeoutSeconds = name+".hanging.example.com", clientConfig(hanging), ptr.To[int32](1)
-		w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: s.id, caseLabel: name}}
+		w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID, caseLabel: name}}
 		if name != "fail" {
 			w.FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
 		}
@@ -272,15 +273,15 @@ func TestHangingWebhooks(t *testing.T) {
 	s.registerMutating("hanging", append(webhooks, next)...)
 
 	// kube-apiserver ends a request in time, too, which is not what is tested here.
-	direct := config()
+	direct := framework.Config(cp)
 	direct.Host = cp.APIServer.URL()
 	create := func(name, timeout string) error {
 		content, err := json.Marshal(forCase(s.pizza("v1", name), name))
 		require.NoError(t, err)
-		return versioned.NewForConfigOrDie(direct).RestaurantV1().RESTClient().Post().Namespace(s.namespace).Resource("pizzas").
+		return versioned.NewForConfigOrDie(direct).RestaurantV1().RESTClient().Post().Namespace(s.Namespace).Resource("pizzas").
 			Param("timeout", timeout).Body(content).Do(t.Context()).Error()
 	}
-	status := requireStatus(t, create("fail", "20s"), http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	status := framework.RequireStatus(t, create("fail", "20s"), http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	require.Equal(t, fmt.Sprintf(`Internal error occurred: failed calling webhook "fail.hanging.example.com": failed to call webhook: Post "%s/webhook?timeout=1s": context deadline exceeded`, hanging.URL), status.Message)
 	require.Empty(t, reached.received())
 
@@ -291,7 +292,7 @@ func TestHangingWebhooks(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, left, 4*time.Second)
 
-	requireStatus(t, create("budget", "1s"), http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
+	framework.RequireStatus(t, create("budget", "1s"), http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
 	require.Len(t, reached.received(), 1)
 }
 

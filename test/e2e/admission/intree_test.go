@@ -34,25 +34,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
-
-// portions lists one portion each of some toppings, as a version spells it.
-func portions(version string, names ...string) []any {
-	toppings := []any{}
-	for _, name := range names {
-		if version == "v1alpha1" {
-			toppings = append(toppings, name)
-		} else {
-			toppings = append(toppings, map[string]any{"name": name, "quantity": int64(1)})
-		}
-	}
-	return toppings
-}
 
 // pizzaWith is a pizza with these toppings, and else as it is returned by pizza.
 func (s *scope) pizzaWith(version, suffix string, toppings ...string) *unstructured.Unstructured {
 	pizza := s.pizza(version, suffix)
-	pizza.Object["spec"].(map[string]any)["toppings"] = portions(version, toppings...)
+	pizza.Object["spec"].(map[string]any)["toppings"] = framework.Toppings(version, toppings...)
 	return pizza
 }
 
@@ -87,9 +75,9 @@ func patchWrite(kind types.PatchType, body string) write {
 	return func(t *testing.T, s *scope, version, suffix string, dryRun []string, toppings ...string) (*unstructured.Unstructured, error) {
 		t.Helper()
 		s.createPizzaWith(t, version, suffix, "basil")
-		list, err := json.Marshal(portions(version, toppings...))
+		list, err := json.Marshal(framework.Toppings(version, toppings...))
 		require.NoError(t, err)
-		return s.pizzas(version).Patch(t.Context(), s.name(suffix), kind, []byte(strings.ReplaceAll(body, "TOPPINGS", string(list))), metav1.PatchOptions{DryRun: dryRun})
+		return s.pizzas(version).Patch(t.Context(), s.Name(suffix), kind, []byte(strings.ReplaceAll(body, "TOPPINGS", string(list))), metav1.PatchOptions{DryRun: dryRun})
 	}
 }
 
@@ -100,13 +88,13 @@ var writes = map[string]write{
 	},
 	"update": func(t *testing.T, s *scope, version, suffix string, dryRun []string, toppings ...string) (*unstructured.Unstructured, error) {
 		pizza := s.createPizzaWith(t, version, suffix, "basil")
-		pizza.Object["spec"].(map[string]any)["toppings"] = portions(version, toppings...)
+		pizza.Object["spec"].(map[string]any)["toppings"] = framework.Toppings(version, toppings...)
 		return s.pizzas(version).Update(t.Context(), pizza, metav1.UpdateOptions{DryRun: dryRun})
 	},
 	"apply": func(t *testing.T, s *scope, version, suffix string, dryRun []string, toppings ...string) (*unstructured.Unstructured, error) {
-		_, err := s.pizzas(version).Apply(t.Context(), s.name(suffix), s.pizzaWith(version, suffix, "basil"), metav1.ApplyOptions{FieldManager: "cook"})
+		_, err := s.pizzas(version).Apply(t.Context(), s.Name(suffix), s.pizzaWith(version, suffix, "basil"), metav1.ApplyOptions{FieldManager: "cook"})
 		require.NoError(t, err)
-		return s.pizzas(version).Apply(t.Context(), s.name(suffix), s.pizzaWith(version, suffix, toppings...), metav1.ApplyOptions{FieldManager: "cook", DryRun: dryRun})
+		return s.pizzas(version).Apply(t.Context(), s.Name(suffix), s.pizzaWith(version, suffix, toppings...), metav1.ApplyOptions{FieldManager: "cook", DryRun: dryRun})
 	},
 	"merge patch": patchWrite(types.MergePatchType, `{"spec":{"toppings":TOPPINGS}}`),
 	"JSON patch":  patchWrite(types.JSONPatchType, `[{"op":"replace","path":"/spec/toppings","value":TOPPINGS}]`),
@@ -119,7 +107,7 @@ var writes = map[string]write{
 // run and in earnest.
 func forEachWrite(t *testing.T, test func(t *testing.T, s *scope, version, suffix string, write func(toppings ...string) (*unstructured.Unstructured, error), dry bool)) {
 	t.Helper()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			s := newScope(t)
 			for _, name := range slices.Sorted(maps.Keys(writes)) {
@@ -144,7 +132,7 @@ func forEachWrite(t *testing.T, test func(t *testing.T, s *scope, version, suffi
 // dry run, what it had before: basil, or nothing if it did not exist.
 func (s *scope) requireStored(t *testing.T, version, suffix string, dry bool, want ...string) {
 	t.Helper()
-	stored, err := s.pizzas(version).Get(t.Context(), s.name(suffix), metav1.GetOptions{})
+	stored, err := s.pizzas(version).Get(t.Context(), s.Name(suffix), metav1.GetOptions{})
 	if dry && suffix == "create-dry" {
 		require.True(t, apierrors.IsNotFound(err), "A dry run has created it: %v", err)
 		return
@@ -160,7 +148,7 @@ func TestEmptyToppingsAreFilled(t *testing.T) {
 	forEachWrite(t, func(t *testing.T, s *scope, version, suffix string, write func(...string) (*unstructured.Unstructured, error), dry bool) {
 		written, err := write()
 		require.NoError(t, err)
-		require.Equal(t, portions(version, "mozzarella", "tomato", "salami"), written.Object["spec"].(map[string]any)["toppings"])
+		require.Equal(t, framework.Toppings(version, "mozzarella", "tomato", "salami"), written.Object["spec"].(map[string]any)["toppings"])
 		s.requireStored(t, version, suffix, dry, "mozzarella", "tomato", "salami")
 	})
 }
@@ -176,16 +164,16 @@ func TestKnownToppings(t *testing.T) {
 func TestUnknownToppings(t *testing.T) {
 	forEachWrite(t, func(t *testing.T, s *scope, version, suffix string, write func(...string) (*unstructured.Unstructured, error), _ bool) {
 		_, err := write("tomato", "tar", "glue")
-		status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		require.ElementsMatch(t, []metav1.StatusCause{
 			{Type: metav1.CauseTypeFieldValueNotFound, Field: "spec.toppings[tar]", Message: `Not found: "tar"`},
 			{Type: metav1.CauseTypeFieldValueNotFound, Field: "spec.toppings[glue]", Message: `Not found: "glue"`},
 		}, status.Details.Causes)
 		require.Equal(t, fmt.Sprintf(`Pizza.restaurant.programming-kubernetes.info %q is invalid: `+
-			`[spec.toppings[tar]: Not found: "tar", spec.toppings[glue]: Not found: "glue"]`, s.name(suffix)), status.Message)
+			`[spec.toppings[tar]: Not found: "tar", spec.toppings[glue]: Not found: "glue"]`, s.Name(suffix)), status.Message)
 
 		if strings.HasPrefix(suffix, "create") {
-			_, err := s.pizzas(version).Get(t.Context(), s.name(suffix), metav1.GetOptions{})
+			_, err := s.pizzas(version).Get(t.Context(), s.Name(suffix), metav1.GetOptions{})
 			require.True(t, apierrors.IsNotFound(err), "What was refused was created: %v", err)
 			return
 		}
@@ -201,7 +189,7 @@ func TestToppingThatIsBeingDeleted(t *testing.T) {
 	topping.SetFinalizers([]string{finalizer})
 	_, err := s.toppings("v1").Create(t.Context(), topping, metav1.CreateOptions{})
 	require.NoError(t, err)
-	s.cleanup(func(ctx context.Context) error {
+	s.Cleanup(func(ctx context.Context) error {
 		_, err := s.toppings("v1").Patch(ctx, topping.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		return err
 	})
@@ -211,7 +199,7 @@ func TestToppingThatIsBeingDeleted(t *testing.T) {
 		_, err := s.pizzas("v1").Create(t.Context(), s.pizzaWith("v1", "after", topping.GetName()), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
 			err = fmt.Errorf("it is still put on pizzas")
-		} else if status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid); status.Details.Causes[0].Message == fmt.Sprintf("Invalid value: %q: is being deleted", topping.GetName()) {
+		} else if status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid); status.Details.Causes[0].Message == fmt.Sprintf("Invalid value: %q: is being deleted", topping.GetName()) {
 			return nil
 		}
 		return err
@@ -220,7 +208,7 @@ func TestToppingThatIsBeingDeleted(t *testing.T) {
 
 // Status and scale put no toppings on a pizza, and their writers need not care.
 func TestToppingsAndSubresources(t *testing.T) {
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			s := newScope(t)
 			s.createPizza(version, "a")
@@ -228,20 +216,20 @@ func TestToppingsAndSubresources(t *testing.T) {
 				"status": `{"spec":{"toppings":[]},"status":{"replicas":1}}`,
 				"scale":  `{"spec":{"replicas":3}}`,
 			} {
-				_, err := s.pizzas(version).Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource)
+				_, err := s.pizzas(version).Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource)
 				require.NoError(t, err, subresource)
 			}
 			// An update of the status with a spec that would be refused elsewhere.
-			unknown, err := s.pizzas(version).Get(t.Context(), s.name("a"), metav1.GetOptions{})
+			unknown, err := s.pizzas(version).Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 			require.NoError(t, err)
-			unknown.Object["spec"].(map[string]any)["toppings"] = portions(version, "tar")
+			unknown.Object["spec"].(map[string]any)["toppings"] = framework.Toppings(version, "tar")
 			unknown.Object["status"] = map[string]any{"replicas": int64(2)}
 			_, err = s.pizzas(version).UpdateStatus(t.Context(), unknown, metav1.UpdateOptions{})
 			require.NoError(t, err)
 
-			stored, err := s.pizzas(version).Get(t.Context(), s.name("a"), metav1.GetOptions{})
+			stored, err := s.pizzas(version).Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 			require.NoError(t, err)
-			require.Equal(t, map[string]any{"toppings": portions(version, "mozzarella"), "replicas": int64(3)}, stored.Object["spec"])
+			require.Equal(t, map[string]any{"toppings": framework.Toppings(version, "mozzarella"), "replicas": int64(3)}, stored.Object["spec"])
 			require.Equal(t, int64(2), stored.Object["status"].(map[string]any)["replicas"])
 		})
 	}
@@ -252,9 +240,9 @@ func TestToppingThenPizza(t *testing.T) {
 	s := newScope(t)
 	for i := range 200 {
 		suffix := fmt.Sprintf("fresh-%d", i)
-		s.createTopping(versions[i%len(versions)], suffix)
-		version := versions[(i+1)%len(versions)]
-		_, err := s.pizzas(version).Create(t.Context(), s.pizzaWith(version, suffix, s.name(suffix)), metav1.CreateOptions{})
+		s.createTopping(framework.Versions()[i%len(framework.Versions())], suffix)
+		version := framework.Versions()[(i+1)%len(framework.Versions())]
+		_, err := s.pizzas(version).Create(t.Context(), s.pizzaWith(version, suffix, s.Name(suffix)), metav1.CreateOptions{})
 		require.NoError(t, err, "pizza %d", i)
 	}
 	// The toppings can go when the pizzas have gone.
@@ -268,20 +256,20 @@ func TestToppingInUse(t *testing.T) {
 	forbidden := fmt.Sprintf("toppings.restaurant.programming-kubernetes.info %q is forbidden: ", topping)
 	requireInUse := func(want string) {
 		t.Helper()
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			for name, options := range map[string]metav1.DeleteOptions{
 				"":            {},
 				", dry run":   {DryRun: []string{metav1.DryRunAll}},
 				", orphaning": {PropagationPolicy: new(metav1.DeletePropagationOrphan)},
 			} {
 				err := s.toppings(version).Delete(t.Context(), topping, options)
-				status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+				status := framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
 				require.Equal(t, forbidden+want, status.Message, version+name)
 				require.Equal(t, &metav1.StatusDetails{Name: topping, Group: "restaurant.programming-kubernetes.info", Kind: "toppings"}, status.Details)
 			}
 		}
 	}
-	at := func(s *scope, suffix string) string { return s.namespace + "/" + s.name(suffix) }
+	at := func(s *scope, suffix string) string { return s.Namespace + "/" + s.Name(suffix) }
 
 	s.createPizzaWith(t, "v1", "b", "tomato", topping)
 	requireInUse("it is on the pizza " + at(s, "b"))
@@ -295,8 +283,8 @@ func TestToppingInUse(t *testing.T) {
 	requireInUse("it is on 5 pizzas: " + at(other, "a") + ", " + at(other, "b") + ", " + at(s, "a") + " and 2 more")
 
 	// It stays when a collection is deleted.
-	err := s.toppings("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(s.selector())})
-	status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+	err := s.toppings("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(s.Selector())})
+	status := framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
 	require.Contains(t, status.Message, forbidden+"it is on 5 pizzas: ")
 	_, err = s.toppings("v1").Get(t.Context(), topping, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -305,11 +293,11 @@ func TestToppingInUse(t *testing.T) {
 	_, err = s.toppings("v1").Patch(t.Context(), topping, types.MergePatchType, []byte(`{"spec":{"cost":"2"}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	for _, s := range []*scope{s, other} {
-		require.NoError(t, s.pizzas("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name!=" + s.name("b")}))
+		require.NoError(t, s.pizzas("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name!=" + s.Name("b")}))
 	}
 	requireInUse("it is on 2 pizzas: " + at(other, "b") + ", " + at(s, "b"))
-	require.NoError(t, other.pizzas("v1").Delete(t.Context(), other.name("b"), metav1.DeleteOptions{}))
-	_, err = s.pizzas("v1").Patch(t.Context(), s.name("b"), types.MergePatchType, []byte(`{"spec":{"toppings":[{"name":"tomato"}]}}`), metav1.PatchOptions{})
+	require.NoError(t, other.pizzas("v1").Delete(t.Context(), other.Name("b"), metav1.DeleteOptions{}))
+	_, err = s.pizzas("v1").Patch(t.Context(), s.Name("b"), types.MergePatchType, []byte(`{"spec":{"toppings":[{"name":"tomato"}]}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.NoError(t, s.toppings("v1").Delete(t.Context(), topping, metav1.DeleteOptions{}))
 }
@@ -317,14 +305,7 @@ func TestToppingInUse(t *testing.T) {
 // newScopeBeside is another namespace of the test, which comes before the first in lists of pizzas.
 func newScopeBeside(t *testing.T, s *scope, suffix string) *scope {
 	t.Helper()
-	beside := &scope{t: t, id: s.name(suffix), namespace: s.name(suffix)}
-	namespaces := kubeClient().CoreV1().Namespaces()
-	_, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: beside.namespace}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	s.cleanup(func(ctx context.Context) error {
-		return namespaces.Delete(ctx, beside.namespace, metav1.DeleteOptions{})
-	})
-	return beside
+	return &scope{s.Beside(suffix), t}
 }
 
 // What a pizza needs is known the moment it is stored, and no longer when it is
@@ -335,7 +316,7 @@ func TestToppingInUseForAMoment(t *testing.T) {
 		topping := s.createTopping("v1", fmt.Sprintf("topping-%d", i)).GetName()
 		pizza := s.createPizzaWith(t, "v1", fmt.Sprintf("pizza-%d", i), topping).GetName()
 		err := s.toppings("v1").Delete(t.Context(), topping, metav1.DeleteOptions{})
-		requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+		framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
 		require.NoError(t, s.pizzas("v1").Delete(t.Context(), pizza, metav1.DeleteOptions{}))
 		require.NoError(t, s.toppings("v1").Delete(t.Context(), topping, metav1.DeleteOptions{}))
 	}
@@ -343,15 +324,15 @@ func TestToppingInUseForAMoment(t *testing.T) {
 
 func TestNamespaceThatDoesNotExist(t *testing.T) {
 	s := newScope(t)
-	s.namespace = s.name("missing")
-	for _, version := range versions {
+	s.Namespace = s.Name("missing")
+	for _, version := range framework.Versions() {
 		for _, options := range []metav1.CreateOptions{{}, {DryRun: []string{metav1.DryRunAll}}} {
 			_, err := s.pizzas(version).Create(t.Context(), s.pizza(version, "a"), options)
-			status := requireStatus(t, err, http.StatusNotFound, metav1.StatusReasonNotFound)
-			require.Equal(t, fmt.Sprintf("namespaces %q not found", s.namespace), status.Message)
+			status := framework.RequireStatus(t, err, http.StatusNotFound, metav1.StatusReasonNotFound)
+			require.Equal(t, fmt.Sprintf("namespaces %q not found", s.Namespace), status.Message)
 		}
-		_, err := s.pizzas(version).Apply(t.Context(), s.name("a"), s.pizza(version, "a"), metav1.ApplyOptions{FieldManager: "cook"})
-		requireStatus(t, err, http.StatusNotFound, metav1.StatusReasonNotFound)
+		_, err := s.pizzas(version).Apply(t.Context(), s.Name("a"), s.pizza(version, "a"), metav1.ApplyOptions{FieldManager: "cook"})
+		framework.RequireStatus(t, err, http.StatusNotFound, metav1.StatusReasonNotFound)
 	}
 }
 
@@ -374,27 +355,27 @@ func TestNamespaceThatIsBeingDeleted(t *testing.T) {
 	pizza.SetFinalizers([]string{"example.com/guest"})
 	_, err := beside.pizzas("v1").Create(t.Context(), pizza, metav1.CreateOptions{})
 	require.NoError(t, err)
-	namespaces := kubeClient().CoreV1().Namespaces()
-	require.NoError(t, namespaces.Delete(t.Context(), beside.namespace, metav1.DeleteOptions{}))
-	for _, version := range versions {
+	namespaces := framework.Kube(cp).CoreV1().Namespaces()
+	require.NoError(t, namespaces.Delete(t.Context(), beside.Namespace, metav1.DeleteOptions{}))
+	for _, version := range framework.Versions() {
 		controlplane.Eventually(t, func() error {
 			_, err := beside.pizzas(version).Create(t.Context(), beside.pizza(version, "b"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				return fmt.Errorf("there is still something new")
 			}
-			status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+			status := framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
 			require.Equal(t, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: unable to create new content in namespace %s because it is being terminated",
-				beside.name("b"), beside.namespace), status.Message)
+				beside.Name("b"), beside.Namespace), status.Message)
 			require.True(t, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
 			return nil
 		})
 	}
-	_, err = beside.pizzas("v1").Patch(t.Context(), beside.name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
+	_, err = beside.pizzas("v1").Patch(t.Context(), beside.Name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	_, err = beside.pizzas("v1").Patch(t.Context(), beside.name("a"), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err = beside.pizzas("v1").Patch(t.Context(), beside.Name("a"), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	controlplane.Eventually(t, func() error {
-		_, err := namespaces.Get(t.Context(), beside.namespace, metav1.GetOptions{})
+		_, err := namespaces.Get(t.Context(), beside.Namespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // of restricts a rule to versions.
@@ -57,7 +59,7 @@ func TestMatchPolicy(t *testing.T) {
 			var mutating []admissionregistrationv1.MutatingWebhook
 			var validating []admissionregistrationv1.ValidatingWebhook
 			for _, policy := range []admissionregistrationv1.MatchPolicyType{admissionregistrationv1.Exact, admissionregistrationv1.Equivalent} {
-				for _, version := range versions {
+				for _, version := range framework.Versions() {
 					m, v := recorder.mutating(of(kind.recordingRule(), version)), recorder.validating(of(kind.recordingRule(), version))
 					path := fmt.Sprintf("%s/%s", policy, version)
 					m.Name, v.Name = fmt.Sprintf("%s.%s.example.com", version, strings.ToLower(string(policy))), fmt.Sprintf("%s.%s.example.com", version, strings.ToLower(string(policy)))
@@ -70,7 +72,7 @@ func TestMatchPolicy(t *testing.T) {
 			}
 			s.registerEverywhere("policy", mutating, validating)
 
-			for i, version := range versions {
+			for i, version := range framework.Versions() {
 				for j, name := range []string{"create", "merge patch", "delete", "patch status", "patch scale", "bake"} {
 					test := reviews[name]
 					if test.of != nil && !slices.Contains(test.of, kind) {
@@ -92,7 +94,7 @@ func TestMatchPolicy(t *testing.T) {
 						var want []string
 						for _, sort := range []string{"mutating", "validating"} {
 							want = append(want, fmt.Sprintf("/%s/Exact/%s", sort, version))
-							for _, version := range versions {
+							for _, version := range framework.Versions() {
 								want = append(want, fmt.Sprintf("/%s/Equivalent/%s", sort, version))
 							}
 						}
@@ -185,27 +187,11 @@ func TestMatchPolicyOfSeveralVersions(t *testing.T) {
 	}
 }
 
-// toppingsIn writes toppings and their quantities as a version does.
-func toppingsIn(version string, toppings ...any) []any {
-	var written []any
-	for i := 0; i < len(toppings); i += 2 {
-		name, quantity := toppings[i].(string), toppings[i+1].(int)
-		if version != "v1alpha1" {
-			written = append(written, map[string]any{"name": name, "quantity": int64(quantity)})
-			continue
-		}
-		for range quantity {
-			written = append(written, name)
-		}
-	}
-	return written
-}
-
 // adding is a JSON patch that adds a topping in a version.
 func adding(t *testing.T, version, topping string, quantity int) string {
 	t.Helper()
 	var operations []map[string]any
-	for _, value := range toppingsIn(version, topping, quantity) {
+	for _, value := range framework.Toppings(version, fmt.Sprintf("%s×%d", topping, quantity)) {
 		operations = append(operations, map[string]any{"op": "add", "path": "/spec/toppings/-", "value": value})
 	}
 	encoded, err := json.Marshal(operations)
@@ -216,7 +202,7 @@ func adding(t *testing.T, version, topping string, quantity int) string {
 // TestConvertedMutations shows that what a webhook changes in its own version comes
 // back in the request's.
 func TestConvertedMutations(t *testing.T) {
-	for _, webhookVersion := range versions {
+	for _, webhookVersion := range framework.Versions() {
 		t.Run(webhookVersion, func(t *testing.T) {
 			s := newScope(t)
 			m := s.webhook(patch(adding(t, webhookVersion, "basil", 2))).mutating(of(rule(on("CREATE", "UPDATE"), "pizzas"), webhookVersion))
@@ -224,31 +210,31 @@ func TestConvertedMutations(t *testing.T) {
 			scale := s.webhook(patch(`[{"op":"replace","path":"/spec/replicas","value":7}]`)).mutating(of(rule(on("UPDATE"), "pizzas/scale"), webhookVersion))
 			status.Name, scale.Name = "status.example.com", "scale.example.com"
 			// A Scale has no labels.
-			scale.ObjectSelector, scale.NamespaceSelector = nil, s.selector()
+			scale.ObjectSelector, scale.NamespaceSelector = nil, s.Selector()
 			topping := s.webhook(patch(`[{"op":"replace","path":"/spec/cost","value":"5"}]`)).mutating(of(rule(on("CREATE"), "toppings"), webhookVersion))
 			topping.Name = "topping.example.com"
 			s.registerMutating("mutating", m, status, scale, topping)
-			for _, version := range versions {
+			for _, version := range framework.Versions() {
 				t.Run(version, func(t *testing.T) {
 					pizza := s.pizza(version, version)
-					pizza.Object["spec"].(map[string]any)["toppings"] = toppingsIn(version, "mozzarella", 2)
+					pizza.Object["spec"].(map[string]any)["toppings"] = framework.Toppings(version, "mozzarella×2")
 					created, err := s.pizzas(version).Create(t.Context(), pizza, metav1.CreateOptions{})
 					require.NoError(t, err)
-					require.Equal(t, toppingsIn(version, "mozzarella", 2, "basil", 2), created.Object["spec"].(map[string]any)["toppings"])
+					require.Equal(t, framework.Toppings(version, "mozzarella×2", "basil×2"), created.Object["spec"].(map[string]any)["toppings"])
 					stored, err := s.pizzas("v1").Get(t.Context(), pizza.GetName(), metav1.GetOptions{})
 					require.NoError(t, err)
-					require.Equal(t, toppingsIn("v1", "mozzarella", 2, "basil", 2), stored.Object["spec"].(map[string]any)["toppings"])
+					require.Equal(t, framework.Toppings("v1", "mozzarella×2", "basil×2"), stored.Object["spec"].(map[string]any)["toppings"])
 
-					body, err := json.Marshal(map[string]any{"spec": map[string]any{"toppings": toppingsIn(version, "tomato", 1)}})
+					body, err := json.Marshal(map[string]any{"spec": map[string]any{"toppings": framework.Toppings(version, "tomato")}})
 					require.NoError(t, err)
 					patched, err := s.pizzas(version).Patch(t.Context(), pizza.GetName(), types.MergePatchType, body, metav1.PatchOptions{})
 					require.NoError(t, err)
-					require.Equal(t, toppingsIn(version, "tomato", 1, "basil", 2), patched.Object["spec"].(map[string]any)["toppings"])
+					require.Equal(t, framework.Toppings(version, "tomato", "basil×2"), patched.Object["spec"].(map[string]any)["toppings"])
 
 					patched, err = s.pizzas(version).Patch(t.Context(), pizza.GetName(), types.MergePatchType, []byte(`{"status":{"replicas":0}}`), metav1.PatchOptions{}, "status")
 					require.NoError(t, err)
 					require.EqualValues(t, 1, patched.Object["status"].(map[string]any)["replicas"])
-					require.Equal(t, toppingsIn(version, "tomato", 1, "basil", 2), patched.Object["spec"].(map[string]any)["toppings"])
+					require.Equal(t, framework.Toppings(version, "tomato", "basil×2"), patched.Object["spec"].(map[string]any)["toppings"])
 
 					scaled, err := s.pizzas(version).Patch(t.Context(), pizza.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale")
 					require.NoError(t, err)
@@ -284,8 +270,8 @@ func TestMutationsInSeveralVersions(t *testing.T) {
 			s.registerMutating("mutating", mutating...)
 			last := s.webhook(allow)
 			s.registerValidating("validating", last.validating(rule(on("CREATE"), "pizzas")))
-			for _, version := range versions {
-				want := toppingsIn(version, "mozzarella", 1, "basil", 1, "salami", 2, "tomato", 3)
+			for _, version := range framework.Versions() {
+				want := framework.Toppings(version, "mozzarella", "basil", "salami×2", "tomato×3")
 				require.Equal(t, want, s.createPizza(version, version).Object["spec"].(map[string]any)["toppings"], version)
 				calls := last.received()
 				var seen unstructured.Unstructured

@@ -30,13 +30,15 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // metrics are the values of the server's metrics, by name and labels as they are
 // written in the text that Prometheus reads.
 func metrics(t *testing.T) map[string]float64 {
 	t.Helper()
-	config := config()
+	config := framework.Config(cp)
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	response, err := client.Get(cp.APIServer.URL() + "/metrics")
@@ -70,15 +72,15 @@ func TestWebhookMetrics(t *testing.T) {
 		"garbled":  patched(`[{"op":"remove","path":"/nothing"}]`),
 	}
 	server := s.respond(func(name string, _ *admissionv1.AdmissionRequest) string { return answers[name] })
-	clients := map[string]admissionregistrationv1.WebhookClientConfig{s.name("absent"): clientConfig(closed)}
+	clients := map[string]admissionregistrationv1.WebhookClientConfig{s.Name("absent"): clientConfig(closed)}
 	for name := range answers {
-		clients[s.name(name)] = at(server, name)
+		clients[s.Name(name)] = at(server, name)
 	}
 	s.registerCases("CREATE", clients)
 	counts := func() map[string]float64 {
 		values := metrics(t)
 		maps.DeleteFunc(values, func(series string, _ float64) bool {
-			return !strings.Contains(series, s.id) || strings.Contains(series, "_bucket{") || strings.Contains(series, "_sum{")
+			return !strings.Contains(series, s.ID) || strings.Contains(series, "_bucket{") || strings.Contains(series, "_sum{")
 		})
 		return values
 	}
@@ -107,7 +109,7 @@ func TestWebhookMetrics(t *testing.T) {
 	} {
 		for v, outcome := range outcomes {
 			const times = 2
-			webhook := v.of(s.name(name))
+			webhook := v.of(s.Name(name))
 			for range times {
 				_, err := s.pizzas("v1").Create(t.Context(), forCase(s.pizza("v1", "dry"), webhook), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				require.Equal(t, outcome.rejected, err != nil, "%s: %v", webhook, err)

@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // spiced is the mutation that puts basil on a pizza, in each version.
@@ -52,12 +54,12 @@ func TestMutatingPolicies(t *testing.T) {
 				p := mutatingPolicy(s.forPolicies(of(rule(on("CREATE", "UPDATE"), "pizzas"), policyVersion)), mutation)
 				p.mutating.MatchConditions = matchConditions("object.metadata.?labels['plain'].orValue('') != 'yes'")
 				s.enforce(map[string]policy{"spiced": p})
-				for _, version := range versions {
+				for _, version := range framework.Versions() {
 					created := s.createPizzaWith(t, version, version, "mozzarella", "tomato")
-					require.Equal(t, portions(version, "mozzarella", "tomato", "basil"), created.Object["spec"].(map[string]any)["toppings"])
+					require.Equal(t, framework.Toppings(version, "mozzarella", "tomato", "basil"), created.Object["spec"].(map[string]any)["toppings"])
 					s.requireStored(t, version, version, false, "mozzarella", "tomato", "basil")
 
-					update := []byte(`{"spec":{"toppings":` + jsonList(t, portions(version, "salami")) + `}}`)
+					update := []byte(`{"spec":{"toppings":` + jsonList(t, framework.Toppings(version, "salami")) + `}}`)
 					dry, err := s.pizzas(version).Patch(t.Context(), created.GetName(), types.MergePatchType, update, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 					require.NoError(t, err)
 					require.Equal(t, []string{"salami", "basil"}, toppingNames(dry))
@@ -66,7 +68,7 @@ func TestMutatingPolicies(t *testing.T) {
 					require.NoError(t, err)
 					s.requireStored(t, version, version, false, "salami", "basil")
 
-					applied, err := s.pizzas(version).Apply(t.Context(), s.name(version+"-applied"), s.pizzaWith(version, version+"-applied", "tomato"), metav1.ApplyOptions{FieldManager: "cook"})
+					applied, err := s.pizzas(version).Apply(t.Context(), s.Name(version+"-applied"), s.pizzaWith(version, version+"-applied", "tomato"), metav1.ApplyOptions{FieldManager: "cook"})
 					require.NoError(t, err)
 					require.Equal(t, []string{"tomato", "basil"}, toppingNames(applied))
 
@@ -104,7 +106,7 @@ func TestPolicyMutationsThatFail(t *testing.T) {
 		"too expensive": {jsonPatch(ten + ".all(a, " + ten + ".all(b, " + ten + ".all(c, " + ten + ".all(d, " + ten + ".all(e, " + ten + `.all(f, object.metadata.name != 'a')))))) ? [JSONPatch{op: "remove", path: "/spec"}] : []`),
 			0, "resulted in error: operation cancelled: actual cost limit exceeded"},
 	}
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			s := newScopeWithReferences(t)
 			policies := map[string]policy{}
@@ -126,8 +128,8 @@ func TestPolicyMutationsThatFail(t *testing.T) {
 							require.Equal(t, max(test.wantReplicas, 1), created.Object["spec"].(map[string]any)["replicas"])
 							continue
 						}
-						status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonInvalid)
-						require.True(t, strings.HasPrefix(status.Message, fmt.Sprintf("policy '%[1]s' with binding '%[1]s' denied request: ", s.name(slug))), status.Message)
+						status := framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonInvalid)
+						require.True(t, strings.HasPrefix(status.Message, fmt.Sprintf("policy '%[1]s' with binding '%[1]s' denied request: ", s.Name(slug))), status.Message)
 						require.True(t, strings.HasSuffix(status.Message, test.want), status.Message)
 					}
 				})
@@ -150,17 +152,17 @@ func TestPolicyMutationsSee(t *testing.T) {
 	p.mutating.Variables = []admissionregistrationv1.Variable{{Name: "replicas", Expression: "string(object.spec.replicas)"}}
 	s.enforceEverywhere(map[string]policy{"sees": p})
 	for _, kind := range []servedKind{pizzaKind, pizzaKind.reference()} {
-		for _, version := range versions {
-			client := kind.client(s, config(), version)
+		for _, version := range framework.Versions() {
+			client := kind.client(s, framework.Config(cp), version)
 			created, err := client.Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
 			require.NoError(t, err)
 			require.Equal(t, map[string]string{
-				"variable": "1", "parameter": "7", "namespace": s.namespace, "request": "CREATE " + version, "old": "none", "authorizer": "true",
+				"variable": "1", "parameter": "7", "namespace": s.Namespace, "request": "CREATE " + version, "old": "none", "authorizer": "true",
 			}, created.GetAnnotations(), kind.kind)
 			updated, err := client.Patch(t.Context(), created.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 			require.Equal(t, map[string]string{
-				"variable": "2", "parameter": "7", "namespace": s.namespace, "request": "UPDATE " + version, "old": "1", "authorizer": "true",
+				"variable": "2", "parameter": "7", "namespace": s.Namespace, "request": "UPDATE " + version, "old": "1", "authorizer": "true",
 			}, updated.GetAnnotations(), kind.kind)
 		}
 	}
@@ -172,11 +174,11 @@ func TestPolicyAppliesNoAtomicList(t *testing.T) {
 	s := newScope(t)
 	s.enforce(map[string]policy{"atomic": mutatingPolicy(s.forPolicies(of(rule(on("CREATE"), "pizzas"), "v1alpha1")),
 		applyConfiguration(`Object{spec: Object.spec{toppings: ["basil"]}}`))})
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		_, err := s.pizzas(version).Create(t.Context(), s.pizza(version, version), metav1.CreateOptions{})
-		status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonInvalid)
+		status := framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonInvalid)
 		require.Equal(t, fmt.Sprintf("policy '%[1]s' with binding '%[1]s' denied request: error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.toppings",
-			s.name("atomic")), status.Message)
+			s.Name("atomic")), status.Message)
 	}
 }
 
@@ -186,7 +188,7 @@ func TestPolicyMutationsOfSubresources(t *testing.T) {
 	inNamespace := func(operation admissionregistrationv1.OperationType, resource string) *admissionregistrationv1.MatchResources {
 		constraints := s.forPolicies(rule(on(operation), resource))
 		constraints.ObjectSelector = nil
-		constraints.NamespaceSelector = s.selector()
+		constraints.NamespaceSelector = s.Selector()
 		return constraints
 	}
 	s.enforce(map[string]policy{
@@ -195,20 +197,20 @@ func TestPolicyMutationsOfSubresources(t *testing.T) {
 		"bake":   mutatingPolicy(inNamespace("CREATE", "pizzas/bake"), applyConfiguration(`Object{spec: Object.spec{count: 1}}`)),
 		"track":  mutatingPolicy(inNamespace("CONNECT", "pizzas/track"), jsonPatch(`[JSONPatch{op: "add", path: "/follow", value: false}]`)),
 	})
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		s.createPizza(version, version)
 		pizzas := s.pizzas(version)
-		patched, err := pizzas.Patch(t.Context(), s.name(version), types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
+		patched, err := pizzas.Patch(t.Context(), s.Name(version), types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
 		require.NoError(t, err)
 		require.Equal(t, int64(2), patched.Object["status"].(map[string]any)["replicas"])
 		require.Equal(t, int64(1), patched.Object["spec"].(map[string]any)["replicas"], "Who writes a status writes no spec.")
-		scale, err := pizzas.Patch(t.Context(), s.name(version), types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{}, "scale")
+		scale, err := pizzas.Patch(t.Context(), s.Name(version), types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{}, "scale")
 		require.NoError(t, err)
 		require.Equal(t, int64(8), scale.Object["spec"].(map[string]any)["replicas"])
 		baked, err := pizzas.Create(t.Context(), s.bake(version, version, 3), metav1.CreateOptions{}, "bake")
 		require.NoError(t, err)
 		require.Equal(t, int64(1), baked.Object["spec"].(map[string]any)["count"])
-		said, err := s.track(config(), version, version, "follow=true&timeoutSeconds=3600")
+		said, err := s.track(framework.Config(cp), version, version, "follow=true&timeoutSeconds=3600")
 		require.NoError(t, err)
 		require.Equal(t, 1, strings.Count(said, "\n"), said)
 	}
@@ -227,7 +229,7 @@ func TestPolicyMutationsMeetPlugins(t *testing.T) {
 		policies[name] = mutatingPolicy(s.selectedCase(name, s.forPolicies(of(rule(on("CREATE"), "pizzas"), "v1"))), jsonPatch(expression))
 	}
 	s.enforce(policies)
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		create := func(name string) (*unstructured.Unstructured, error) {
 			return s.pizzas(version).Create(t.Context(), forCase(s.pizzaWith(version, name+"-"+version, "basil"), name), metav1.CreateOptions{})
 		}
@@ -235,10 +237,10 @@ func TestPolicyMutationsMeetPlugins(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"mozzarella", "tomato", "salami"}, toppingNames(created))
 		_, err = create("unknown")
-		require.EqualError(t, err, fmt.Sprintf(`Pizza.restaurant.programming-kubernetes.info %q is invalid: spec.toppings[tar]: Not found: "tar"`, s.name("unknown-"+version)))
+		require.EqualError(t, err, fmt.Sprintf(`Pizza.restaurant.programming-kubernetes.info %q is invalid: spec.toppings[tar]: Not found: "tar"`, s.Name("unknown-"+version)))
 		_, err = create("invalid")
-		require.EqualError(t, err, fmt.Sprintf(`Pizza.restaurant.programming-kubernetes.info %q is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0`, s.name("invalid-"+version)))
-		requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		require.EqualError(t, err, fmt.Sprintf(`Pizza.restaurant.programming-kubernetes.info %q is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0`, s.Name("invalid-"+version)))
+		framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	}
 }
 
@@ -272,7 +274,7 @@ func TestPolicyMutationsMeetWebhooks(t *testing.T) {
 		policies[name] = p
 		recorders[name] = s.webhook(patch(`[{"op":"add","path":"/metadata/labels/webhook","value":"yes"}]`))
 		w := recorders[name].mutating(onPizzas("CREATE"))
-		w.Name, w.ObjectSelector, w.ReinvocationPolicy = name+".example.com", &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: s.id, caseLabel: name}}, &test.webhook
+		w.Name, w.ObjectSelector, w.ReinvocationPolicy = name+".example.com", &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID, caseLabel: name}}, &test.webhook
 		webhooks = append(webhooks, w)
 	}
 	s.enforceEverywhere(policies)
@@ -281,7 +283,7 @@ func TestPolicyMutationsMeetWebhooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []servedKind{pizzaKind, pizzaKind.reference()} {
 				before := len(recorders[name].received())
-				created, err := kind.client(s, config(), "v1").Create(t.Context(), forCase(kind.object(s, "v1", name), name), metav1.CreateOptions{})
+				created, err := kind.client(s, framework.Config(cp), "v1").Create(t.Context(), forCase(kind.object(s, "v1", name), name), metav1.CreateOptions{})
 				require.NoError(t, err)
 				require.Equal(t, map[string]string{"n": test.wantCount}, created.GetAnnotations(), kind.kind)
 				require.Equal(t, "yes", created.GetLabels()["webhook"])
@@ -300,7 +302,7 @@ func TestPolicyMutationsMeetWebhooks(t *testing.T) {
 // TestPolicyMutationsAddUp shows that policies for one version add to each other's
 // work.
 func TestPolicyMutationsAddUp(t *testing.T) {
-	for _, policyVersion := range versions {
+	for _, policyVersion := range framework.Versions() {
 		t.Run(policyVersion, func(t *testing.T) {
 			s := newScopeWithReferences(t)
 			policies := map[string]policy{}
@@ -310,10 +312,10 @@ func TestPolicyMutationsAddUp(t *testing.T) {
 			}
 			s.enforceEverywhere(policies)
 			for _, kind := range []servedKind{pizzaKind, pizzaKind.reference()} {
-				for _, version := range versions {
-					created, err := kind.client(s, config(), version).Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
+				for _, version := range framework.Versions() {
+					created, err := kind.client(s, framework.Config(cp), version).Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
 					require.NoError(t, err)
-					require.Equal(t, map[string]string{testLabel: s.id, "a": "yes", "aa": "yes", "b": "yes", "bb": "yes", "c": "yes", "cc": "yes"}, created.GetLabels(), kind.kind)
+					require.Equal(t, map[string]string{framework.Label: s.ID, "a": "yes", "aa": "yes", "b": "yes", "bb": "yes", "c": "yes", "cc": "yes"}, created.GetLabels(), kind.kind)
 				}
 			}
 		})

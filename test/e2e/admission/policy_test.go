@@ -30,12 +30,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // forPolicies are match constraints with rules, for the test's objects and their
 // references.
 func (s *scope) forPolicies(rules ...admissionregistrationv1.RuleWithOperations) *admissionregistrationv1.MatchResources {
-	constraints := &admissionregistrationv1.MatchResources{ObjectSelector: s.selector()}
+	constraints := &admissionregistrationv1.MatchResources{ObjectSelector: s.Selector()}
 	for _, r := range rules {
 		constraints.ResourceRules = append(constraints.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: r})
 		reference := r.DeepCopy()
@@ -110,20 +111,20 @@ func (p policy) bound(change func(*admissionregistrationv1.ValidatingAdmissionPo
 // createPolicy creates a policy and its bindings, named like it, until the test ends.
 func (s *scope) createPolicy(name string, p policy) {
 	s.t.Helper()
-	client := kubeClient().AdmissionregistrationV1()
-	meta := metav1.ObjectMeta{Name: s.name(name)}
+	client := framework.Kube(cp).AdmissionregistrationV1()
+	meta := metav1.ObjectMeta{Name: s.Name(name)}
 	ctx := s.t.Context()
 	if p.validating != nil {
 		_, err := client.ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: *p.validating}, metav1.CreateOptions{})
 		require.NoError(s.t, err)
-		s.cleanup(func(ctx context.Context) error {
+		s.Cleanup(func(ctx context.Context) error {
 			return client.ValidatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{})
 		})
 	}
 	if p.mutating != nil {
 		_, err := client.MutatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: *p.mutating}, metav1.CreateOptions{})
 		require.NoError(s.t, err)
-		s.cleanup(func(ctx context.Context) error {
+		s.Cleanup(func(ctx context.Context) error {
 			return client.MutatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{})
 		})
 	}
@@ -135,7 +136,7 @@ func (s *scope) createPolicy(name string, p policy) {
 		}
 		_, err := client.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{})
 		require.NoError(s.t, err)
-		s.cleanup(func(ctx context.Context) error {
+		s.Cleanup(func(ctx context.Context) error {
 			return client.ValidatingAdmissionPolicyBindings().Delete(ctx, binding.Name, metav1.DeleteOptions{})
 		})
 	}
@@ -147,7 +148,7 @@ func (s *scope) createPolicy(name string, p policy) {
 		}
 		_, err := client.MutatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{})
 		require.NoError(s.t, err)
-		s.cleanup(func(ctx context.Context) error {
+		s.Cleanup(func(ctx context.Context) error {
 			return client.MutatingAdmissionPolicyBindings().Delete(ctx, binding.Name, metav1.DeleteOptions{})
 		})
 	}
@@ -178,7 +179,7 @@ func (s *scope) enforceEverywhere(policies map[string]policy) {
 func (s *scope) awaitPolicies(name string, kinds ...servedKind) {
 	s.t.Helper()
 	marked := s.forPolicies(rule(on("CREATE"), "toppings"))
-	marked.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: s.name(name)}}
+	marked.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: s.Name(name)}}
 	// The validation sees the mutation.
 	marker := validatingPolicy(marked, "!has(object.metadata.annotations)")
 	mutating := mutatingPolicy(marked, jsonPatch(`[JSONPatch{op: "add", path: "/metadata/annotations", value: {"in": "force"}}]`))
@@ -186,13 +187,13 @@ func (s *scope) awaitPolicies(name string, kinds ...servedKind) {
 	s.createPolicy(name, marker)
 	for _, kind := range kinds {
 		object := kind.object(s, "v1", name)
-		object.SetLabels(map[string]string{markerLabel: s.name(name)})
+		object.SetLabels(map[string]string{markerLabel: s.Name(name)})
 		controlplane.Eventually(s.t, func() error {
-			_, err := kind.client(s, config(), "v1").Create(s.t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := kind.client(s, framework.Config(cp), "v1").Create(s.t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if apierrors.IsInvalid(err) {
 				return nil
 			}
-			return fmt.Errorf("the policies of %s are not in force for %s: %w", s.id, kind.resource, err)
+			return fmt.Errorf("the policies of %s are not in force for %s: %w", s.ID, kind.resource, err)
 		})
 	}
 }
@@ -206,7 +207,7 @@ func (s *scope) createEverywhere(t *testing.T, version, suffix string, change fu
 		if change != nil {
 			change(object)
 		}
-		return kind.client(s, config(), version).Create(t.Context(), object, metav1.CreateOptions{})
+		return kind.client(s, framework.Config(cp), version).Create(t.Context(), object, metav1.CreateOptions{})
 	}
 	created, err := create(pizzaKind)
 	_, referenceErr := create(pizzaKind.reference())

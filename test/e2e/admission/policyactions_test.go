@@ -32,11 +32,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // denial is what a policy of the test says that denies.
 func (s *scope) denial(name, message string) string {
-	return fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", s.name(name), message)
+	return fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", s.Name(name), message)
 }
 
 // TestValidationActions shows how a failed validation is told: to the client as an
@@ -78,11 +79,11 @@ func TestValidationActions(t *testing.T) {
 					pizza := forCase(s.pizza(version, name), name)
 					require.NoError(t, unstructured.SetNestedField(pizza.Object, int64(9), "spec", "replicas"))
 					heard := &warnings{}
-					client := config()
+					client := framework.Config(cp)
 					client.WarningHandler = heard
 					_, err := pizzaKind.client(s, client, version).Create(t.Context(), pizza, metav1.CreateOptions{})
 					if test.wantDenied {
-						status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+						status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 						require.Equal(t, []metav1.StatusCause{{Message: s.denial(name, message)}}, status.Details.Causes)
 					} else {
 						require.NoError(t, err)
@@ -93,16 +94,16 @@ func TestValidationActions(t *testing.T) {
 						wantWarnings = []string{"restaurant.programming-kubernetes.info/v1alpha1 Pizza is deprecated in v1.37+; use restaurant.programming-kubernetes.info/v1 Pizza"}
 					}
 					if test.wantWarned {
-						wantWarnings = append(wantWarnings, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s': %[2]s", s.name(name), message))
+						wantWarnings = append(wantWarnings, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s': %[2]s", s.Name(name), message))
 					}
 					require.ElementsMatch(t, wantWarnings, heard.texts)
 
-					wantAnnotations := map[string]string{s.name(name) + "/replicas": "9"}
+					wantAnnotations := map[string]string{s.Name(name) + "/replicas": "9"}
 					if test.wantAudited {
 						list, err := json.Marshal(test.actions)
 						require.NoError(t, err)
 						wantAnnotations["validation.policy.admission.k8s.io/validation_failure"] = fmt.Sprintf(
-							`[{"message":%[1]q,"policy":%[2]q,"binding":%[2]q,"expressionIndex":0,"validationActions":%[3]s}]`, message, s.name(name), list)
+							`[{"message":%[1]q,"policy":%[2]q,"binding":%[2]q,"expressionIndex":0,"validationActions":%[3]s}]`, message, s.Name(name), list)
 					}
 					annotations := webhookAnnotations(t, pizza.GetName())
 					for _, about := range []string{"k8s.io/deprecated", "k8s.io/removed-release"} {
@@ -127,7 +128,7 @@ func TestAuditAnnotationThatFails(t *testing.T) {
 	}
 	s.enforceEverywhere(policies)
 	_, err := s.createEverywhere(t, "v1", "fails", func(object *unstructured.Unstructured) { forCase(object, "fails") })
-	status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	require.Contains(t, status.Message, "no such key: nothing")
 	_, err = s.createEverywhere(t, "v1", "ignored", func(object *unstructured.Unstructured) { forCase(object, "is-ignored") })
 	require.NoError(t, err)
@@ -148,24 +149,24 @@ func TestPoliciesSeeTheirVersion(t *testing.T) {
 		policies[version] = p
 	}
 	s.enforce(policies)
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		pizza := s.pizza(version, version)
-		pizza.Object["spec"].(map[string]any)["toppings"] = toppingsIn(version, "tomato", 2, "basil", 1)
+		pizza.Object["spec"].(map[string]any)["toppings"] = framework.Toppings(version, "tomato×2", "basil")
 		_, err := s.pizzas(version).Create(t.Context(), pizza, metav1.CreateOptions{})
-		status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		// One is told as the reason: any of the three.
 		require.Regexp(t, "(v1|v1beta1|v1alpha1) for "+version+", (v1|v1beta1|v1alpha1) for "+version+"$", status.Message)
-		for _, policy := range versions {
-			if strings.Contains(status.Message, "'"+s.name(policy)+"'") {
+		for _, policy := range framework.Versions() {
+			if strings.Contains(status.Message, "'"+s.Name(policy)+"'") {
 				require.Contains(t, status.Message, "denied request: "+policy+" for "+version+", "+policy+" for "+version)
 			}
 		}
 
 		// With one tomato nobody minds.
 		s.createPizzaWith(t, version, version, "tomato")
-		patch := `{"spec":{"toppings":` + jsonList(t, toppingsIn(version, "tomato", 2, "basil", 1)) + `}}`
-		_, err = s.pizzas(version).Patch(t.Context(), s.name(version), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		patch := `{"spec":{"toppings":` + jsonList(t, framework.Toppings(version, "tomato×2", "basil")) + `}}`
+		_, err = s.pizzas(version).Patch(t.Context(), s.Name(version), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	}
 }
 
@@ -184,7 +185,7 @@ func TestPoliciesOfSubresources(t *testing.T) {
 		// A Scale, a Bake and the options of a connection have no labels.
 		constraints := s.forPolicies(rule(on(operation), resource))
 		constraints.ObjectSelector = nil
-		constraints.NamespaceSelector = s.selector()
+		constraints.NamespaceSelector = s.Selector()
 		return constraints
 	}
 	policies := map[string]policy{
@@ -195,12 +196,12 @@ func TestPoliciesOfSubresources(t *testing.T) {
 		"delete": validatingPolicy(inNamespace("DELETE", "pizzas"), "object == null && oldObject.metadata.name.endsWith('-a') && (!has(request.options.preconditions) || request.options.preconditions.uid != 'wrong')"),
 	}
 	s.enforce(policies)
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		s.createPizza(version, version+"-a")
 		s.createPizza(version, version+"-b")
 		pizzas, name := s.pizzas(version), version+"-a"
 		patch := func(subresource, patch string) error {
-			_, err := pizzas.Patch(t.Context(), s.name(name), types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, subresource)
+			_, err := pizzas.Patch(t.Context(), s.Name(name), types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, subresource)
 			return err
 		}
 		bake := func(count int64) error {
@@ -208,7 +209,7 @@ func TestPoliciesOfSubresources(t *testing.T) {
 			return err
 		}
 		track := func(seconds int) error {
-			_, err := s.track(config(), version, name, fmt.Sprint("timeoutSeconds=", seconds))
+			_, err := s.track(framework.Config(cp), version, name, fmt.Sprint("timeoutSeconds=", seconds))
 			return err
 		}
 		for policy, test := range map[string]struct{ allowed, denied func() error }{
@@ -218,19 +219,19 @@ func TestPoliciesOfSubresources(t *testing.T) {
 			"track":  {func() error { return track(6) }, func() error { return track(7) }},
 			"delete": {
 				func() error {
-					return pizzas.Delete(t.Context(), s.name(version+"-a"), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+					return pizzas.Delete(t.Context(), s.Name(version+"-a"), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 				},
 				func() error {
-					return pizzas.Delete(t.Context(), s.name(version+"-b"), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+					return pizzas.Delete(t.Context(), s.Name(version+"-b"), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 				},
 			},
 		} {
 			require.NoError(t, test.allowed(), "%s in %s", policy, version)
-			status := requireStatus(t, test.denied(), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+			status := framework.RequireStatus(t, test.denied(), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 			require.Contains(t, status.Message, s.denial(policy, "failed expression: "+policies[policy].validating.Validations[0].Expression))
 		}
-		err := pizzas.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + s.name(version+"-b")})
-		requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		err := pizzas.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + s.Name(version+"-b")})
+		framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	}
 }
 
@@ -246,11 +247,11 @@ func TestPoliciesOfClusterScopedObjects(t *testing.T) {
 	s.enforceEverywhere(map[string]policy{"costs": p})
 	s.createTopping("v1", "cheap")
 	for _, kind := range []servedKind{toppingKind, toppingKind.reference()} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			dear := kind.object(s, version, "dear")
 			require.NoError(t, unstructured.SetNestedField(dear.Object, "1e1", "spec", "cost"))
-			_, err := kind.client(s, config(), version).Create(t.Context(), dear, metav1.CreateOptions{})
-			status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+			_, err := kind.client(s, framework.Config(cp), version).Create(t.Context(), dear, metav1.CreateOptions{})
+			status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 			require.Contains(t, status.Message, s.denial("costs", "too dear: 1"))
 		}
 	}
@@ -260,7 +261,7 @@ func TestPoliciesOfClusterScopedObjects(t *testing.T) {
 // cluster that this server extends.
 func TestPoliciesAskTheAuthorizer(t *testing.T) {
 	s := newScope(t)
-	guest, waiter := s.name("guest"), s.name("waiter")
+	guest, waiter := s.Name("guest"), s.Name("waiter")
 	create := rbacv1.PolicyRule{APIGroups: []string{restaurant.GroupName}, Resources: []string{"pizzas"}, Verbs: []string{"create"}}
 	s.grant(guest, create)
 	create.Verbs = []string{"create", "delete", "serve"}
@@ -277,7 +278,7 @@ func TestPoliciesAskTheAuthorizer(t *testing.T) {
 		"the request's":  "authorizer.requestResource.check('serve').allowed()",
 		"another verb":   "!authorizer.requestResource.check('eat').allowed()",
 		"the reason":     "authorizer.requestResource.check('serve').reason().contains('RBAC: allowed by RoleBinding')",
-		"another's user": "authorizer.serviceAccount('" + s.namespace + "', 'nobody').path('/api').check('get').allowed() || authorizer.requestResource.check('serve').allowed()",
+		"another's user": "authorizer.serviceAccount('" + s.Namespace + "', 'nobody').path('/api').check('get').allowed() || authorizer.requestResource.check('serve').allowed()",
 	}
 	policies := map[string]policy{}
 	for name, expression := range tests {
@@ -287,10 +288,10 @@ func TestPoliciesAskTheAuthorizer(t *testing.T) {
 	for name, expression := range tests {
 		t.Run(name, func(t *testing.T) {
 			for user, client := range clients {
-				pizza := forCase(s.pizza("v1", policySlug(name)+strings.TrimPrefix(user, s.id)), policySlug(name))
+				pizza := forCase(s.pizza("v1", policySlug(name)+strings.TrimPrefix(user, s.ID)), policySlug(name))
 				_, err := pizzaKind.client(s, client, "v1").Create(t.Context(), pizza, metav1.CreateOptions{})
 				if user == guest && name != "another verb" {
-					status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+					status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 					require.Contains(t, status.Message, s.denial(policySlug(name), "failed expression: "+expression))
 				} else {
 					require.NoError(t, err, user)

@@ -37,20 +37,21 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // letServerRead does what an operator does to let policies have parameters of a kind,
 // and returns when the server may read them. It is over when the test ends.
 func (s *scope) letServerRead(resource string) {
 	s.t.Helper()
-	client := kubeClient()
-	name := s.name("read-" + resource)
+	client := framework.Kube(cp)
+	name := s.Name("read-" + resource)
 	_, err := client.RbacV1().ClusterRoles().Create(s.t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"restaurant.programming-kubernetes.info/aggregate-to-policy-parameters": "true"}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"}}},
 	}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
-	s.cleanup(func(ctx context.Context) error {
+	s.Cleanup(func(ctx context.Context) error {
 		return client.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	controlplane.Eventually(s.t, func() error {
@@ -68,7 +69,7 @@ func (s *scope) letServerRead(resource string) {
 // of a pizza.
 func (s *scope) configMap(t *testing.T, name, most string, labels map[string]string) {
 	t.Helper()
-	_, err := kubeClient().CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{
+	_, err := framework.Kube(cp).CoreV1().ConfigMaps(s.Namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"most": most},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -105,8 +106,8 @@ func TestPolicyParameters(t *testing.T) {
 	beside := newScopeBeside(t, s, "beside")
 	s.letServerRead("configmaps")
 	s.configMap(t, "limit", "5", nil)
-	s.configMap(t, "small", "5", map[string]string{"menu": s.id})
-	s.configMap(t, "large", "7", map[string]string{"menu": s.id})
+	s.configMap(t, "small", "5", map[string]string{"menu": s.ID})
+	s.configMap(t, "large", "7", map[string]string{"menu": s.ID})
 	beside.configMap(t, "limit", "7", nil)
 	s.createPizza("v1", "limit")
 	s.createTopping("v1", "limit")
@@ -128,8 +129,8 @@ func TestPolicyParameters(t *testing.T) {
 		wantSix, wantEight string
 	}{
 		"in the namespace of the request": {configMaps, named("", "limit"), most, "failed expression: " + most, "failed expression: " + most},
-		"in another namespace":            {configMaps, named(beside.namespace, "limit"), most, "", "failed expression: " + most},
-		"selected":                        {configMaps, selected(map[string]string{"menu": s.id}, denyAction), most, "failed expression: " + most, "failed expression: " + most},
+		"in another namespace":            {configMaps, named(beside.Namespace, "limit"), most, "", "failed expression: " + most},
+		"selected":                        {configMaps, selected(map[string]string{"menu": s.ID}, denyAction), most, "failed expression: " + most, "failed expression: " + most},
 		"all of a namespace":              {configMaps, selected(nil, denyAction), "!has(params.data.most) || " + most, "failed expression: !has(params.data.most) || " + most, "failed expression: !has(params.data.most) || " + most},
 		"none selected":                   {configMaps, selected(map[string]string{"menu": "none"}, denyAction), most, notFound, notFound},
 		"none selected, but allowed":      {configMaps, selected(map[string]string{"menu": "none"}, allowAction), most, "", ""},
@@ -138,14 +139,14 @@ func TestPolicyParameters(t *testing.T) {
 		"no reference":                    {configMaps, nil, "params == null", "", ""},
 		"no kind":                         {nil, nil, "object.spec.replicas <= 7", "", "failed expression: object.spec.replicas <= 7"},
 		"its kind and name": {
-			configMaps, named("", "limit"), "params.kind + params.apiVersion + params.metadata.namespace + params.metadata.name != 'ConfigMapv1" + s.namespace + "limit'",
-			"failed expression: params.kind + params.apiVersion + params.metadata.namespace + params.metadata.name != 'ConfigMapv1" + s.namespace + "limit'",
-			"failed expression: params.kind + params.apiVersion + params.metadata.namespace + params.metadata.name != 'ConfigMapv1" + s.namespace + "limit'",
+			configMaps, named("", "limit"), "params.kind + params.apiVersion + params.metadata.namespace + params.metadata.name != 'ConfigMapv1" + s.Namespace + "limit'",
+			"failed expression: params.kind + params.apiVersion + params.metadata.namespace + params.metadata.name != 'ConfigMapv1" + s.Namespace + "limit'",
+			"failed expression: params.kind + params.apiVersion + params.metadata.namespace + params.metadata.name != 'ConfigMapv1" + s.Namespace + "limit'",
 		},
-		"a pizza":                {kindOf(group+"/v1", "Pizza"), named("", s.name("limit")), "object.spec.replicas < params.spec.replicas + 6", "", "failed expression: object.spec.replicas < params.spec.replicas + 6"},
-		"a pizza of old":         {kindOf(group+"/v1alpha1", "Pizza"), named("", s.name("limit")), "params.spec.toppings[0] + params.apiVersion == 'mozzarella" + group + "/v1alpha1' && object.spec.replicas < 7", "", "failed expression: params.spec.toppings[0] + params.apiVersion == 'mozzarella" + group + "/v1alpha1' && object.spec.replicas < 7"},
-		"a topping":              {kindOf(group+"/v1", "Topping"), named("", s.name("limit")), "object.spec.replicas < 6 + int(params.spec.cost)", "", "failed expression: object.spec.replicas < 6 + int(params.spec.cost)"},
-		"a topping of namespace": {kindOf(group+"/v1", "Topping"), named(s.namespace, s.name("limit")), "true", "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`", "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`"},
+		"a pizza":                {kindOf(group+"/v1", "Pizza"), named("", s.Name("limit")), "object.spec.replicas < params.spec.replicas + 6", "", "failed expression: object.spec.replicas < params.spec.replicas + 6"},
+		"a pizza of old":         {kindOf(group+"/v1alpha1", "Pizza"), named("", s.Name("limit")), "params.spec.toppings[0] + params.apiVersion == 'mozzarella" + group + "/v1alpha1' && object.spec.replicas < 7", "", "failed expression: params.spec.toppings[0] + params.apiVersion == 'mozzarella" + group + "/v1alpha1' && object.spec.replicas < 7"},
+		"a topping":              {kindOf(group+"/v1", "Topping"), named("", s.Name("limit")), "object.spec.replicas < 6 + int(params.spec.cost)", "", "failed expression: object.spec.replicas < 6 + int(params.spec.cost)"},
+		"a topping of namespace": {kindOf(group+"/v1", "Topping"), named(s.Namespace, s.Name("limit")), "true", "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`", "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`"},
 		"of another kind":        {kindOf("example.com/v1", "Menu"), named("", "limit"), most, "failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=Menu'", "failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=Menu'"},
 	}
 	policies := map[string]policy{}
@@ -163,7 +164,7 @@ func TestPolicyParameters(t *testing.T) {
 			for replicas, want := range map[int64]string{6: test.wantSix, 8: test.wantEight} {
 				for _, suffix := range []string{"", " ignored"} {
 					slug := policySlug(name + suffix)
-					version, name := versions[replicas%3], fmt.Sprint(slug, "-", replicas)
+					version, name := framework.Versions()[replicas%3], fmt.Sprint(slug, "-", replicas)
 					change := func(object *unstructured.Unstructured) {
 						forCase(object, slug)
 						require.NoError(t, unstructured.SetNestedField(object.Object, replicas, "spec", "replicas"))
@@ -183,18 +184,18 @@ func TestPolicyParameters(t *testing.T) {
 						require.NoError(t, err)
 						continue
 					}
-					status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+					status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 					denial := s.denial(slug, want)
 					if test.kind != nil && test.kind.Kind == "Menu" {
-						denial = fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", s.name(slug), want)
+						denial = fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", s.Name(slug), want)
 					}
-					require.Equal(t, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: %s", s.name(name), denial), status.Message)
+					require.Equal(t, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: %s", s.Name(name), denial), status.Message)
 				}
 			}
 		})
 	}
 	_, err := s.toppings("v1").Create(t.Context(), forCase(s.topping("v1", "scoped"), "scoped"), metav1.CreateOptions{})
-	status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	require.Contains(t, status.Message, s.denial("scoped", "failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"))
 }
 
@@ -224,10 +225,10 @@ func TestPolicyParametersChange(t *testing.T) {
 		require.NoError(t, create(name, 3))
 		require.ErrorContains(t, create(name, 6), "failed expression")
 	}
-	_, err := kubeClient().CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), "fresh-0", types.MergePatchType, []byte(`{"data":{"most":"7"}}`), metav1.PatchOptions{})
+	_, err := framework.Kube(cp).CoreV1().ConfigMaps(s.Namespace).Patch(t.Context(), "fresh-0", types.MergePatchType, []byte(`{"data":{"most":"7"}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	controlplane.Eventually(t, func() error { return create("fresh-0", 6) })
-	require.NoError(t, kubeClient().CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), "fresh-0", metav1.DeleteOptions{}))
+	require.NoError(t, framework.Kube(cp).CoreV1().ConfigMaps(s.Namespace).Delete(t.Context(), "fresh-0", metav1.DeleteOptions{}))
 	controlplane.Eventually(t, func() error {
 		if err := create("fresh-0", 3); err == nil {
 			return fmt.Errorf("the parameter still counts")
@@ -244,7 +245,7 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 	s := newScope(t)
 	secrets := kindOf("v1", "Secret")
 	// Others have no use for the secrets in the namespace.
-	_, err := kubeClient().CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{
+	_, err := framework.Kube(cp).CoreV1().Secrets(s.Namespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "recipe"}, Data: map[string][]byte{"most": []byte("5")},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -261,7 +262,7 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 	s.enforce(policies)
 	serverIsReady := func() {
 		t.Helper()
-		direct := config()
+		direct := framework.Config(cp)
 		direct.Host = cp.APIServer.URL()
 		body, err := kubernetes.NewForConfigOrDie(direct).Discovery().RESTClient().Get().RequestURI("/readyz").DoRaw(t.Context())
 		require.NoError(t, err)
@@ -278,13 +279,13 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 		`secrets is forbidden: User "system:serviceaccount:restaurant-system:apiserver" cannot `
 	controlplane.Eventually(t, func() error {
 		_, err := create("validating closed", 1)
-		status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
-		if !strings.HasPrefix(status.Message, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: %s", s.name("validating-closed"), s.denial("validating-closed", denied))) {
+		status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		if !strings.HasPrefix(status.Message, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: %s", s.Name("validating-closed"), s.denial("validating-closed", denied))) {
 			return err
 		}
 		_, err = create("mutating closed", 1)
-		status = requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
-		if !strings.HasPrefix(status.Message, fmt.Sprintf("policy '%[1]s' with binding '%[1]s' denied request: %[2]s", s.name("mutating-closed"), denied)) {
+		status = framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+		if !strings.HasPrefix(status.Message, fmt.Sprintf("policy '%[1]s' with binding '%[1]s' denied request: %[2]s", s.Name("mutating-closed"), denied)) {
 			return err
 		}
 		return nil
@@ -326,12 +327,12 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 
 	// When no policy uses the kind any more, it is no longer watched; one that comes
 	// later makes it be watched again.
-	client := kubeClient().AdmissionregistrationV1()
+	client := framework.Kube(cp).AdmissionregistrationV1()
 	for name := range policies {
 		if policies[name].validating != nil {
-			require.NoError(t, client.ValidatingAdmissionPolicies().Delete(t.Context(), s.name(policySlug(name)), metav1.DeleteOptions{}))
+			require.NoError(t, client.ValidatingAdmissionPolicies().Delete(t.Context(), s.Name(policySlug(name)), metav1.DeleteOptions{}))
 		} else {
-			require.NoError(t, client.MutatingAdmissionPolicies().Delete(t.Context(), s.name(policySlug(name)), metav1.DeleteOptions{}))
+			require.NoError(t, client.MutatingAdmissionPolicies().Delete(t.Context(), s.Name(policySlug(name)), metav1.DeleteOptions{}))
 		}
 	}
 	s.awaitPolicies("without", toppingKind)

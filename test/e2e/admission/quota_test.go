@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // countPizzas is what ResourceQuotas call the number of pizzas.
@@ -38,7 +39,7 @@ const countPizzas = corev1.ResourceName("count/pizzas.restaurant.programming-kub
 // menu, and returns when the quota controller has counted them.
 func (s *scope) limitPizzas(t *testing.T, limit int64) {
 	t.Helper()
-	_, err := kubeClient().CoreV1().ResourceQuotas(s.namespace).Create(t.Context(), &corev1.ResourceQuota{
+	_, err := framework.Kube(cp).CoreV1().ResourceQuotas(s.Namespace).Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "menu"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{countPizzas: *apiresource.NewQuantity(limit, apiresource.DecimalSI)}},
 	}, metav1.CreateOptions{})
@@ -50,7 +51,7 @@ func (s *scope) limitPizzas(t *testing.T, limit int64) {
 func (s *scope) requireUsed(t *testing.T, want int64) {
 	t.Helper()
 	controlplane.Eventually(t, func() error {
-		quota, err := kubeClient().CoreV1().ResourceQuotas(s.namespace).Get(t.Context(), "menu", metav1.GetOptions{})
+		quota, err := framework.Kube(cp).CoreV1().ResourceQuotas(s.Namespace).Get(t.Context(), "menu", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func (s *scope) requireUsed(t *testing.T, want int64) {
 // requireExceeded requires that a pizza was refused for the quota.
 func (s *scope) requireExceeded(t *testing.T, err error, name string, limit int64) {
 	t.Helper()
-	status := requireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
+	status := framework.RequireStatus(t, err, http.StatusForbidden, metav1.StatusReasonForbidden)
 	require.Equal(t, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %q is forbidden: exceeded quota: menu, requested: %s=1, used: %s=%d, limited: %s=%d",
 		name, countPizzas, countPizzas, limit, countPizzas, limit), status.Message)
 }
@@ -80,7 +81,7 @@ func TestQuotaUnderConcurrentCreates(t *testing.T) {
 		errs = make([]error, creates)
 	)
 	for i := range creates {
-		version := versions[i%len(versions)]
+		version := framework.Versions()[i%len(framework.Versions())]
 		all.Go(func() {
 			_, errs[i] = s.pizzas(version).Create(t.Context(), s.pizza(version, fmt.Sprint(i)), metav1.CreateOptions{})
 		})
@@ -92,7 +93,7 @@ func TestQuotaUnderConcurrentCreates(t *testing.T) {
 			created++
 			continue
 		}
-		s.requireExceeded(t, err, s.name(fmt.Sprint(i)), limit)
+		s.requireExceeded(t, err, s.Name(fmt.Sprint(i)), limit)
 	}
 	require.Equal(t, limit, created)
 	stored, err := s.pizzas("v1").List(t.Context(), metav1.ListOptions{})
@@ -131,26 +132,26 @@ func TestWhatQuotaCounts(t *testing.T) {
 		if subresource != "" {
 			subresources = append(subresources, subresource)
 		}
-		_, err := s.pizzas("v1").Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+		_, err := s.pizzas("v1").Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 		require.NoError(t, err)
 	}
 	s.requireUsed(t, 1)
-	_, err := s.pizzas("v1").Apply(t.Context(), s.name("b"), s.pizza("v1", "b"), metav1.ApplyOptions{FieldManager: "cook"})
+	_, err := s.pizzas("v1").Apply(t.Context(), s.Name("b"), s.pizza("v1", "b"), metav1.ApplyOptions{FieldManager: "cook"})
 	require.NoError(t, err)
 	s.requireUsed(t, limit)
 
 	_, err = s.pizzas("v1").Create(t.Context(), s.pizza("v1", "c"), metav1.CreateOptions{})
-	s.requireExceeded(t, err, s.name("c"), limit)
+	s.requireExceeded(t, err, s.Name("c"), limit)
 	_, err = s.pizzas("v1").Create(t.Context(), s.pizza("v1", "c"), metav1.CreateOptions{DryRun: dryRun})
-	s.requireExceeded(t, err, s.name("c"), limit)
-	_, err = s.pizzas("v1").Apply(t.Context(), s.name("c"), s.pizza("v1", "c"), metav1.ApplyOptions{FieldManager: "cook"})
-	s.requireExceeded(t, err, s.name("c"), limit)
-	output, err := cp.Kubectl(t.Context(), "create", "--namespace="+s.namespace, "--filename=../../../artifacts/examples/2-pizzas.yaml").CombinedOutput()
+	s.requireExceeded(t, err, s.Name("c"), limit)
+	_, err = s.pizzas("v1").Apply(t.Context(), s.Name("c"), s.pizza("v1", "c"), metav1.ApplyOptions{FieldManager: "cook"})
+	s.requireExceeded(t, err, s.Name("c"), limit)
+	output, err := cp.Kubectl(t.Context(), "create", "--namespace="+s.Namespace, "--filename=../../../artifacts/examples/2-pizzas.yaml").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(output), `pizzas.restaurant.programming-kubernetes.info "margherita" is forbidden: exceeded quota: menu, requested: `+string(countPizzas)+"=1, used: "+string(countPizzas)+"=2, limited: "+string(countPizzas)+"=2")
 
 	// A pizza at the limit can still be changed.
-	_, err = s.pizzas("v1").Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":5}}`), metav1.PatchOptions{})
+	_, err = s.pizzas("v1").Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":5}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	// A cluster's toppings are in no namespace.
 	s.createTopping("v1", "a")
@@ -162,7 +163,7 @@ func TestQuotaIsLast(t *testing.T) {
 	s.limitPizzas(t, 1)
 	for i := range 3 {
 		_, err := s.pizzas("v1").Create(t.Context(), s.pizzaWith("v1", fmt.Sprint(i), "tar"), metav1.CreateOptions{})
-		requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	}
 	s.createPizza("v1", "a")
 	s.requireUsed(t, 1)

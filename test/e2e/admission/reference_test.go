@@ -38,6 +38,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // referenceGroup has a custom resource for each of the restaurant's: what
@@ -73,7 +74,7 @@ var asRestaurant = strings.NewReplacer(referenceGroup, restaurant.GroupName,
 func (k servedKind) client(s *scope, config *rest.Config, version string) dynamic.ResourceInterface {
 	client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.resource})
 	if k.namespaced {
-		return client.Namespace(s.namespace)
+		return client.Namespace(s.Namespace)
 	}
 	return client
 }
@@ -93,7 +94,7 @@ func (k servedKind) object(s *scope, version, suffix string) *unstructured.Unstr
 func (k servedKind) definition() *unstructured.Unstructured {
 	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	var served []any
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		v := map[string]any{
 			"name": version, "served": true, "storage": version == "v1",
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{
@@ -124,7 +125,7 @@ func (k servedKind) definition() *unstructured.Unstructured {
 }
 
 var createReferences = sync.OnceValue(func() error {
-	definitions := dynamic.NewForConfigOrDie(config()).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := dynamic.NewForConfigOrDie(framework.Config(cp)).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	for _, kind := range []servedKind{pizzaKind, toppingKind} {
 		if _, err := definitions.Create(context.Background(), kind.reference().definition(), metav1.CreateOptions{}); err != nil {
 			return err
@@ -140,9 +141,9 @@ func newScopeWithReferences(t *testing.T) *scope {
 	s := newScope(t)
 	require.NoError(t, createReferences())
 	for _, kind := range []servedKind{pizzaKind.reference(), toppingKind.reference()} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			controlplane.Eventually(t, func() error {
-				_, err := kind.client(s, config(), version).List(t.Context(), metav1.ListOptions{Limit: 1})
+				_, err := kind.client(s, framework.Config(cp), version).List(t.Context(), metav1.ListOptions{Limit: 1})
 				return err
 			})
 		}
@@ -153,10 +154,10 @@ func newScopeWithReferences(t *testing.T) *scope {
 // cook is the client configuration of somebody who may do everything, whom
 // kube-apiserver tells this server all about.
 func (s *scope) cook() *rest.Config {
-	config := config()
+	config := framework.Config(cp)
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: s.id,
-		UID:      "uid-of-" + s.id,
+		UserName: s.ID,
+		UID:      "uid-of-" + s.ID,
 		Groups:   []string{"kitchen", "system:masters"},
 		Extra:    map[string][]string{"example.com/shift": {"late", "früh"}, "tables": {"1 & 2"}},
 	}
@@ -168,7 +169,7 @@ func (s *scope) cook() *rest.Config {
 func (s *scope) recorder() *webhook {
 	s.t.Helper()
 	return s.webhook(func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		if request.UserInfo.Username != s.id {
+		if request.UserInfo.Username != s.ID {
 			return deny(http.StatusForbidden, "only the cook may do that")(request)
 		}
 		return allow(request)
@@ -180,7 +181,7 @@ func (s *scope) recorder() *webhook {
 func (s *scope) forCook() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{{
 		Name:       "cook",
-		Expression: fmt.Sprintf("request.userInfo.username == '%s' || has(request.namespace) && request.namespace == '%s'", s.id, s.namespace),
+		Expression: fmt.Sprintf("request.userInfo.username == '%s' || has(request.namespace) && request.namespace == '%s'", s.ID, s.Namespace),
 	}}
 }
 
@@ -194,7 +195,7 @@ func (k servedKind) recordingRule() admissionregistrationv1.RuleWithOperations {
 
 // ofCook returns the requests of the cook that the webhook has received.
 func (w *webhook) ofCook() []call {
-	return slices.DeleteFunc(w.received(), func(c call) bool { return c.request.UserInfo.Username != w.scope.id })
+	return slices.DeleteFunc(w.received(), func(c call) bool { return c.request.UserInfo.Username != w.scope.ID })
 }
 
 // registerEverywhere registers webhooks of both sorts, and returns when they are
@@ -210,18 +211,18 @@ func (s *scope) registerEverywhere(name string, mutating []admissionregistration
 	marker := s.webhook(deny(http.StatusForbidden, inEffect))
 	mutatingMarker, validatingMarker := marker.mutating(onSauces), marker.validating(onSauces)
 	mutatingMarker.Name, validatingMarker.Name = "reference.example.com", "reference.example.com"
-	mutatingMarker.ObjectSelector, validatingMarker.ObjectSelector = marked(s.name(name+"-m")), marked(s.name(name+"-v"))
+	mutatingMarker.ObjectSelector, validatingMarker.ObjectSelector = marked(s.Name(name+"-m")), marked(s.Name(name+"-v"))
 	s.registerMutating(name+"-mutating", append(mutating, mutatingMarker)...)
 	s.registerValidating(name+"-validating", append(validating, validatingMarker)...)
 	for _, suffix := range []string{name + "-m", name + "-v"} {
 		object := sauce.object(s, "v1", suffix)
-		object.SetLabels(map[string]string{markerLabel: s.name(suffix)})
+		object.SetLabels(map[string]string{markerLabel: s.Name(suffix)})
 		controlplane.Eventually(s.t, func() error {
-			_, err := sauce.client(s, config(), "v1").Create(s.t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := sauce.client(s, framework.Config(cp), "v1").Create(s.t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), inEffect) {
 				return nil
 			}
-			return fmt.Errorf("kube-apiserver does not know the configuration %s: %w", s.name(suffix), err)
+			return fmt.Errorf("kube-apiserver does not know the configuration %s: %w", s.Name(suffix), err)
 		})
 	}
 }

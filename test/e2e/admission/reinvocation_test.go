@@ -30,6 +30,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // describeToppings lists the toppings of a pizza and, each with a plus, the labels
@@ -48,7 +50,7 @@ func describeToppings(t *testing.T, object map[string]any) string {
 	labels, _, err := unstructured.NestedStringMap(object, "metadata", "labels")
 	require.NoError(t, err)
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
-		if label != testLabel && label != caseLabel {
+		if label != framework.Label && label != caseLabel {
 			parts = append(parts, "+"+label)
 		}
 	}
@@ -153,14 +155,14 @@ func TestReinvocation(t *testing.T) {
 			webhook.Name = id + "." + slug(name) + ".example.com"
 			webhook.ClientConfig = at(server, slug(name)+"/"+id)
 			webhook.ReinvocationPolicy = &policy
-			webhook.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: s.id, caseLabel: slug(name)}}
+			webhook.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID, caseLabel: slug(name)}}
 			webhooks = append(webhooks, webhook)
 		}
 	}
 	s.registerMutating("reinvocation", webhooks...)
 
 	for name, scenario := range scenarios {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				mu.Lock()
 				script, calls = scenario.calls, nil
@@ -173,7 +175,7 @@ func TestReinvocation(t *testing.T) {
 					require.Equal(t, scenario.want, describeToppings(t, created.Object))
 					return
 				}
-				cause := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Details.Causes[0]
+				cause := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Details.Causes[0]
 				require.Equal(t, scenario.want, cause.Field+": "+cause.Message)
 			})
 		}

@@ -38,6 +38,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 var (
@@ -123,7 +124,7 @@ func TestMalformedResponses(t *testing.T) {
 				if !ofPatch {
 					want = fmt.Sprintf("failed calling webhook %q: %s", v.of(name), want)
 				}
-				status := requireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+				status := framework.RequireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 				require.Equal(t, "Internal error occurred: "+want, withoutAccidents(status.Message))
 			})
 		}
@@ -166,7 +167,7 @@ func TestWebhookDenials(t *testing.T) {
 		// What a webhook refuses is refused whatever its failure policy is.
 		for _, v := range variants {
 			t.Run(name+"/"+v.sort+"/"+string(v.failurePolicy), func(t *testing.T) {
-				status := requireStatus(t, s.createForCase(t, v.of(name)), test.want.Code, test.want.Reason)
+				status := framework.RequireStatus(t, s.createForCase(t, v.of(name)), test.want.Code, test.want.Reason)
 				want := test.want
 				want.TypeMeta = status.TypeMeta
 				want.Status = metav1.StatusFailure
@@ -203,7 +204,7 @@ func (s *scope) registerPatching(rules ...admissionregistrationv1.RuleWithOperat
 		}
 		return allow(request)
 	}).mutating(rules...)
-	mutating.ObjectSelector, mutating.NamespaceSelector = nil, s.selector()
+	mutating.ObjectSelector, mutating.NamespaceSelector = nil, s.Selector()
 	s.registerEverywhere("patching", []admissionregistrationv1.MutatingWebhook{mutating}, nil)
 }
 
@@ -246,7 +247,7 @@ func TestPatches(t *testing.T) {
 		"no spec at all": {patch: `[{"op":"remove","path":"/spec"},{"op":"remove","path":"/metadata/labels/from"}]`, spec: defaults},
 	} {
 		if test.versions == nil {
-			test.versions = versions
+			test.versions = framework.Versions()
 		}
 		for _, version := range test.versions {
 			t.Run(name+"/"+version, func(t *testing.T) {
@@ -277,14 +278,14 @@ func TestPatches(t *testing.T) {
 func TestPatchesAreValidated(t *testing.T) {
 	s := newScopeWithReferences(t)
 	s.registerPatching(onPizzas("CREATE", "UPDATE"))
-	lists, maps := versions[:1], versions[1:]
+	lists, maps := framework.Versions()[:1], framework.Versions()[1:]
 	for name, test := range map[string]struct {
 		patch    string
 		versions []string
 		want     metav1.StatusCause
 	}{
 		"replicas": {
-			`[{"op":"replace","path":"/spec/replicas","value":1001}]`, versions,
+			`[{"op":"replace","path":"/spec/replicas","value":1001}]`, framework.Versions(),
 			metav1.StatusCause{Type: "FieldValueInvalid", Field: "spec.replicas", Message: "Invalid value: 1001: must be less than or equal to 1000"},
 		},
 		"a quantity": {
@@ -304,24 +305,24 @@ func TestPatchesAreValidated(t *testing.T) {
 			metav1.StatusCause{Type: "FieldValueNotFound", Field: "spec.toppings[unknown]", Message: `Not found: "unknown"`},
 		},
 		"a label": {
-			`[{"op":"add","path":"/metadata/labels/a","value":"b c"}]`, versions,
+			`[{"op":"add","path":"/metadata/labels/a","value":"b c"}]`, framework.Versions(),
 			metav1.StatusCause{Type: "FieldValueInvalid", Field: "metadata.labels", Message: `Invalid value: "b c": ` + utilvalidation.IsValidLabelValue("b c")[0]},
 		},
 		"a finalizer": {
-			`[{"op":"add","path":"/metadata/finalizers","value":["b c"]}]`, versions,
+			`[{"op":"add","path":"/metadata/finalizers","value":["b c"]}]`, framework.Versions(),
 			metav1.StatusCause{Type: "FieldValueInvalid", Field: "metadata.finalizers", Message: `Invalid value: "b c": ` + utilvalidation.IsQualifiedName("b c")[0]},
 		},
 	} {
 		for _, version := range test.versions {
 			suffix := slug(name) + "-" + version
 			t.Run(name+"/"+version, func(t *testing.T) {
-				want := &metav1.StatusDetails{Name: s.name(suffix), Group: restaurant.GroupName, Kind: "Pizza", Causes: []metav1.StatusCause{test.want}}
+				want := &metav1.StatusDetails{Name: s.Name(suffix), Group: restaurant.GroupName, Kind: "Pizza", Causes: []metav1.StatusCause{test.want}}
 				pizzas := s.pizzas(version)
 				_, err := pizzas.Create(t.Context(), withPatch(s.pizza(version, suffix), test.patch), metav1.CreateOptions{})
-				require.Equal(t, want, requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Details)
+				require.Equal(t, want, framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Details)
 
 				_, err = pizzas.Update(t.Context(), withPatch(s.createPizza(version, suffix), test.patch), metav1.UpdateOptions{})
-				require.Equal(t, want, requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Details)
+				require.Equal(t, want, framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Details)
 			})
 		}
 	}
@@ -373,7 +374,7 @@ func TestPatchesOfMetadata(t *testing.T) {
 					}
 					return kept
 				}
-				client := kind.client(s, config(), "v1")
+				client := kind.client(s, framework.Config(cp), "v1")
 				object := withPatch(kind.object(s, "v1", suffix), operations)
 				created, err := client.Create(t.Context(), object, metav1.CreateOptions{})
 				if err != nil {
@@ -406,7 +407,7 @@ func TestPatchesOfSubresources(t *testing.T) {
 		}
 		return patch(pizza.GetAnnotations()[patchAnnotation])(request)
 	}).mutating(rule(on("UPDATE"), "pizzas/status", "pizzas/scale"))
-	mutating.ObjectSelector, mutating.NamespaceSelector = nil, s.selector()
+	mutating.ObjectSelector, mutating.NamespaceSelector = nil, s.Selector()
 	s.registerMutating("subresources", mutating)
 
 	for name, test := range map[string]struct {
@@ -426,7 +427,7 @@ func TestPatchesOfSubresources(t *testing.T) {
 		"uid of the scale":    {"scale", `[{"op":"replace","path":"/metadata/uid","value":"another"}]`, `Operation cannot be fulfilled on pizzas.restaurant.programming-kubernetes.info "NAME": the uid of the Scale is another, but the object's is UID`},
 		"kind of the scale":   {"scale", `[{"op":"replace","path":"/kind","value":"Job"}]`, `Internal error occurred: no kind "Job" is registered for version "autoscaling/v1" in scheme SCHEME`},
 	} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				client := s.pizzas(version)
 				pizza, err := client.Create(t.Context(), withPatch(s.pizza(version, slug(name)+"-"+version), test.patch), metav1.CreateOptions{})
@@ -437,10 +438,10 @@ func TestPatchesOfSubresources(t *testing.T) {
 				if err != nil {
 					outcome = withoutAccidents(strings.ReplaceAll(err.Error(), pizza.GetName(), "NAME"))
 				} else {
-					after, err := restaurantClient().RestaurantV1().Pizzas(s.namespace).Get(t.Context(), pizza.GetName(), metav1.GetOptions{})
+					after, err := framework.Restaurant(cp).RestaurantV1().Pizzas(s.Namespace).Get(t.Context(), pizza.GetName(), metav1.GetOptions{})
 					require.NoError(t, err)
 					outcome = fmt.Sprintf("%d and %d", *after.Spec.Replicas, after.Status.Replicas)
-					require.Equal(t, s.labels(), after.Labels)
+					require.Equal(t, s.Labels(), after.Labels)
 				}
 				require.Equal(t, test.want, outcome)
 			})
@@ -457,7 +458,7 @@ func TestPatchOfDeletion(t *testing.T) {
 	s.registerMutating("deletion", mutating)
 	pizza := s.createPizza("v1", "kept")
 	err := s.pizzas("v1").Delete(t.Context(), pizza.GetName(), metav1.DeleteOptions{})
-	status := requireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	status := framework.RequireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	require.Equal(t, `Internal error occurred: admission webhook "mutating.example.com" attempted to modify the object, which is not supported for this operation`, status.Message)
 }
 
@@ -481,15 +482,15 @@ func TestWebhookWarnings(t *testing.T) {
 	s.registerValidating("warnings", validating, denying, verbose)
 
 	var got warnings
-	config := config()
+	config := framework.Config(cp)
 	config.WarningHandler = &got
-	client := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas(s.namespace)
-	pizza := &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: s.name("client"), Labels: s.labels()}}
+	client := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas(s.Namespace)
+	pizza := &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: s.Name("client"), Labels: s.Labels()}}
 	_, err := client.Create(t.Context(), pizza, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"hot", `"quoted", and ünïcode`, "sharp"}, got.take())
 	_, err = client.Patch(t.Context(), pizza.Name, types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
-	requireStatus(t, err, http.StatusBadRequest, "")
+	framework.RequireStatus(t, err, http.StatusBadRequest, "")
 	require.Equal(t, []string{"not today"}, got.take())
 	require.NoError(t, client.Delete(t.Context(), pizza.Name, metav1.DeleteOptions{}))
 	require.Equal(t, []string{"a" + long[:2*255], "b" + long[:2*255], "short"}, got.take())
@@ -503,9 +504,9 @@ func TestWebhookWarnings(t *testing.T) {
 		args           []string
 		stdout, stderr string
 	}{
-		{[]string{"create", "--filename=" + file}, "pizza.restaurant.programming-kubernetes.info/" + s.name("kubectl") + " created\n", "Warning: hot\nWarning: \"quoted\", and ünïcode\nWarning: sharp\n"},
+		{[]string{"create", "--filename=" + file}, "pizza.restaurant.programming-kubernetes.info/" + s.Name("kubectl") + " created\n", "Warning: hot\nWarning: \"quoted\", and ünïcode\nWarning: sharp\n"},
 		{[]string{"patch", "--filename=" + file, "--type=merge", `--patch={"spec":{"replicas":2}}`}, "", "Warning: not today\nError from server: admission webhook \"denying.example.com\" denied the request without explanation\n"},
-		{[]string{"delete", "--filename=" + file}, fmt.Sprintf("pizza.restaurant.programming-kubernetes.info %q deleted from %s namespace\n", s.name("kubectl"), s.namespace), "Warning: a" + long[:2*255] + "\nWarning: b" + long[:2*255] + "\nWarning: short\n"},
+		{[]string{"delete", "--filename=" + file}, fmt.Sprintf("pizza.restaurant.programming-kubernetes.info %q deleted from %s namespace\n", s.Name("kubectl"), s.Namespace), "Warning: a" + long[:2*255] + "\nWarning: b" + long[:2*255] + "\nWarning: short\n"},
 	} {
 		cmd := cp.Kubectl(t.Context(), step.args...)
 		var stdout, stderr strings.Builder

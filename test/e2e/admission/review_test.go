@@ -42,6 +42,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // kitchen is the name under which the cook manages fields.
@@ -230,7 +231,7 @@ var reviews = map[string]reviewCase{
 		existing: 3,
 		send: func(r reviewedRequest) error {
 			return r.client.DeleteCollection(r.t.Context(), metav1.DeleteOptions{DryRun: r.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)},
-				metav1.ListOptions{LabelSelector: "dish=" + r.scope.name(r.suffix)})
+				metav1.ListOptions{LabelSelector: "dish=" + r.scope.Name(r.suffix)})
 		},
 		operation: "DELETE", oldObject: true, unnamed: true,
 		options: `{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1","propagationPolicy":"Background"}`,
@@ -311,9 +312,7 @@ var reviews = map[string]reviewCase{
 
 // bake is an order to bake a pizza of the test.
 func (s *scope) bake(version, suffix string, count int64) *unstructured.Unstructured {
-	order := s.object(version, "Bake", suffix, map[string]any{"count": count})
-	order.SetNamespace(s.namespace)
-	return order
+	return s.Objects("Bake", version).With(suffix, map[string]any{"count": count})
 }
 
 // TestReviews shows for every request, in every version, what webhooks are told:
@@ -321,7 +320,7 @@ func (s *scope) bake(version, suffix string, count int64) *unstructured.Unstruct
 // it serves itself.
 func TestReviews(t *testing.T) {
 	for _, kind := range []servedKind{pizzaKind, toppingKind} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			t.Run(kind.kind+"/"+version, func(t *testing.T) {
 				s := newScopeWithReferences(t)
 				mutating, validating := s.recorder(), s.recorder()
@@ -356,7 +355,7 @@ func TestReviews(t *testing.T) {
 							require.Equal(t, test.subresource, request.RequestSubResource)
 							require.Equal(t, test.operation, request.Operation)
 							require.Equal(t, authenticationv1.UserInfo{
-								Username: s.id, UID: "uid-of-" + s.id, Groups: []string{"kitchen", "system:masters", "system:authenticated"},
+								Username: s.ID, UID: "uid-of-" + s.ID, Groups: []string{"kitchen", "system:masters", "system:authenticated"},
 								Extra: map[string]authenticationv1.ExtraValue{"example.com/shift": {"late", "früh"}, "tables": {"1 & 2"}},
 							}, request.UserInfo)
 							if test.unnamed {
@@ -365,7 +364,7 @@ func TestReviews(t *testing.T) {
 								require.Equal(t, objectName(t, call), request.Name)
 							}
 							if kind.namespaced {
-								require.Equal(t, s.namespace, request.Namespace)
+								require.Equal(t, s.Namespace, request.Namespace)
 							} else {
 								require.Empty(t, request.Namespace)
 							}
@@ -402,7 +401,7 @@ func (s *scope) newReviewedRequest(t *testing.T, kind servedKind, version, suffi
 			name += fmt.Sprintf("-%d", i)
 		}
 		object := kind.object(s, version, name)
-		object.SetLabels(map[string]string{testLabel: s.id, "dish": s.name(suffix)})
+		object.SetLabels(map[string]string{framework.Label: s.ID, "dish": s.Name(suffix)})
 		created, err := r.client.Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 		r.existing = append(r.existing, created)
@@ -413,8 +412,8 @@ func (s *scope) newReviewedRequest(t *testing.T, kind servedKind, version, suffi
 		require.NoError(t, err)
 	}
 	if !kind.namespaced {
-		s.cleanup(func(ctx context.Context) error {
-			return kind.client(s, s.cook(), version).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: testLabel + "=" + s.id})
+		s.Cleanup(func(ctx context.Context) error {
+			return kind.client(s, s.cook(), version).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: framework.Label + "=" + s.ID})
 		})
 	}
 	return r
@@ -531,23 +530,23 @@ func TestReviewsOfUsers(t *testing.T) {
 	s := newScopeWithReferences(t)
 	recorder := s.webhook(allow)
 	webhook := recorder.validating(pizzaKind.recordingRule())
-	webhook.ObjectSelector, webhook.NamespaceSelector = nil, s.selector()
+	webhook.ObjectSelector, webhook.NamespaceSelector = nil, s.Selector()
 	s.registerEverywhere("users", nil, []admissionregistrationv1.ValidatingWebhook{webhook})
 
-	accounts := kubeClient().CoreV1().ServiceAccounts(s.namespace)
+	accounts := framework.Kube(cp).CoreV1().ServiceAccounts(s.Namespace)
 	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "waiter"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	token, err := accounts.CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	waiter := config()
+	waiter := framework.Config(cp)
 	waiter.CertData, waiter.KeyData, waiter.BearerToken = nil, nil, token.Status.Token
-	guest, err := cp.RESTConfigFor(s.name("guest"), "guests")
+	guest, err := cp.RESTConfigFor(s.Name("guest"), "guests")
 	require.NoError(t, err)
-	_, err = kubeClient().RbacV1().RoleBindings(s.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+	_, err = framework.Kube(cp).RbacV1().RoleBindings(s.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "users"},
 		Subjects: []rbacv1.Subject{
-			{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: s.namespace},
-			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.name("guest")},
+			{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: s.Namespace},
+			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.Name("guest")},
 		},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 	}, metav1.CreateOptions{})
@@ -559,14 +558,14 @@ func TestReviewsOfUsers(t *testing.T) {
 		wantExtra []string
 	}{
 		"with a certificate": {guest, authenticationv1.UserInfo{
-			Username: s.name("guest"), Groups: []string{"guests", "system:authenticated"},
+			Username: s.Name("guest"), Groups: []string{"guests", "system:authenticated"},
 		}, []string{"authentication.kubernetes.io/credential-id"}},
 		"a service account": {waiter, authenticationv1.UserInfo{
-			Username: "system:serviceaccount:" + s.namespace + ":waiter", UID: string(account.UID),
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + s.namespace, "system:authenticated"},
+			Username: "system:serviceaccount:" + s.Namespace + ":waiter", UID: string(account.UID),
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + s.Namespace, "system:authenticated"},
 		}, []string{"authentication.kubernetes.io/credential-id"}},
 		"impersonated": {s.cook(), authenticationv1.UserInfo{
-			Username: s.id, UID: "uid-of-" + s.id, Groups: []string{"kitchen", "system:masters", "system:authenticated"},
+			Username: s.ID, UID: "uid-of-" + s.ID, Groups: []string{"kitchen", "system:masters", "system:authenticated"},
 		}, []string{"example.com/shift", "tables"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,6 +37,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // rulesRequests are requests of the cook in the order in which they are sent, each
@@ -54,15 +55,15 @@ var rulesRequests = []struct {
 		return err
 	}},
 	{"UPDATE v1beta1 pizzas", func(t *testing.T, s *scope) error {
-		_, err := pizzaKind.client(s, s.cook(), "v1beta1").Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
+		_, err := pizzaKind.client(s, s.cook(), "v1beta1").Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
 		return err
 	}},
 	{"UPDATE v1 pizzas/status", func(t *testing.T, s *scope) error {
-		_, err := pizzaKind.client(s, s.cook(), "v1").Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
+		_, err := pizzaKind.client(s, s.cook(), "v1").Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
 		return err
 	}},
 	{"UPDATE v1 pizzas/scale", func(t *testing.T, s *scope) error {
-		_, err := pizzaKind.client(s, s.cook(), "v1").Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale")
+		_, err := pizzaKind.client(s, s.cook(), "v1").Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale")
 		return err
 	}},
 	{"CREATE v1beta1 pizzas/bake", func(t *testing.T, s *scope) error {
@@ -74,7 +75,7 @@ var rulesRequests = []struct {
 		return err
 	}},
 	{"DELETE v1 pizzas", func(t *testing.T, s *scope) error {
-		return pizzaKind.client(s, s.cook(), "v1").Delete(t.Context(), s.name("a"), metav1.DeleteOptions{})
+		return pizzaKind.client(s, s.cook(), "v1").Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{})
 	}},
 	{"DELETE v1alpha1 pizzas", func(t *testing.T, s *scope) error {
 		return pizzaKind.client(s, s.cook(), "v1alpha1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
@@ -84,11 +85,11 @@ var rulesRequests = []struct {
 		return err
 	}},
 	{"UPDATE v1beta1 toppings", func(t *testing.T, s *scope) error {
-		_, err := toppingKind.client(s, s.cook(), "v1beta1").Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"spec":{"cost":"2"}}`), metav1.PatchOptions{})
+		_, err := toppingKind.client(s, s.cook(), "v1beta1").Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(`{"spec":{"cost":"2"}}`), metav1.PatchOptions{})
 		return err
 	}},
 	{"DELETE v1 toppings", func(t *testing.T, s *scope) error {
-		return toppingKind.client(s, s.cook(), "v1").Delete(t.Context(), s.name("a"), metav1.DeleteOptions{})
+		return toppingKind.client(s, s.cook(), "v1").Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{})
 	}},
 }
 
@@ -102,7 +103,7 @@ func TestRules(t *testing.T) {
 	}
 	ofVersions := func(versions ...string) admissionregistrationv1.RuleWithOperations {
 		r := rule(on("*"), "*/*")
-		r.APIVersions = versions
+		r.APIVersions = framework.Versions()
 		return r
 	}
 	inScope := func(scope admissionregistrationv1.ScopeType) admissionregistrationv1.RuleWithOperations {
@@ -204,7 +205,7 @@ func TestRules(t *testing.T) {
 
 // configurations is a client for "Validating" or "Mutating" webhook configurations.
 func configurations(sort string) dynamic.ResourceInterface {
-	return dynamic.NewForConfigOrDie(config()).Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(sort) + "webhookconfigurations"))
+	return dynamic.NewForConfigOrDie(framework.Config(cp)).Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(sort) + "webhookconfigurations"))
 }
 
 // TestChangesOfConfigurations shows that configurations that come, change and go
@@ -216,8 +217,8 @@ func TestChangesOfConfigurations(t *testing.T) {
 			s := newScope(t)
 			process := cp.APIServer.PID()
 			client := configurations(sort)
-			remove := func(ctx context.Context) error { return client.Delete(ctx, s.id, metav1.DeleteOptions{}) }
-			s.cleanup(remove)
+			remove := func(ctx context.Context) error { return client.Delete(ctx, s.ID, metav1.DeleteOptions{}) }
+			s.Cleanup(remove)
 			pizza := s.createPizza("v1", "existing")
 			denying := func(message string) admissionregistrationv1.ValidatingWebhook {
 				webhook := s.webhook(deny(http.StatusForbidden, message)).validating(rule(on("CREATE"), "pizzas"))
@@ -258,8 +259,8 @@ func TestChangesOfConfigurations(t *testing.T) {
 					require.NoError(t, err)
 					configuration := &unstructured.Unstructured{Object: content}
 					configuration.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(sort + "WebhookConfiguration"))
-					configuration.SetName(s.id)
-					_, err = client.Apply(t.Context(), s.id, configuration, metav1.ApplyOptions{FieldManager: "test"})
+					configuration.SetName(s.ID)
+					_, err = client.Apply(t.Context(), s.ID, configuration, metav1.ApplyOptions{FieldManager: "test"})
 					require.NoError(t, err, step.name)
 				}
 				require.EventuallyWithT(t, func(t *assert.CollectT) {

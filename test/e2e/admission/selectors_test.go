@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // TestObjectSelector shows that a webhook is called for what it selects before or
@@ -66,7 +67,7 @@ func TestObjectSelector(t *testing.T) {
 			m, v := recorder.mutating(kind.recordingRule()), recorder.validating(kind.recordingRule())
 			m.ClientConfig, v.ClientConfig = recorder.at("/mutating"), recorder.at("/validating")
 			// The test's own label is on all objects, this one is not.
-			selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "reviewed-by", Operator: metav1.LabelSelectorOpIn, Values: []string{s.id}}}}
+			selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "reviewed-by", Operator: metav1.LabelSelectorOpIn, Values: []string{s.ID}}}}
 			m.ObjectSelector, v.ObjectSelector = selector, selector
 			s.registerMutating("mutating", m)
 			s.registerValidating("validating", v)
@@ -75,13 +76,13 @@ func TestObjectSelector(t *testing.T) {
 				if test.subresource != "" && kind != pizzaKind {
 					continue
 				}
-				for _, version := range versions {
+				for _, version := range framework.Versions() {
 					t.Run(name+"/"+version, func(t *testing.T) {
-						client := kind.client(s, config(), version)
+						client := kind.client(s, framework.Config(cp), version)
 						object := kind.object(s, version, fmt.Sprintf("%d-%s", i, version))
 						labelled := func(has bool) map[string]string {
 							if has {
-								return map[string]string{"reviewed-by": s.id}
+								return map[string]string{"reviewed-by": s.ID}
 							}
 							return nil
 						}
@@ -91,7 +92,7 @@ func TestObjectSelector(t *testing.T) {
 							require.NoError(t, err)
 						}
 						if test.operation != admissionregistrationv1.Delete && !kind.namespaced {
-							s.cleanup(func(ctx context.Context) error { return client.Delete(ctx, object.GetName(), metav1.DeleteOptions{}) })
+							s.Cleanup(func(ctx context.Context) error { return client.Delete(ctx, object.GetName(), metav1.DeleteOptions{}) })
 						}
 						before := len(recorder.received())
 						var err error
@@ -108,7 +109,7 @@ func TestObjectSelector(t *testing.T) {
 						default:
 							label := "null"
 							if test.after {
-								label = `"` + s.id + `"`
+								label = `"` + s.ID + `"`
 							}
 							_, err = client.Patch(t.Context(), object.GetName(), types.MergePatchType, []byte(`{"metadata":{"annotations":{"changed":"yes"},"labels":{"reviewed-by":`+label+`}}}`), metav1.PatchOptions{})
 						}
@@ -133,14 +134,14 @@ func TestObjectSelector(t *testing.T) {
 // TestObjectSelectorAfterMutation shows that a webhook selects what webhooks before
 // it have made of an object.
 func TestObjectSelectorAfterMutation(t *testing.T) {
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			s := newScope(t)
 			labeller := s.webhook(patch(`[{"op":"add","path":"/metadata/labels/style","value":"napoletana"}]`)).mutating(of(rule(on("CREATE"), "pizzas"), "v1alpha1"))
 			later, last := s.webhook(allow), s.webhook(allow)
 			m, v := later.mutating(rule(on("CREATE"), "pizzas")), last.validating(rule(on("CREATE"), "pizzas"))
 			m.Name = "later.example.com"
-			m.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: s.id, "style": "napoletana"}}
+			m.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID, "style": "napoletana"}}
 			v.ObjectSelector = m.ObjectSelector
 			s.registerMutating("mutating", labeller, m)
 			s.registerValidating("validating", v)
@@ -155,25 +156,25 @@ func TestObjectSelectorAfterMutation(t *testing.T) {
 func TestDeleteCollectionSelects(t *testing.T) {
 	s := newScope(t)
 	w := s.webhook(deny(http.StatusForbidden, "keep it")).validating(rule(on("DELETE"), "pizzas"))
-	w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: s.id, "keep": "yes"}}
+	w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID, "keep": "yes"}}
 	s.registerValidating("validating", w)
 	for _, name := range []string{"a", "b", "c"} {
 		pizza := s.pizza("v1", name)
 		if name == "b" {
-			pizza.SetLabels(map[string]string{testLabel: s.id, "keep": "yes"})
+			pizza.SetLabels(map[string]string{framework.Label: s.ID, "keep": "yes"})
 		}
 		_, err := s.pizzas("v1").Create(t.Context(), pizza, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	err := s.pizzas("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
-	status := requireStatus(t, err, http.StatusForbidden, "")
+	status := framework.RequireStatus(t, err, http.StatusForbidden, "")
 	require.Equal(t, `admission webhook "validating.example.com" denied the request: keep it`, status.Message)
 	err = s.pizzas("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "keep!=yes"})
 	require.NoError(t, err)
 	left, err := s.pizzas("v1").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Len(t, left.Items, 1)
-	require.Equal(t, s.name("b"), left.Items[0].GetName())
+	require.Equal(t, s.Name("b"), left.Items[0].GetName())
 }
 
 // TestNamespaceSelector shows for which namespaces webhooks are called, and that
@@ -182,16 +183,16 @@ func TestNamespaceSelector(t *testing.T) {
 	s := newScope(t)
 	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
 		// This namespace only, whatever else is selected.
-		return &metav1.LabelSelector{MatchLabels: s.labels(), MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+		return &metav1.LabelSelector{MatchLabels: s.Labels(), MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 	}
 	selectors := map[string]*metav1.LabelSelector{
-		"by label":    {MatchLabels: map[string]string{testLabel: s.id, "kitchen": "open"}},
+		"by label":    {MatchLabels: map[string]string{framework.Label: s.ID, "kitchen": "open"}},
 		"in":          expression("kitchen", metav1.LabelSelectorOpIn, "open", "busy"),
 		"not in":      expression("kitchen", metav1.LabelSelectorOpNotIn, "open"),
 		"exists":      expression("kitchen", metav1.LabelSelectorOpExists),
 		"exists not":  expression("kitchen", metav1.LabelSelectorOpDoesNotExist),
-		"by name":     {MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
-		"not by name": expression(corev1.LabelMetadataName, metav1.LabelSelectorOpNotIn, s.namespace),
+		"by name":     {MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+		"not by name": expression(corev1.LabelMetadataName, metav1.LabelSelectorOpNotIn, s.Namespace),
 	}
 	recorder := s.webhook(allow)
 	var validating []admissionregistrationv1.ValidatingWebhook
@@ -219,9 +220,9 @@ func TestNamespaceSelector(t *testing.T) {
 		{`"closed"`, []string{"by-name", "exists", "not-in"}},
 		{`null`, []string{"by-name", "exists-not", "not-in"}},
 	} {
-		_, err := kubeClient().CoreV1().Namespaces().Patch(t.Context(), s.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"kitchen":`+step.label+`}}}`), metav1.PatchOptions{})
+		_, err := framework.Kube(cp).CoreV1().Namespaces().Patch(t.Context(), s.Namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"kitchen":`+step.label+`}}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			controlplane.Eventually(t, func() error {
 				before := len(recorder.received())
 				_, err := s.pizzas(version).Create(t.Context(), s.pizza(version, "a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -253,12 +254,12 @@ func TestNamespaceSelectorInAllRequests(t *testing.T) {
 	in, out := recorder.validating(pizzaKind.recordingRule(), toppingKind.recordingRule()), recorder.validating(pizzaKind.recordingRule(), toppingKind.recordingRule())
 	in.Name, out.Name = "in.example.com", "out.example.com"
 	in.ClientConfig, out.ClientConfig = recorder.at("/in"), recorder.at("/out")
-	in.NamespaceSelector, out.NamespaceSelector = s.selector(), &metav1.LabelSelector{MatchLabels: map[string]string{"no": "namespace"}}
+	in.NamespaceSelector, out.NamespaceSelector = s.Selector(), &metav1.LabelSelector{MatchLabels: map[string]string{"no": "namespace"}}
 	in.ObjectSelector, out.ObjectSelector = nil, nil
 	in.MatchConditions, out.MatchConditions = s.forCook(), s.forCook()
 	s.registerValidating("validating", in, out)
 	for kind, want := range map[servedKind][]string{pizzaKind: {"/in"}, toppingKind: {"/in", "/out"}} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			for i, name := range slices.Sorted(maps.Keys(reviews)) {
 				test := reviews[name]
 				if test.of != nil && !slices.Contains(test.of, kind) {
@@ -284,19 +285,19 @@ func TestNamespaceSelectorInAllRequests(t *testing.T) {
 // from its first moment on, which the server has not heard of it yet.
 func TestNamespaceSelectorOfNewNamespaces(t *testing.T) {
 	s := newScope(t)
-	closed := map[string]string{"kitchen-of": s.id}
+	closed := map[string]string{"kitchen-of": s.ID}
 	w := s.webhook(deny(http.StatusForbidden, "closed")).validating(rule(on("CREATE"), "pizzas"))
 	w.NamespaceSelector, w.ObjectSelector = &metav1.LabelSelector{MatchLabels: closed}, nil
 	s.registerValidating("validating", w)
-	namespaces := kubeClient().CoreV1().Namespaces()
+	namespaces := framework.Kube(cp).CoreV1().Namespaces()
 	for i := range 3 {
-		created, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name(fmt.Sprint(i)), Labels: closed}}, metav1.CreateOptions{})
+		created, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name(fmt.Sprint(i)), Labels: closed}}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		s.cleanup(func(ctx context.Context) error { return namespaces.Delete(ctx, created.Name, metav1.DeleteOptions{}) })
+		s.Cleanup(func(ctx context.Context) error { return namespaces.Delete(ctx, created.Name, metav1.DeleteOptions{}) })
 		pizza := s.pizza("v1", "a")
 		pizza.SetNamespace(created.Name)
-		_, err = dynamic.NewForConfigOrDie(config()).Resource(resource("v1", "pizzas")).Namespace(created.Name).Create(t.Context(), pizza, metav1.CreateOptions{})
-		status := requireStatus(t, err, http.StatusForbidden, "")
+		_, err = dynamic.NewForConfigOrDie(framework.Config(cp)).Resource(resource("v1", "pizzas")).Namespace(created.Name).Create(t.Context(), pizza, metav1.CreateOptions{})
+		status := framework.RequireStatus(t, err, http.StatusForbidden, "")
 		require.Equal(t, `admission webhook "validating.example.com" denied the request: closed`, status.Message)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 type (
@@ -42,7 +43,7 @@ type (
 
 // selectedCase restricts match constraints to the objects of a case of a table.
 func (s *scope) selectedCase(name string, constraints *admissionregistrationv1.MatchResources) *admissionregistrationv1.MatchResources {
-	constraints.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: s.id, caseLabel: policySlug(name)}}
+	constraints.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID, caseLabel: policySlug(name)}}
 	return constraints
 }
 
@@ -98,16 +99,16 @@ func TestValidatingPolicies(t *testing.T) {
 			p.Validations[0].Expression = "namespaceObject.metadata.name != request.namespace"
 		}, "failed expression: namespaceObject.metadata.name != request.namespace", 422, invalid},
 		"the namespace's labels": {func(p *validatingSpec) {
-			p.Validations[0].Expression = "!('" + testLabel + "' in namespaceObject.metadata.labels)"
-		}, "failed expression: !('" + testLabel + "' in namespaceObject.metadata.labels)", 422, invalid},
+			p.Validations[0].Expression = "!('" + framework.Label + "' in namespaceObject.metadata.labels)"
+		}, "failed expression: !('" + framework.Label + "' in namespaceObject.metadata.labels)", 422, invalid},
 		"the kind":           {func(p *validatingSpec) { p.Validations[0].Expression = "object.kind == 'Bread'" }, "failed expression: object.kind == 'Bread'", 422, invalid},
-		"a cheap expression": {func(p *validatingSpec) { p.Validations[0].Expression = "object.metadata.name.matches('^test-')" }, "", 0, ""},
+		"a cheap expression": {func(p *validatingSpec) { p.Validations[0].Expression = "object.metadata.name.matches('^e2e-')" }, "", 0, ""},
 		"an expensive one": {func(p *validatingSpec) {
 			p.Validations[0].Expression = "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, object.metadata.name != 'a'))))))"
 		},
 			"operation cancelled: actual cost limit exceeded", 422, invalid},
 	}
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			s := newScopeWithReferences(t)
 			policies := map[string]policy{}
@@ -130,14 +131,14 @@ func TestValidatingPolicies(t *testing.T) {
 						require.NotEmpty(t, created.GetUID())
 						return
 					}
-					status := requireStatus(t, err, test.code, test.reason)
-					want := strings.NewReplacer("NAME", s.name(policySlug(name)), " v1 ", " "+version+" ").Replace(test.want)
+					status := framework.RequireStatus(t, err, test.code, test.reason)
+					want := strings.NewReplacer("NAME", s.Name(policySlug(name)), " v1 ", " "+version+" ").Replace(test.want)
 					if strings.Contains(test.want, "operation cancelled") {
 						require.Contains(t, status.Message, want)
 						return
 					}
 					require.Equal(t, fmt.Sprintf("pizzas.restaurant.programming-kubernetes.info %[1]q is forbidden: ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s",
-						s.name(policySlug(name)), want), status.Message)
+						s.Name(policySlug(name)), want), status.Message)
 				})
 			}
 		})
@@ -195,7 +196,7 @@ func TestPolicyMatches(t *testing.T) {
 	}
 	named := func(name string) *admissionregistrationv1.MatchResources {
 		constraints := exactly(rule(on("*"), "pizzas"))
-		constraints.ResourceRules[0].ResourceNames = []string{s.name(name)}
+		constraints.ResourceRules[0].ResourceNames = []string{s.Name(name)}
 		return constraints
 	}
 	excluding := func(r admissionregistrationv1.RuleWithOperations) *admissionregistrationv1.MatchResources {
@@ -247,7 +248,7 @@ func TestPolicyMatches(t *testing.T) {
 
 	var events []auditv1.Event
 	controlplane.Eventually(t, func() error {
-		events = auditEvents(t, s.id)
+		events = auditEvents(t, s.ID)
 		if len(events) != len(rulesRequests) {
 			return fmt.Errorf("there are %d events", len(events))
 		}
@@ -265,7 +266,7 @@ func TestPolicyMatches(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, got[s.name(policySlug(name))])
+			require.Equal(t, test.want, got[s.Name(policySlug(name))])
 		})
 	}
 }

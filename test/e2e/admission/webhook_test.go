@@ -37,6 +37,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // An answer is what a webhook says to a request.
@@ -168,7 +169,7 @@ func (w *webhook) validating(rules ...admissionregistrationv1.RuleWithOperations
 		Name:                    "validating.example.com",
 		ClientConfig:            w.clientConfig(),
 		Rules:                   rules,
-		ObjectSelector:          w.scope.selector(),
+		ObjectSelector:          w.scope.Selector(),
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 		AdmissionReviewVersions: []string{"v1"},
 	}
@@ -180,7 +181,7 @@ func (w *webhook) mutating(rules ...admissionregistrationv1.RuleWithOperations) 
 		Name:                    "mutating.example.com",
 		ClientConfig:            w.clientConfig(),
 		Rules:                   rules,
-		ObjectSelector:          w.scope.selector(),
+		ObjectSelector:          w.scope.Selector(),
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 		AdmissionReviewVersions: []string{"v1"},
 	}
@@ -200,14 +201,14 @@ func (s *scope) registerValidating(name string, webhooks ...admissionregistratio
 	s.t.Helper()
 	marker := s.webhook(deny(http.StatusForbidden, inEffect)).validating(rule(on("CREATE"), "toppings"))
 	marker.Name = "marker.example.com"
-	marker.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: s.name(name)}}
-	client := kubeClient().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	marker.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: s.Name(name)}}
+	client := framework.Kube(cp).AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err := client.Create(s.t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name(name)},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name(name)},
 		Webhooks:   append(slices.Clone(webhooks), marker),
 	}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
-	s.cleanup(func(ctx context.Context) error { return client.Delete(ctx, s.name(name), metav1.DeleteOptions{}) })
+	s.Cleanup(func(ctx context.Context) error { return client.Delete(ctx, s.Name(name), metav1.DeleteOptions{}) })
 	s.awaitMarker(name)
 }
 
@@ -216,26 +217,26 @@ func (s *scope) registerMutating(name string, webhooks ...admissionregistrationv
 	s.t.Helper()
 	marker := s.webhook(deny(http.StatusForbidden, inEffect)).mutating(rule(on("CREATE"), "toppings"))
 	marker.Name = "marker.example.com"
-	marker.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: s.name(name)}}
-	client := kubeClient().AdmissionregistrationV1().MutatingWebhookConfigurations()
+	marker.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: s.Name(name)}}
+	client := framework.Kube(cp).AdmissionregistrationV1().MutatingWebhookConfigurations()
 	_, err := client.Create(s.t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name(name)},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name(name)},
 		Webhooks:   append(slices.Clone(webhooks), marker),
 	}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
-	s.cleanup(func(ctx context.Context) error { return client.Delete(ctx, s.name(name), metav1.DeleteOptions{}) })
+	s.Cleanup(func(ctx context.Context) error { return client.Delete(ctx, s.Name(name), metav1.DeleteOptions{}) })
 	s.awaitMarker(name)
 }
 
 func (s *scope) awaitMarker(name string) {
 	s.t.Helper()
 	topping := s.topping("v1", name)
-	topping.SetLabels(map[string]string{markerLabel: s.name(name)})
+	topping.SetLabels(map[string]string{markerLabel: s.Name(name)})
 	controlplane.Eventually(s.t, func() error {
 		_, err := s.toppings("v1").Create(s.t.Context(), topping, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), inEffect) {
 			return nil
 		}
-		return fmt.Errorf("the configuration %s is not in effect: %w", s.name(name), err)
+		return fmt.Errorf("the configuration %s is not in effect: %w", s.Name(name), err)
 	})
 }

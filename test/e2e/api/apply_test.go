@@ -33,6 +33,7 @@ import (
 	restaurantv1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1"
 	restaurantv1alpha1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1alpha1"
 	restaurantv1beta1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1beta1"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // by are the options of somebody who applies.
@@ -43,8 +44,8 @@ func (s subject) apply(t *testing.T, options metav1.ApplyOptions, field string, 
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{field: value}}
 	object.SetGroupVersionKind(s.GroupVersionKind)
-	object.SetName(s.name("a"))
-	return s.client().Apply(t.Context(), s.name("a"), object, options, subresources...)
+	object.SetName(s.Name("a"))
+	return s.Client().Apply(t.Context(), s.Name("a"), object, options, subresources...)
 }
 
 // mustApply applies a spec.
@@ -58,7 +59,7 @@ func (s subject) mustApply(t *testing.T, manager string, spec map[string]any) *u
 // requireFieldConflict requires an error to say that a field has another owner.
 func requireFieldConflict(t *testing.T, err error, field, owner string) {
 	t.Helper()
-	status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
+	status := framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 	require.Equal(t, []metav1.StatusCause{{
 		Type: metav1.CauseTypeFieldManagerConflict, Field: field, Message: "conflict with " + owner,
 	}}, status.Details.Causes)
@@ -88,10 +89,10 @@ func owners(t *testing.T, object metav1.Object) map[string][]string {
 func TestApplyCreates(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		options := metav1.ApplyOptions{FieldManager: "alice"}
-		created, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), options)
+		created, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), options)
 		require.NoError(t, err)
-		require.Equal(t, s.new("a").Object["spec"], created.Object["spec"])
-		fields := []string{".metadata.labels." + idLabel}
+		require.Equal(t, s.New("a").Object["spec"], created.Object["spec"])
+		fields := []string{".metadata.labels." + framework.Label}
 		switch {
 		case s.Kind == "Topping":
 			fields = append(fields, ".spec.cost")
@@ -104,12 +105,12 @@ func TestApplyCreates(t *testing.T) {
 		}
 		require.Equal(t, map[string][]string{"alice Apply " + s.Version: fields}, owners(t, created))
 
-		again, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), options)
+		again, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), options)
 		require.NoError(t, err)
 		require.Equal(t, created, again, "Applying the same again has changed something.")
 
-		_, err = s.client().Apply(t.Context(), s.name("a"), s.new("a"), metav1.ApplyOptions{})
-		status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		_, err = s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), metav1.ApplyOptions{})
+		status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		require.Equal(t, []metav1.StatusCause{{
 			Type: metav1.CauseTypeFieldValueRequired, Field: "fieldManager", Message: "Required value: is required for apply patch",
 		}}, status.Details.Causes)
@@ -120,14 +121,14 @@ func TestApplyCreates(t *testing.T) {
 // is and who has, whatever versions they use.
 func TestApplyConflict(t *testing.T) {
 	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, mine := range versions {
-			for _, yours := range versions {
+		for _, mine := range framework.Versions() {
+			for _, yours := range framework.Versions() {
 				t.Run(kind+"/"+mine+"/"+yours, func(t *testing.T) {
 					t.Parallel()
 					s := newSubject(t, kind, mine)
 					field, first, second := s.specField()
 					path := ".spec." + field
-					_, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), by("alice"))
+					_, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), by("alice"))
 					require.NoError(t, err)
 
 					other := s.in(yours)
@@ -137,9 +138,9 @@ func TestApplyConflict(t *testing.T) {
 					_, err = other.apply(t, by("bob"), "spec", map[string]any{field: second})
 					requireFieldConflict(t, err, path, `"alice"`)
 					require.EqualError(t, err, `Apply failed with 1 conflict: conflict with "alice": `+path)
-					changed := s.new("a")
+					changed := s.New("a")
 					s.change(t, changed)
-					_, err = s.client().Apply(t.Context(), s.name("a"), changed, by("alice"))
+					_, err = s.Client().Apply(t.Context(), s.Name("a"), changed, by("alice"))
 					requireFieldConflict(t, err, path, `"bob"`)
 
 					forced, err := other.apply(t, metav1.ApplyOptions{FieldManager: "bob", Force: true}, "spec", map[string]any{field: second})
@@ -160,13 +161,13 @@ func TestApplyConflict(t *testing.T) {
 func TestApplyConflictWithUpdate(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		field, first, second := s.specField()
-		_, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), by("alice"))
+		_, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), by("alice"))
 		require.NoError(t, err)
 		writer := s.in("v1beta1")
-		object, err := writer.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+		object, err := writer.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 		require.NoError(t, err)
 		s.change(t, object)
-		updated, err := writer.client().Update(t.Context(), object, metav1.UpdateOptions{FieldManager: "carol"})
+		updated, err := writer.Client().Update(t.Context(), object, metav1.UpdateOptions{FieldManager: "carol"})
 		require.NoError(t, err)
 		require.Equal(t, []string{".spec." + field}, owners(t, updated)["carol Update v1beta1"])
 		require.NotContains(t, owners(t, updated)["alice Apply "+s.Version], ".spec."+field)
@@ -181,12 +182,12 @@ func TestApplyConflictWithUpdate(t *testing.T) {
 // What its last owner no longer applies is removed, or has its default again.
 func TestApplyRemoves(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
-			both := toppingsIn(version, "mozzarella", "tomato")
-			one := toppingsIn(version, "mozzarella")
+			both := framework.Toppings(version, "mozzarella", "tomato")
+			one := framework.Toppings(version, "mozzarella")
 			s.mustApply(t, "alice", map[string]any{"toppings": both, "replicas": int64(3)})
 			s.mustApply(t, "bob", map[string]any{"replicas": int64(3)})
 
@@ -236,12 +237,12 @@ func TestApplyMergesToppings(t *testing.T) {
 // Who moves on to another version still owns what they owned, and nothing twice.
 func TestApplyInAnotherVersion(t *testing.T) {
 	t.Parallel()
-	for _, before := range versions {
-		for _, after := range versions {
+	for _, before := range framework.Versions() {
+		for _, after := range framework.Versions() {
 			t.Run(before+"/"+after, func(t *testing.T) {
 				t.Parallel()
 				spec := func(version string) map[string]any {
-					return map[string]any{"toppings": toppingsIn(version, "mozzarella", "tomato"), "replicas": int64(3)}
+					return map[string]any{"toppings": framework.Toppings(version, "mozzarella", "tomato"), "replicas": int64(3)}
 				}
 				s := newSubject(t, "Pizza", before)
 				s.mustApply(t, "alice", spec(before))
@@ -251,8 +252,8 @@ func TestApplyInAnotherVersion(t *testing.T) {
 				require.Len(t, same.GetManagedFields(), 1)
 				require.Contains(t, owners(t, same)["alice Apply "+after], ".spec.replicas")
 
-				less := s.mustApply(t, "alice", map[string]any{"toppings": toppingsIn(after, "tomato")})
-				require.Equal(t, map[string]any{"toppings": toppingsIn(after, "tomato"), "replicas": int64(1)}, less.Object["spec"])
+				less := s.mustApply(t, "alice", map[string]any{"toppings": framework.Toppings(after, "tomato")})
+				require.Equal(t, map[string]any{"toppings": framework.Toppings(after, "tomato"), "replicas": int64(1)}, less.Object["spec"])
 			})
 		}
 	}
@@ -280,13 +281,13 @@ func TestApplyToppingsAcrossVersions(t *testing.T) {
 // status nothing else.
 func TestApplyStatus(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
-			object := s.new("a")
+			object := s.New("a")
 			object.Object["status"] = newStatus(1)
-			created, err := s.client().Apply(t.Context(), s.name("a"), object, by("alice"))
+			created, err := s.Client().Apply(t.Context(), s.Name("a"), object, by("alice"))
 			require.NoError(t, err)
 			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"])
 			mine := owners(t, created)["alice Apply "+version]
@@ -296,7 +297,7 @@ func TestApplyStatus(t *testing.T) {
 
 			object.SetLabels(map[string]string{"b": "c"})
 			s.change(t, object)
-			applied, err := s.client().ApplyStatus(t.Context(), s.name("a"), object, by("baker"))
+			applied, err := s.Client().ApplyStatus(t.Context(), s.Name("a"), object, by("baker"))
 			require.NoError(t, err)
 			require.Equal(t, newStatus(1), applied.Object["status"])
 			require.Equal(t, created.Object["spec"], applied.Object["spec"])
@@ -322,13 +323,13 @@ func TestApplyStatus(t *testing.T) {
 
 	s := newSubject(t, "Pizza", "v1")
 	_, err := s.apply(t, by("baker"), "status", map[string]any{"replicas": int64(1)}, "status")
-	requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 }
 
 // What a manager owns can be read back, changed and applied.
 func TestApplyConfigurations(t *testing.T) {
 	t.Parallel()
-	ns, client := namespace(t), restaurantClient()
+	ns, client := framework.Namespace(t, cp), framework.Restaurant(cp)
 	t.Run("v1", func(t *testing.T) {
 		pizzas := client.RestaurantV1().Pizzas(ns)
 		applied, err := pizzas.Apply(t.Context(), restaurantv1ac.Pizza("v1", ns).WithSpec(restaurantv1ac.PizzaSpec().

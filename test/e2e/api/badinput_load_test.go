@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // Large and deep requests must not cost much. This test does not run beside
@@ -167,7 +168,7 @@ func TestMutatedRequests(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(20261120, uint64(i)))
 			var targets []*target
-			for _, version := range versions {
+			for _, version := range framework.Versions() {
 				targets = append(targets, newTarget(t, d, version))
 			}
 			sent, refused := 0, 0

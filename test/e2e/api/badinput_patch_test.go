@@ -23,6 +23,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 func TestBadPatches(t *testing.T) {
@@ -233,7 +235,7 @@ func TestUnknownFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, version := range versions {
+			for _, version := range framework.Versions() {
 				target := newTarget(t, doors()[0], version)
 				for validation, want := range map[string][]string{"Ignore": nil, "Warn": test.warnings, "": test.warnings} {
 					request := test.request

@@ -31,6 +31,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // A badRequest is one that the server refuses. In its strings, what stands in
@@ -151,7 +153,7 @@ type door struct {
 
 // doors are the way of all clients, and the one that kube-apiserver takes.
 func doors() []door {
-	through, direct := config(), config()
+	through, direct := framework.Config(cp), framework.Config(cp)
 	direct.Host = cp.APIServer.URL()
 	return []door{{"through kube-apiserver", through}, {"directly", direct}}
 }
@@ -170,16 +172,16 @@ func newTarget(t *testing.T, d door, version string) *target {
 	require.NoError(t, err)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	pizzas, all := newSubject(t, "Pizza", version), newSubject(t, "Topping", version)
-	list, err := json.Marshal(toppingsIn(version, "mozzarella", "tomato"))
+	list, err := json.Marshal(framework.Toppings(version, "mozzarella", "tomato"))
 	require.NoError(t, err)
 	target := &target{door: d, version: version, client: client, filler: strings.NewReplacer(
 		"{version}", pizzas.GroupVersion().String(), "{v}", version, "{group}", pizzas.Group,
-		"{namespace}", pizzas.namespace,
-		"{root}", "/apis/"+pizzas.GroupVersion().String(), "{pizzas}", pizzas.path(), "{pizza}", pizzas.path()+"/margherita",
-		"{all toppings}", all.path(), "{topping}", path.Join(all.path(), all.name("a")),
+		"{namespace}", pizzas.Namespace,
+		"{root}", "/apis/"+pizzas.GroupVersion().String(), "{pizzas}", pizzas.Path(), "{pizza}", pizzas.Path()+"/margherita",
+		"{all toppings}", all.Path(), "{topping}", path.Join(all.Path(), all.Name("a")),
 		"{toppings}", string(list),
 	)}
-	all.create(t, "a")
+	all.Create(t, "a")
 	created := target.send(t, create(object("margherita", "", `"toppings":{toppings},"replicas":3`)))
 	require.Equal(t, http.StatusCreated, created.code, created.body)
 	return target
@@ -278,7 +280,7 @@ func requireRefused(t *testing.T, requests map[string]badRequest) {
 	t.Parallel()
 	before := cp.APIServer.PID()
 	for _, d := range doors() {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			t.Run(d.name+"/"+version, func(t *testing.T) {
 				t.Parallel()
 				target := newTarget(t, d, version)
@@ -301,7 +303,7 @@ func requireRefused(t *testing.T, requests map[string]badRequest) {
 func requireAlive(t *testing.T, pid int) {
 	t.Helper()
 	require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
-	direct := config()
+	direct := framework.Config(cp)
 	direct.Host = cp.APIServer.URL()
 	client, err := rest.HTTPClientFor(direct)
 	require.NoError(t, err)

@@ -39,6 +39,7 @@ import (
 	restaurantv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
 	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // newOrder asks for so many pizzas in this version.
@@ -53,44 +54,44 @@ func (s subject) newOrder(count int) *unstructured.Unstructured {
 func (s subject) bake(t *testing.T, config *rest.Config, count int, options metav1.CreateOptions) (*unstructured.Unstructured, error) {
 	t.Helper()
 	order := s.newOrder(count)
-	order.SetName(s.name("a")) // The dynamic client takes the path from it.
-	return dynamic.NewForConfigOrDie(config).Resource(s.groupVersionResource()).Namespace(s.namespace).
+	order.SetName(s.Name("a")) // The dynamic client takes the path from it.
+	return dynamic.NewForConfigOrDie(config).Resource(s.GroupVersionResource()).Namespace(s.Namespace).
 		Create(t.Context(), order, options, "bake")
 }
 
 // wanting creates the pizza "a", of which so many are wanted.
 func (s subject) wanting(t *testing.T, replicas int, finalizers ...string) *unstructured.Unstructured {
 	t.Helper()
-	object := s.new("a")
+	object := s.New("a")
 	object.SetFinalizers(finalizers)
 	require.NoError(t, unstructured.SetNestedField(object.Object, int64(replicas), "spec", "replicas"))
-	created, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+	created, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return created
 }
 
 func TestBake(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
 			before := s.wanting(t, 5)
 			for i, want := range []struct{ count, baked, total int64 }{{2, 2, 2}, {1, 1, 3}, {7, 2, 5}} {
-				tried, err := s.bake(t, config(), int(want.count), metav1.CreateOptions{DryRun: dry})
+				tried, err := s.bake(t, framework.Config(cp), int(want.count), metav1.CreateOptions{DryRun: dry})
 				require.NoError(t, err)
 				stored := s.stored(t)
-				answer, err := s.bake(t, config(), int(want.count), metav1.CreateOptions{})
+				answer, err := s.bake(t, framework.Config(cp), int(want.count), metav1.CreateOptions{})
 				require.NoError(t, err)
 				require.NotEqual(t, stored, s.stored(t))
 				require.Equal(t, answer, tried, "What is only tried is answered in the same way.")
 				require.Equal(t, map[string]any{
 					"apiVersion": s.GroupVersion().String(), "kind": "Bake",
-					"metadata": map[string]any{"name": s.name("a"), "namespace": s.namespace},
+					"metadata": map[string]any{"name": s.Name("a"), "namespace": s.Namespace},
 					"spec":     map[string]any{"count": want.count},
 					"status":   map[string]any{"baked": want.baked},
 				}, answer.Object, i)
-				after, err := s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+				after, err := s.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 				require.NoError(t, err)
 				expected := before.DeepCopy()
 				expected.SetResourceVersion(after.GetResourceVersion())
@@ -100,17 +101,17 @@ func TestBake(t *testing.T) {
 
 			stored := s.stored(t)
 			for _, options := range []metav1.CreateOptions{{}, {DryRun: dry}} {
-				_, err := s.bake(t, config(), 1, options)
-				status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-				require.Equal(t, fmt.Sprintf("Operation cannot be fulfilled on pizzas/bake.%s %q: 5 of 5 pizzas are baked already", s.Group, s.name("a")), status.Message)
-				require.Equal(t, &metav1.StatusDetails{Name: s.name("a"), Group: s.Group, Kind: "pizzas/bake"}, status.Details)
+				_, err := s.bake(t, framework.Config(cp), 1, options)
+				status := framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
+				require.Equal(t, fmt.Sprintf("Operation cannot be fulfilled on pizzas/bake.%s %q: 5 of 5 pizzas are baked already", s.Group, s.Name("a")), status.Message)
+				require.Equal(t, &metav1.StatusDetails{Name: s.Name("a"), Group: s.Group, Kind: "pizzas/bake"}, status.Details)
 			}
 			require.Equal(t, stored, s.stored(t))
 
 			// Nothing is wrong with the order: it succeeds when there is work again.
 			_, err := s.patch(t, "a", types.MergePatchType, `{"spec":{"replicas":6}}`)
 			require.NoError(t, err)
-			answer, err := s.bake(t, config(), 3, metav1.CreateOptions{})
+			answer, err := s.bake(t, framework.Config(cp), 3, metav1.CreateOptions{})
 			require.NoError(t, err)
 			require.Equal(t, map[string]any{"baked": int64(1)}, answer.Object["status"])
 		})
@@ -119,18 +120,18 @@ func TestBake(t *testing.T) {
 
 func TestBakeWithoutPizza(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		s := newSubject(t, "Pizza", version)
-		_, err := s.bake(t, config(), 1, metav1.CreateOptions{})
-		status := requireStatus(t, err, 404, metav1.StatusReasonNotFound)
-		require.Equal(t, s.details(s.name("a")), status.Details)
+		_, err := s.bake(t, framework.Config(cp), 1, metav1.CreateOptions{})
+		status := framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+		require.Equal(t, s.Details(s.Name("a")), status.Details)
 
 		s.wanting(t, 5, "example.com/e2e")
-		require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+		require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
 		stored := s.stored(t)
-		_, err = s.bake(t, config(), 1, metav1.CreateOptions{})
-		status = requireStatus(t, err, 409, metav1.StatusReasonConflict)
-		require.Equal(t, fmt.Sprintf("Operation cannot be fulfilled on pizzas/bake.%s %q: it is being deleted", s.Group, s.name("a")), status.Message)
+		_, err = s.bake(t, framework.Config(cp), 1, metav1.CreateOptions{})
+		status = framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
+		require.Equal(t, fmt.Sprintf("Operation cannot be fulfilled on pizzas/bake.%s %q: it is being deleted", s.Group, s.Name("a")), status.Message)
 		require.Equal(t, stored, s.stored(t))
 		_, err = s.patch(t, "a", types.MergePatchType, `{"metadata":{"finalizers":null}}`)
 		require.NoError(t, err)
@@ -158,7 +159,7 @@ func TestTypedBake(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
 			s.wanting(t, 5)
-			config, warned := config(), &warnings{}
+			config, warned := framework.Config(cp), &warnings{}
 			config.WarningHandler = warned
 			client := versioned.NewForConfigOrDie(config)
 			for _, order := range []struct{ count, want int32 }{{2, 2}, {0, 1}, {9, 2}} {
@@ -166,7 +167,7 @@ func TestTypedBake(t *testing.T) {
 				if order.count == 0 {
 					count = nil
 				}
-				baked, err := bake(t, client, s.namespace, s.name("a"), count)
+				baked, err := bake(t, client, s.Namespace, s.Name("a"), count)
 				require.NoError(t, err)
 				require.Equal(t, order.want, baked)
 				var want []string
@@ -175,8 +176,8 @@ func TestTypedBake(t *testing.T) {
 				}
 				require.Equal(t, want, warned.take())
 			}
-			_, err := bake(t, client, s.namespace, s.name("a"), nil)
-			requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			_, err := bake(t, client, s.Namespace, s.Name("a"), nil)
+			framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 		})
 	}
 }
@@ -190,12 +191,12 @@ func TestConcurrentBakes(t *testing.T) {
 	type client func() (baked int64, err error)
 	var clients []client
 	for _, door := range doors() {
-		typed := versioned.NewForConfigOrDie(door.config).RestaurantV1().Pizzas(s.namespace)
+		typed := versioned.NewForConfigOrDie(door.config).RestaurantV1().Pizzas(s.Namespace)
 		clients = append(clients, func() (int64, error) {
-			answer, err := typed.Bake(t.Context(), s.name("a"), &restaurantv1.Bake{}, metav1.CreateOptions{})
+			answer, err := typed.Bake(t.Context(), s.Name("a"), &restaurantv1.Bake{}, metav1.CreateOptions{})
 			return int64(answer.Status.Baked), err
 		})
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			clients = append(clients, func() (int64, error) {
 				answer, err := s.in(version).bake(t, door.config, 1, metav1.CreateOptions{})
 				if err != nil {
@@ -227,7 +228,7 @@ func TestConcurrentBakes(t *testing.T) {
 	all.Wait()
 	require.EqualValues(t, wanted, baked)
 	require.EqualValues(t, orders-wanted, refused)
-	after, err := s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+	after, err := s.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 	require.NoError(t, err)
 	replicas, _, err := unstructured.NestedInt64(after.Object, "status", "replicas")
 	require.NoError(t, err)
@@ -264,7 +265,7 @@ func TestKubectlBake(t *testing.T) {
 func TestBakeIsAudited(t *testing.T) {
 	t.Parallel()
 	k := newKubectl(t)
-	client, err := rest.HTTPClientFor(config())
+	client, err := rest.HTTPClientFor(framework.Config(cp))
 	require.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, cp.APIServer.URL()+bakePath(k), strings.NewReader("{}"))
 	require.NoError(t, err)

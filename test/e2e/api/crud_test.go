@@ -31,27 +31,28 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	restaurantv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
 	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 func TestCRUD(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		client, name := s.client(), s.name("a")
+		client, name := s.Client(), s.Name("a")
 		requireNotFound := func(err error) {
 			t.Helper()
-			status := requireStatus(t, err, 404, metav1.StatusReasonNotFound)
-			require.Equal(t, s.details(name), status.Details)
+			status := framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+			require.Equal(t, s.Details(name), status.Details)
 		}
 
 		_, err := client.Get(t.Context(), name, metav1.GetOptions{})
 		requireNotFound(err)
-		_, err = client.Update(t.Context(), s.new("a"), metav1.UpdateOptions{})
+		_, err = client.Update(t.Context(), s.New("a"), metav1.UpdateOptions{})
 		requireNotFound(err)
 		_, err = client.Patch(t.Context(), name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 		requireNotFound(err)
 		requireNotFound(client.Delete(t.Context(), name, metav1.DeleteOptions{}))
 
-		created := s.create(t, "a")
-		require.Equal(t, s.new("a").Object["spec"], created.Object["spec"])
+		created := s.Create(t, "a")
+		require.Equal(t, s.New("a").Object["spec"], created.Object["spec"])
 		require.Equal(t, s.GroupVersionKind, created.GroupVersionKind())
 		require.NotEmpty(t, created.GetUID())
 		require.NotEmpty(t, created.GetResourceVersion())
@@ -59,16 +60,16 @@ func TestCRUD(t *testing.T) {
 		require.False(t, timestamp.IsZero())
 		require.EqualValues(t, 1, created.GetGeneration())
 
-		_, err = client.Create(t.Context(), s.new("a"), metav1.CreateOptions{})
-		status := requireStatus(t, err, 409, metav1.StatusReasonAlreadyExists)
-		require.Equal(t, s.details(name), status.Details)
+		_, err = client.Create(t.Context(), s.New("a"), metav1.CreateOptions{})
+		status := framework.RequireStatus(t, err, 409, metav1.StatusReasonAlreadyExists)
+		require.Equal(t, s.Details(name), status.Details)
 
 		read, err := client.Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)
 		require.Equal(t, created, read)
 
-		other := s.create(t, "b")
-		list, err := client.List(t.Context(), s.all())
+		other := s.Create(t, "b")
+		list, err := client.List(t.Context(), s.All())
 		require.NoError(t, err)
 		require.Equal(t, s.GroupVersion().WithKind(s.Kind+"List"), list.GroupVersionKind())
 		require.NotEmpty(t, list.GetResourceVersion())
@@ -86,14 +87,14 @@ func TestCRUD(t *testing.T) {
 		_, err = client.Get(t.Context(), name, metav1.GetOptions{})
 		requireNotFound(err)
 
-		s.create(t, "a")
-		third := s.new("c")
-		third.SetLabels(map[string]string{idLabel: s.id, "keep": "true"})
+		s.Create(t, "a")
+		third := s.New("c")
+		third.SetLabels(map[string]string{framework.Label: s.ID, "keep": "true"})
 		third, err = client.Create(t.Context(), third, metav1.CreateOptions{})
 		require.NoError(t, err)
 		require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{},
-			metav1.ListOptions{LabelSelector: s.all().LabelSelector + ",!keep"}))
-		list, err = client.List(t.Context(), s.all())
+			metav1.ListOptions{LabelSelector: s.All().LabelSelector + ",!keep"}))
+		list, err = client.List(t.Context(), s.All())
 		require.NoError(t, err)
 		require.Equal(t, []unstructured.Unstructured{*third}, list.Items)
 	})
@@ -102,7 +103,7 @@ func TestCRUD(t *testing.T) {
 // The typed clients speak protobuf.
 func TestTypedClients(t *testing.T) {
 	t.Parallel()
-	ns, client := namespace(t), restaurantClient()
+	ns, client := framework.Namespace(t, cp), framework.Restaurant(cp)
 	metadata := metav1.ObjectMeta{Name: "a"}
 	t.Run("Pizza/v1alpha1", func(t *testing.T) {
 		testTypedClient(t, client.RestaurantV1alpha1().Pizzas(ns), &restaurantv1alpha1.Pizza{
@@ -168,7 +169,7 @@ func testTypedClient[O interface {
 	require.NoError(t, err)
 	require.Equal(t, spec(object), spec(created))
 
-	created.SetLabels(map[string]string{idLabel: name})
+	created.SetLabels(map[string]string{framework.Label: name})
 	updated, err := client.Update(t.Context(), created.DeepCopy(), metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, created.GetLabels(), updated.GetLabels())
@@ -180,7 +181,7 @@ func testTypedClient[O interface {
 	read, err := client.Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, patched, read)
-	list, err := client.List(t.Context(), metav1.ListOptions{LabelSelector: idLabel + "=" + name})
+	list, err := client.List(t.Context(), metav1.ListOptions{LabelSelector: framework.Label + "=" + name})
 	require.NoError(t, err)
 	require.NotEmpty(t, list.GetResourceVersion())
 
@@ -195,7 +196,7 @@ func testTypedClient[O interface {
 func requireGone[O, L any](t *testing.T, client typedClient[O, L], name string) {
 	t.Helper()
 	_, err := client.Get(t.Context(), name, metav1.GetOptions{})
-	requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 }
 
 func TestVersionsOfOneObject(t *testing.T) {
@@ -256,17 +257,17 @@ func TestVersionsOfOneObject(t *testing.T) {
 			pizza := newSubject(t, "Pizza", "v1")
 			for version, toppings := range test.created {
 				written := pizza.in(version)
-				object := written.new(version)
+				object := written.New(version)
 				object.Object["spec"] = map[string]any{"toppings": toppings, "replicas": int64(7)}
-				_, err := written.client().Create(t.Context(), object, metav1.CreateOptions{})
+				_, err := written.Client().Create(t.Context(), object, metav1.CreateOptions{})
 				require.NoError(t, err)
 				for read, want := range test.want {
-					got, err := pizza.in(read).client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+					got, err := pizza.in(read).Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
 					require.NoError(t, err)
 					require.Equal(t, map[string]any{"toppings": want, "replicas": int64(7)}, got.Object["spec"], "Written in %s, read in %s.", version, read)
 
 					// Writing back what was read changes nothing.
-					again, err := pizza.in(read).client().Update(t.Context(), got, metav1.UpdateOptions{})
+					again, err := pizza.in(read).Client().Update(t.Context(), got, metav1.UpdateOptions{})
 					require.NoError(t, err)
 					require.Equal(t, got.GetResourceVersion(), again.GetResourceVersion(), "Written in %s, updated in %s.", version, read)
 				}
@@ -277,14 +278,14 @@ func TestVersionsOfOneObject(t *testing.T) {
 
 func TestVersionsOfATopping(t *testing.T) {
 	t.Parallel()
-	for _, written := range versions {
+	for _, written := range framework.Versions() {
 		topping := newSubject(t, "Topping", written)
-		object := topping.new("a")
+		object := topping.New("a")
 		object.Object["spec"] = map[string]any{"cost": "1.50"}
-		created, err := topping.client().Create(t.Context(), object, metav1.CreateOptions{})
+		created, err := topping.Client().Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
-		for _, read := range versions {
-			got, err := topping.in(read).client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+		for _, read := range framework.Versions() {
+			got, err := topping.in(read).Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, map[string]any{"cost": "1500m"}, got.Object["spec"])
 			require.Equal(t, created.GetUID(), got.GetUID())
@@ -295,7 +296,7 @@ func TestVersionsOfATopping(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			pizza := newSubject(t, "Pizza", version)
@@ -306,31 +307,31 @@ func TestDefaults(t *testing.T) {
 				if version == "v1alpha1" {
 					spec["toppings"] = []any{"tomato"}
 				}
-				object := pizza.new(name)
+				object := pizza.New(name)
 				object.Object["spec"] = spec
-				created, err := pizza.client().Create(t.Context(), object, metav1.CreateOptions{})
+				created, err := pizza.Client().Create(t.Context(), object, metav1.CreateOptions{})
 				require.NoError(t, err)
-				want := map[string]any{"toppings": toppingsIn(version, "tomato"), "replicas": int64(1)}
+				want := map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(1)}
 				require.Equal(t, want, created.Object["spec"], name)
-				read, err := pizza.client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+				read, err := pizza.Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
 				require.NoError(t, err)
 				require.Equal(t, created, read)
 			}
 
 			// Zero is a number like others.
-			object := pizza.new("zero")
-			object.Object["spec"] = map[string]any{"toppings": toppingsIn(version, "tomato"), "replicas": int64(0)}
-			created, err := pizza.client().Create(t.Context(), object, metav1.CreateOptions{})
+			object := pizza.New("zero")
+			object.Object["spec"] = map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(0)}
+			created, err := pizza.Client().Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
 			require.Equal(t, object.Object["spec"], created.Object["spec"])
 
 			// No pizza is without toppings.
 			for name, spec := range map[string]map[string]any{"no-spec": nil, "no-toppings": {"toppings": nil}, "empty-toppings": {"toppings": []any{}}} {
-				object := pizza.new(name)
+				object := pizza.New(name)
 				object.Object["spec"] = spec
-				created, err := pizza.client().Create(t.Context(), object, metav1.CreateOptions{})
+				created, err := pizza.Client().Create(t.Context(), object, metav1.CreateOptions{})
 				require.NoError(t, err)
-				require.Equal(t, map[string]any{"toppings": toppingsIn(version, "mozzarella", "tomato", "salami"), "replicas": int64(1)}, created.Object["spec"], name)
+				require.Equal(t, map[string]any{"toppings": framework.Toppings(version, "mozzarella", "tomato", "salami"), "replicas": int64(1)}, created.Object["spec"], name)
 			}
 		})
 	}
@@ -352,14 +353,14 @@ func newStatus(observedGeneration int64) map[string]any {
 
 func TestStatusAndSpecApart(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			pizza := newSubject(t, "Pizza", version)
-			client := pizza.client()
+			client := pizza.Client()
 			unset := map[string]any{"replicas": int64(0)}
 
-			object := pizza.new("a")
+			object := pizza.New("a")
 			object.Object["status"] = newStatus(1)
 			created, err := client.Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
@@ -399,8 +400,8 @@ func TestStatusAndSpecApart(t *testing.T) {
 			require.Equal(t, kept, read)
 
 			// The status is the same one in all versions.
-			for _, other := range versions {
-				read, err := pizza.in(other).client().Get(t.Context(), got.GetName(), metav1.GetOptions{})
+			for _, other := range framework.Versions() {
+				read, err := pizza.in(other).Client().Get(t.Context(), got.GetName(), metav1.GetOptions{})
 				require.NoError(t, err)
 				require.Equal(t, newStatus(1), read.Object["status"], other)
 			}
@@ -411,18 +412,18 @@ func TestStatusAndSpecApart(t *testing.T) {
 func TestToppingHasNoStatus(t *testing.T) {
 	t.Parallel()
 	topping := newSubject(t, "Topping", "v1")
-	created := topping.create(t, "a")
-	_, err := topping.client().UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
-	requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	created := topping.Create(t, "a")
+	_, err := topping.Client().UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 }
 
 func TestGenerationMovesWithSpecOnly(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		object := s.create(t, "a")
+		object := s.Create(t, "a")
 		update := func(change func(), subresources ...string) int64 {
 			t.Helper()
 			change()
-			updated, err := s.client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
+			updated, err := s.Client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
 			require.NoError(t, err)
 			object = updated
 			return updated.GetGeneration()
@@ -430,7 +431,7 @@ func TestGenerationMovesWithSpecOnly(t *testing.T) {
 		require.EqualValues(t, 1, object.GetGeneration())
 		require.EqualValues(t, 1, update(func() {}), "nothing")
 		require.EqualValues(t, 1, update(func() { object.SetGeneration(7) }), "the generation itself")
-		require.EqualValues(t, 1, update(func() { object.SetLabels(map[string]string{idLabel: s.id, "a": "b"}) }), "labels")
+		require.EqualValues(t, 1, update(func() { object.SetLabels(map[string]string{framework.Label: s.ID, "a": "b"}) }), "labels")
 		require.EqualValues(t, 1, update(func() { object.SetAnnotations(map[string]string{"a": "b"}) }), "annotations")
 		require.EqualValues(t, 2, update(func() { s.change(t, object) }), "spec")
 		if s.Kind == "Pizza" {
@@ -442,8 +443,8 @@ func TestGenerationMovesWithSpecOnly(t *testing.T) {
 
 func TestOptimisticLock(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		client := s.client()
-		stale := s.create(t, "a")
+		client := s.Client()
+		stale := s.Create(t, "a")
 		fresh := stale.DeepCopy()
 		s.change(t, fresh)
 		fresh, err := client.Update(t.Context(), fresh, metav1.UpdateOptions{})
@@ -451,18 +452,18 @@ func TestOptimisticLock(t *testing.T) {
 
 		stale.SetAnnotations(map[string]string{"late": "true"})
 		_, err = client.Update(t.Context(), stale, metav1.UpdateOptions{})
-		status := requireStatus(t, err, 409, metav1.StatusReasonConflict)
-		require.Equal(t, s.details(stale.GetName()), status.Details)
+		status := framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
+		require.Equal(t, s.Details(stale.GetName()), status.Details)
 
 		reborn := fresh.DeepCopy()
 		reborn.SetUID("00000000-0000-0000-0000-000000000000")
 		_, err = client.Update(t.Context(), reborn, metav1.UpdateOptions{})
-		requireStatus(t, err, 409, metav1.StatusReasonConflict)
+		framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 
 		unconditional := fresh.DeepCopy()
 		unconditional.SetResourceVersion("")
 		_, err = client.Update(t.Context(), unconditional, metav1.UpdateOptions{})
-		status = requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		status = framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		require.Equal(t, []metav1.StatusCause{{
 			Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update",
 		}}, status.Details.Causes)
@@ -471,15 +472,15 @@ func TestOptimisticLock(t *testing.T) {
 
 func TestGenerateName(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		object := s.new("")
+		object := s.New("")
 		object.SetName("")
-		object.SetGenerateName(s.id + "-")
+		object.SetGenerateName(s.ID + "-")
 		names := map[string]bool{}
 		for range 2 {
-			created, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+			created, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
-			require.Regexp(t, "^"+s.id+"-[a-z0-9]{5}$", created.GetName())
-			require.Equal(t, s.id+"-", created.GetGenerateName())
+			require.Regexp(t, "^"+s.ID+"-[a-z0-9]{5}$", created.GetName())
+			require.Equal(t, s.ID+"-", created.GetGenerateName())
 			names[created.GetName()] = true
 		}
 		require.Len(t, names, 2)
@@ -488,31 +489,31 @@ func TestGenerateName(t *testing.T) {
 
 func TestDeletePreconditions(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
+		created := s.Create(t, "a")
 		remove := func(preconditions metav1.Preconditions) error {
-			return s.client().Delete(t.Context(), created.GetName(), metav1.DeleteOptions{Preconditions: &preconditions})
+			return s.Client().Delete(t.Context(), created.GetName(), metav1.DeleteOptions{Preconditions: &preconditions})
 		}
 		uid, version := created.GetUID(), created.GetResourceVersion()
-		requireStatus(t, remove(metav1.Preconditions{UID: new(types.UID("other"))}), 409, metav1.StatusReasonConflict)
-		requireStatus(t, remove(metav1.Preconditions{UID: &uid, ResourceVersion: new("1")}), 409, metav1.StatusReasonConflict)
+		framework.RequireStatus(t, remove(metav1.Preconditions{UID: new(types.UID("other"))}), 409, metav1.StatusReasonConflict)
+		framework.RequireStatus(t, remove(metav1.Preconditions{UID: &uid, ResourceVersion: new("1")}), 409, metav1.StatusReasonConflict)
 		require.NoError(t, remove(metav1.Preconditions{UID: &uid, ResourceVersion: &version}))
-		_, err := s.client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
-		requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+		_, err := s.Client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
+		framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 	})
 }
 
 // What a delete answers tells the client which object is gone.
 func TestDeleteAnswer(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
+		created := s.Create(t, "a")
 		var status metav1.Status
-		require.NoError(t, kubeClient().Discovery().RESTClient().Delete().AbsPath(s.path(), created.GetName()).Do(t.Context()).Into(&status))
+		require.NoError(t, framework.Kube(cp).Discovery().RESTClient().Delete().AbsPath(s.Path(), created.GetName()).Do(t.Context()).Into(&status))
 		require.Equal(t, metav1.StatusSuccess, status.Status)
-		require.Equal(t, &metav1.StatusDetails{Name: created.GetName(), Group: s.Group, Kind: s.resource, UID: created.GetUID()}, status.Details)
+		require.Equal(t, &metav1.StatusDetails{Name: created.GetName(), Group: s.Group, Kind: s.Resource, UID: created.GetUID()}, status.Details)
 
-		created = s.create(t, "b")
-		body, err := kubeClient().Discovery().RESTClient().Delete().AbsPath(s.path()).
-			Param("labelSelector", s.all().LabelSelector).Do(t.Context()).Raw()
+		created = s.Create(t, "b")
+		body, err := framework.Kube(cp).Discovery().RESTClient().Delete().AbsPath(s.Path()).
+			Param("labelSelector", s.All().LabelSelector).Do(t.Context()).Raw()
 		require.NoError(t, err)
 		var list unstructured.UnstructuredList
 		require.NoError(t, list.UnmarshalJSON(body))
@@ -529,14 +530,14 @@ func TestDeprecationWarnings(t *testing.T) {
 		}
 		config, recorder := cp.RESTConfig(), &warnings{}
 		config.WarningHandler = recorder
-		client := s.clientFor(config)
-		created, err := client.Create(t.Context(), s.new("a"), metav1.CreateOptions{})
+		client := s.ClientFor(config)
+		created, err := client.Create(t.Context(), s.New("a"), metav1.CreateOptions{})
 		require.NoError(t, err)
 		require.Equal(t, warning, recorder.take(), "create")
 		_, err = client.Get(t.Context(), created.GetName(), metav1.GetOptions{})
 		require.NoError(t, err)
 		require.Equal(t, warning, recorder.take(), "get")
-		_, err = client.List(t.Context(), s.all())
+		_, err = client.List(t.Context(), s.All())
 		require.NoError(t, err)
 		require.Equal(t, warning, recorder.take(), "list")
 		s.change(t, created)
@@ -546,13 +547,13 @@ func TestDeprecationWarnings(t *testing.T) {
 		_, err = client.Patch(t.Context(), created.GetName(), types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 		require.NoError(t, err)
 		require.Equal(t, warning, recorder.take(), "patch")
-		watcher, err := client.Watch(t.Context(), s.all())
+		watcher, err := client.Watch(t.Context(), s.All())
 		require.NoError(t, err)
 		watcher.Stop()
 		require.Equal(t, warning, recorder.take(), "watch")
 		require.NoError(t, client.Delete(t.Context(), created.GetName(), metav1.DeleteOptions{}))
 		require.Equal(t, warning, recorder.take(), "delete")
-		require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, s.all()))
+		require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, s.All()))
 		require.Equal(t, warning, recorder.take(), "deletecollection")
 	})
 }

@@ -41,6 +41,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 var (
@@ -51,7 +52,7 @@ var (
 // All clients find the group by what kube-apiserver has aggregated of all servers.
 func TestAggregatedDiscovery(t *testing.T) {
 	t.Parallel()
-	body, err := kubeClient().Discovery().RESTClient().Get().AbsPath("/apis").
+	body, err := framework.Kube(cp).Discovery().RESTClient().Get().AbsPath("/apis").
 		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(t.Context())
 	require.NoError(t, err)
 	var groups apidiscoveryv2.APIGroupDiscoveryList
@@ -103,7 +104,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 // Older clients ask for one version at a time.
 func TestLegacyDiscovery(t *testing.T) {
 	t.Parallel()
-	client := discovery.NewDiscoveryClientForConfigOrDie(config())
+	client := discovery.NewDiscoveryClientForConfigOrDie(framework.Config(cp))
 	client.UseLegacyDiscovery = true
 	groups, err := client.ServerGroups()
 	require.NoError(t, err)
@@ -123,7 +124,7 @@ func TestLegacyDiscovery(t *testing.T) {
 		}, group)
 	}
 	hashes := map[string]string{}
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		list, err := client.ServerResourcesForGroupVersion(restaurant.GroupName + "/" + version)
 		require.NoError(t, err)
 		for i, resource := range list.APIResources {
@@ -162,7 +163,7 @@ func TestLegacyDiscovery(t *testing.T) {
 // These are the names by which people call the kinds.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	cached := memory.NewMemCacheClient(kubeClient().Discovery())
+	cached := memory.NewMemCacheClient(framework.Kube(cp).Discovery())
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
 	for name, resource := range map[string]string{
 		"pizzas": "pizzas", "pizza": "pizzas", "pz": "pizzas",
@@ -208,12 +209,12 @@ func modelName(version, kind string) string {
 // and every kubectl reads: what is wrong in a part of it breaks it for all.
 func TestOpenAPIV2(t *testing.T) {
 	t.Parallel()
-	document, err := kubeClient().Discovery().OpenAPISchema()
+	document, err := framework.Kube(cp).Discovery().OpenAPISchema()
 	require.NoError(t, err)
 	models, err := proto.NewOpenAPIData(document)
 	require.NoError(t, err)
 	require.NotNil(t, models.LookupModel("io.k8s.api.core.v1.Pod"), "The cluster's own kinds are missing.")
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		for _, kind := range []string{"Pizza", "PizzaList", "Bake", "Topping", "ToppingList"} {
 			model := models.LookupModel(modelName(version, kind))
 			require.NotNil(t, model, "%s %s", version, kind)
@@ -230,7 +231,7 @@ func TestOpenAPIV2(t *testing.T) {
 	for _, path := range document.Paths.Path {
 		paths[path.Name] = true
 	}
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		for _, path := range servedPaths(version) {
 			require.True(t, paths[path], "%s is missing.", path)
 		}
@@ -260,8 +261,8 @@ func queryParameters(path *spec3.Path) []string {
 
 func TestOpenAPIV3(t *testing.T) {
 	t.Parallel()
-	client := kubeClient().Discovery().OpenAPIV3()
-	for _, version := range versions {
+	client := framework.Kube(cp).Discovery().OpenAPIV3()
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			document, err := openapi3.NewRoot(client).GVSpec(schema.GroupVersion{Group: restaurant.GroupName, Version: version})
@@ -302,11 +303,11 @@ func TestOpenAPIV3(t *testing.T) {
 	converter, err := openapi.NewTypeConverter(client, false)
 	require.NoError(t, err)
 	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			s := newSubject(t, kind, version)
-			_, err := converter.ObjectToTyped(s.new("a"))
+			_, err := converter.ObjectToTyped(s.New("a"))
 			require.NoError(t, err)
-			object := s.new("a")
+			object := s.New("a")
 			object.Object["spec"] = map[string]any{"unknown": true}
 			_, err = converter.ObjectToTyped(object)
 			require.ErrorContains(t, err, ".spec.unknown: field not declared in schema")
@@ -319,7 +320,7 @@ func TestOpenAPIV3(t *testing.T) {
 // clients that read all of them, at random.
 func TestOpenAPIV3Documents(t *testing.T) {
 	t.Parallel()
-	client, err := rest.HTTPClientFor(config())
+	client, err := rest.HTTPClientFor(framework.Config(cp))
 	require.NoError(t, err)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	get := func(url string) (*http.Response, []byte) {

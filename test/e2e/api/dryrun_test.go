@@ -24,6 +24,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // dry is how a client says that nothing may be persisted.
@@ -35,18 +37,18 @@ type trial func() (*unstructured.Unstructured, error)
 func TestDryRun(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		field, _, second := s.specField()
-		existing := s.create(t, "a")
-		s.create(t, "b")
+		existing := s.Create(t, "a")
+		s.Create(t, "b")
 		changes := map[string]trial{
 			"update": func() (*unstructured.Unstructured, error) {
 				object := existing.DeepCopy()
 				s.change(t, object)
-				return s.client().Update(t.Context(), object, metav1.UpdateOptions{DryRun: dry})
+				return s.Client().Update(t.Context(), object, metav1.UpdateOptions{DryRun: dry})
 			},
 			"apply": func() (*unstructured.Unstructured, error) {
-				object := s.new("a")
+				object := s.New("a")
 				s.change(t, object)
-				return s.client().Apply(t.Context(), s.name("a"), object, metav1.ApplyOptions{DryRun: dry, FieldManager: "e2e", Force: true})
+				return s.Client().Apply(t.Context(), s.Name("a"), object, metav1.ApplyOptions{DryRun: dry, FieldManager: "e2e", Force: true})
 			},
 			"JSON patch":            s.triedPatch(t, types.JSONPatchType, []map[string]any{{"op": "replace", "path": "/spec/" + field, "value": second}}),
 			"merge patch":           s.triedPatch(t, types.MergePatchType, map[string]any{"spec": map[string]any{field: second}}),
@@ -67,21 +69,21 @@ func TestDryRun(t *testing.T) {
 		// What would not be done is not said to be done.
 		stale := existing.DeepCopy()
 		stale.SetResourceVersion("1")
-		_, err := s.client().Update(t.Context(), stale, metav1.UpdateOptions{DryRun: dry})
-		requireStatus(t, err, 409, metav1.StatusReasonConflict)
+		_, err := s.Client().Update(t.Context(), stale, metav1.UpdateOptions{DryRun: dry})
+		framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 
 		for name, try := range map[string]trial{
 			"create": func() (*unstructured.Unstructured, error) {
-				return s.client().Create(t.Context(), s.new("c"), metav1.CreateOptions{DryRun: dry})
+				return s.Client().Create(t.Context(), s.New("c"), metav1.CreateOptions{DryRun: dry})
 			},
 			"apply": func() (*unstructured.Unstructured, error) {
-				return s.client().Apply(t.Context(), s.name("c"), s.new("c"), metav1.ApplyOptions{DryRun: dry, FieldManager: "e2e"})
+				return s.Client().Apply(t.Context(), s.Name("c"), s.New("c"), metav1.ApplyOptions{DryRun: dry, FieldManager: "e2e"})
 			},
 			"generate a name": func() (*unstructured.Unstructured, error) {
-				object := s.new("c")
+				object := s.New("c")
 				object.SetName("")
-				object.SetGenerateName(s.id + "-")
-				return s.client().Create(t.Context(), object, metav1.CreateOptions{DryRun: dry})
+				object.SetGenerateName(s.ID + "-")
+				return s.Client().Create(t.Context(), object, metav1.CreateOptions{DryRun: dry})
 			},
 		} {
 			created, err := try()
@@ -89,26 +91,26 @@ func TestDryRun(t *testing.T) {
 			require.NotEmpty(t, created.GetName(), name)
 			require.NotEmpty(t, created.GetUID(), name)
 			require.Empty(t, created.GetResourceVersion(), name)
-			require.Equal(t, s.new("c").Object["spec"], created.Object["spec"], name)
+			require.Equal(t, s.New("c").Object["spec"], created.Object["spec"], name)
 			require.Equal(t, before, s.stored(t), "%s was persisted.", name)
 		}
-		_, err = s.client().Create(t.Context(), s.new("a"), metav1.CreateOptions{DryRun: dry})
-		requireStatus(t, err, 409, metav1.StatusReasonAlreadyExists)
+		_, err = s.Client().Create(t.Context(), s.New("a"), metav1.CreateOptions{DryRun: dry})
+		framework.RequireStatus(t, err, 409, metav1.StatusReasonAlreadyExists)
 
 		for _, policy := range []metav1.DeletionPropagation{
 			metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 		} {
 			options := metav1.DeleteOptions{DryRun: dry, PropagationPolicy: &policy}
-			require.NoError(t, s.client().Delete(t.Context(), s.name("a"), options), policy)
+			require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), options), policy)
 			require.Equal(t, before, s.stored(t), "A delete in the %s was persisted.", policy)
-			require.NoError(t, s.client().DeleteCollection(t.Context(), options, s.all()), policy)
+			require.NoError(t, s.Client().DeleteCollection(t.Context(), options, s.All()), policy)
 			require.Equal(t, before, s.stored(t), "A deletecollection in the %s was persisted.", policy)
 		}
-		err = s.client().Delete(t.Context(), s.name("missing"), metav1.DeleteOptions{DryRun: dry})
-		requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+		err = s.Client().Delete(t.Context(), s.Name("missing"), metav1.DeleteOptions{DryRun: dry})
+		framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 
-		_, err = s.client().Create(t.Context(), s.new("c"), metav1.CreateOptions{DryRun: []string{"Some"}})
-		status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		_, err = s.Client().Create(t.Context(), s.New("c"), metav1.CreateOptions{DryRun: []string{"Some"}})
+		status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		require.Equal(t, "dryRun", status.Details.Causes[0].Field)
 		require.Equal(t, before, s.stored(t))
 	})
@@ -117,19 +119,19 @@ func TestDryRun(t *testing.T) {
 // The last finalizer's removal deletes an object; tried only, it does not.
 func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		object := s.new("a")
+		object := s.New("a")
 		object.SetFinalizers([]string{"example.com/e2e"})
-		_, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+		_, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
-		require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+		require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
 		before := s.stored(t)
 		require.Len(t, before, 1)
 
 		patch := []byte(`{"metadata":{"finalizers":null}}`)
-		_, err = s.client().Patch(t.Context(), s.name("a"), types.MergePatchType, patch, metav1.PatchOptions{DryRun: dry})
+		_, err = s.Client().Patch(t.Context(), s.Name("a"), types.MergePatchType, patch, metav1.PatchOptions{DryRun: dry})
 		require.NoError(t, err)
 		require.Equal(t, before, s.stored(t))
-		_, err = s.client().Patch(t.Context(), s.name("a"), types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err = s.Client().Patch(t.Context(), s.Name("a"), types.MergePatchType, patch, metav1.PatchOptions{})
 		require.NoError(t, err)
 		require.Empty(t, s.stored(t))
 	})
@@ -137,11 +139,11 @@ func TestDryRunOfTheLastFinalizer(t *testing.T) {
 
 func TestDryRunOfSubresources(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
-			existing := s.create(t, "a")
+			existing := s.Create(t, "a")
 			before := s.stored(t)
 			status := map[string]any{"status": map[string]any{"replicas": 2}}
 			scale := map[string]any{"spec": map[string]any{"replicas": 2}}
@@ -149,7 +151,7 @@ func TestDryRunOfSubresources(t *testing.T) {
 				"update status": func() (*unstructured.Unstructured, error) {
 					object := existing.DeepCopy()
 					require.NoError(t, unstructured.SetNestedField(object.Object, int64(2), "status", "replicas"))
-					return s.client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{DryRun: dry})
+					return s.Client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{DryRun: dry})
 				},
 				"apply status": func() (*unstructured.Unstructured, error) {
 					options := metav1.ApplyOptions{DryRun: dry, FieldManager: "e2e"}
@@ -169,17 +171,17 @@ func TestDryRunOfSubresources(t *testing.T) {
 			}
 			for name, try := range map[string]trial{
 				"update scale": func() (*unstructured.Unstructured, error) {
-					object, err := s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{}, "scale")
+					object, err := s.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{}, "scale")
 					require.NoError(t, err)
 					require.NoError(t, unstructured.SetNestedField(object.Object, int64(2), "spec", "replicas"))
-					return s.client().Update(t.Context(), object, metav1.UpdateOptions{DryRun: dry}, "scale")
+					return s.Client().Update(t.Context(), object, metav1.UpdateOptions{DryRun: dry}, "scale")
 				},
 				"apply scale": func() (*unstructured.Unstructured, error) {
 					object := &unstructured.Unstructured{Object: map[string]any{
 						"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": map[string]any{"replicas": int64(2)},
 					}}
-					object.SetName(s.name("a"))
-					return s.client().Apply(t.Context(), s.name("a"), object,
+					object.SetName(s.Name("a"))
+					return s.Client().Apply(t.Context(), s.Name("a"), object,
 						metav1.ApplyOptions{DryRun: dry, FieldManager: "e2e", Force: true}, "scale")
 				},
 				"JSON patch of scale": s.triedPatch(t, types.JSONPatchType,
@@ -203,6 +205,6 @@ func (s subject) triedPatch(t *testing.T, as types.PatchType, patch any, subreso
 	return func() (*unstructured.Unstructured, error) {
 		data, err := json.Marshal(patch)
 		require.NoError(t, err)
-		return s.client().Patch(t.Context(), s.name("a"), as, data, metav1.PatchOptions{DryRun: dry}, subresources...)
+		return s.Client().Patch(t.Context(), s.Name("a"), as, data, metav1.PatchOptions{DryRun: dry}, subresources...)
 	}
 }

@@ -42,6 +42,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // auditLog is where the server writes down who has asked for what, in its own
@@ -111,7 +112,7 @@ func issue(t *testing.T, ca *controlplane.CA, certificate controlplane.Certifica
 // serviceAccount makes an account in a namespace and a token for it.
 func serviceAccount(t *testing.T, namespace string, audiences ...string) (account *corev1.ServiceAccount, token string) {
 	t.Helper()
-	accounts := kubeClient().CoreV1().ServiceAccounts(namespace)
+	accounts := framework.Kube(cp).CoreV1().ServiceAccounts(namespace)
 	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{GenerateName: "cook-"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	answer, err := accounts.CreateToken(t.Context(), account.Name,
@@ -128,7 +129,7 @@ func accountUser(account *corev1.ServiceAccount) string {
 // really are, or as nobody. The forged user might do everything.
 func TestForgedIdentity(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	stranger, err := controlplane.NewCA("stranger")
 	require.NoError(t, err)
 	account, token := serviceAccount(t, ns)
@@ -212,7 +213,7 @@ func TestForgedIdentity(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		pizzas, err := restaurantClient().RestaurantV1().Pizzas(ns).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
+		pizzas, err := framework.Restaurant(cp).RestaurantV1().Pizzas(ns).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
 		require.NoError(t, err)
 		require.Empty(t, pizzas.Items, "Somebody has created a pizza.")
 	})
@@ -230,7 +231,7 @@ func requireAnswer(t *testing.T, want string, who credentials, host, namespace s
 
 func TestImpersonationIsARight(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	alice := credentials{
 		certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "alice"}),
 		header:      http.Header{"Impersonate-User": {"root"}, "Impersonate-Group": {"system:masters"}},
@@ -244,7 +245,7 @@ func TestImpersonationIsARight(t *testing.T) {
 // Who a user is arrives at the server in full, and nothing that they only claim.
 func TestIdentityArrives(t *testing.T) {
 	t.Parallel()
-	k := kubectl{namespace: namespace(t)}
+	k := kubectl{namespace: framework.Namespace(t, cp)}
 	k.ok(t, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
 	k.ok(t, "create", "rolebinding", "guest", "--role=guest", "--group=system:authenticated", "--user=system:anonymous")
 	waitAllowed(t, "system:anonymous", k.namespace, "list", "pizzas")

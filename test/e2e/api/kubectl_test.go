@@ -34,6 +34,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // deprecation is what every use of v1alpha1 makes kubectl print.
@@ -146,7 +148,7 @@ func pizzas(version string) string { return "pizzas." + version + "." + restaura
 // newKubectl returns a kubectl in a namespace in which there is a margherita.
 func newKubectl(t *testing.T) kubectl {
 	t.Helper()
-	k := kubectl{namespace: namespace(t)}
+	k := kubectl{namespace: framework.Namespace(t, cp)}
 	require.Equal(t, "pizza.restaurant.programming-kubernetes.info/margherita created\n",
 		k.okWith(t, margherita(3), "create", "--filename=-"))
 	return k
@@ -156,9 +158,9 @@ func TestKubectlGet(t *testing.T) {
 	t.Parallel()
 	k := newKubectl(t)
 	toppings := newSubject(t, "Topping", "v1")
-	topping := toppings.create(t, "basil").GetName()
+	topping := toppings.Create(t, "basil").GetName()
 	// The topping has it, and it tells the test's topping from all others.
-	label := idLabel + "=" + toppings.id
+	label := framework.Label + "=" + toppings.ID
 	k.ok(t, "label", "pizza/margherita", label)
 	k.ok(t, "patch", "pizza", "margherita", "--subresource=status", "--type=merge", "--patch", `{"status":{"replicas":2,"cost":"3.8","selector":"a=b","conditions":[
 		{"type":"Priced","status":"True","reason":"Summed","message":"","lastTransitionTime":"2026-11-20T10:00:00Z"},
@@ -311,7 +313,7 @@ func TestKubectlWait(t *testing.T) {
 
 	k.ok(t, "patch", "pizza", "margherita", "--type=merge", "--patch", `{"metadata":{"finalizers":["example.com/hungry"]}}`)
 	k.ok(t, "delete", "pizza", "margherita", "--wait=false")
-	waiting := k.command(t, "wait", "--for=delete", "--timeout="+patience.String(), "--v=6", "pizza/margherita")
+	waiting := k.command(t, "wait", "--for=delete", "--timeout="+controlplane.Patience.String(), "--v=6", "pizza/margherita")
 	var stdout bytes.Buffer
 	waiting.Stdout = &stdout
 	stderr, err := waiting.StderrPipe()
@@ -386,7 +388,7 @@ func TestKubectlExplain(t *testing.T) {
 
 func TestKubectlCanI(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	user := "waiter-" + ns
 	grant(t, user, ns, rule("get,list", "pizzas,pizzas/scale"))
 	kubeconfig, err := cp.KubeconfigFor(user)
@@ -432,7 +434,7 @@ func TestKubectlCanI(t *testing.T) {
 
 func TestKubectlDiscovery(t *testing.T) {
 	t.Parallel()
-	k := kubectl{namespace: namespace(t)}
+	k := kubectl{namespace: framework.Namespace(t, cp)}
 	const verbs = "create,delete,deletecollection,get,list,patch,update,watch"
 	require.Equal(t, [][]string{
 		{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "VERBS", "CATEGORIES"},
@@ -442,7 +444,7 @@ func TestKubectlDiscovery(t *testing.T) {
 	}, rows(k.ok(t, "api-resources", "--api-group="+restaurant.GroupName, "--output=wide")))
 	require.Equal(t, "pizzas.restaurant.programming-kubernetes.info\ntoppings.restaurant.programming-kubernetes.info\n",
 		k.ok(t, "api-resources", "--categories=restaurant", "--output=name"))
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		require.Contains(t, k.ok(t, "api-versions"), restaurant.GroupName+"/"+version+"\n")
 	}
 

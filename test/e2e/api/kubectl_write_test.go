@@ -25,6 +25,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 func TestKubectlApply(t *testing.T) {
@@ -40,7 +42,7 @@ func TestKubectlApply(t *testing.T) {
 	} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			k := kubectl{namespace: namespace(t)}
+			k := kubectl{namespace: framework.Namespace(t, cp)}
 			for _, step := range []struct {
 				manifest string
 				args     []string
@@ -68,7 +70,7 @@ func TestKubectlApply(t *testing.T) {
 
 func TestKubectlApplyConflict(t *testing.T) {
 	t.Parallel()
-	k := kubectl{namespace: namespace(t)}
+	k := kubectl{namespace: framework.Namespace(t, cp)}
 	k.okWith(t, margherita(3), "apply", "--server-side", "--filename=-", "--field-manager=first")
 	got := k.run(t, margherita(4), "apply", "--server-side", "--filename=-", "--field-manager=second")
 	require.Equal(t, 1, got.code)
@@ -79,7 +81,7 @@ func TestKubectlApplyConflict(t *testing.T) {
 
 func TestKubectlDiff(t *testing.T) {
 	t.Parallel()
-	k := kubectl{namespace: namespace(t)}
+	k := kubectl{namespace: framework.Namespace(t, cp)}
 	changes := regexp.MustCompile(`(?m)^[-+] .*\n`)
 	for _, mode := range []string{"--server-side=false", "--server-side=true"} {
 		created := k.run(t, margherita(3), "diff", "--filename=-", mode)
@@ -221,7 +223,7 @@ func TestKubectlDelete(t *testing.T) {
 	})
 	t.Run("a missing one", func(t *testing.T) {
 		t.Parallel()
-		k := kubectl{namespace: namespace(t)}
+		k := kubectl{namespace: framework.Namespace(t, cp)}
 		require.Equal(t, answer{stderr: "Error from server (NotFound): pizzas.restaurant.programming-kubernetes.info \"calzone\" not found\n", code: 1},
 			k.run(t, "", "delete", "pizza", "calzone"))
 		require.Empty(t, k.ok(t, "delete", "pizza", "calzone", "--ignore-not-found"))
@@ -246,13 +248,13 @@ func TestKubectlValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := kubectl{namespace: namespace(t)}
+			k := kubectl{namespace: framework.Namespace(t, cp)}
 			require.Equal(t, test.want, k.run(t, odd(margherita(3)), "create", "--filename=-", test.flag))
 		})
 	}
 	t.Run("values", func(t *testing.T) {
 		t.Parallel()
-		k := kubectl{namespace: namespace(t)}
+		k := kubectl{namespace: framework.Namespace(t, cp)}
 		require.Equal(t, answer{code: 1, stderr: "The Pizza \"margherita\" is invalid: \n" +
 			"* spec.toppings[1].quantity: Invalid value: 11: must be less than or equal to 10\n" +
 			"* spec.replicas: Invalid value: 1001: must be less than or equal to 1000\n"},
@@ -320,7 +322,7 @@ func TestKubectlPatch(t *testing.T) {
 
 func TestKubectlDryRun(t *testing.T) {
 	t.Parallel()
-	k := kubectl{namespace: namespace(t)}
+	k := kubectl{namespace: framework.Namespace(t, cp)}
 	require.Equal(t, "pizza.restaurant.programming-kubernetes.info/margherita created (server dry run)\n",
 		k.okWith(t, margherita(3), "create", "--filename=-", "--dry-run=server"))
 	require.Equal(t, "1", k.okWith(t, strings.Replace(margherita(3), "  replicas: 3\n", "", 1),

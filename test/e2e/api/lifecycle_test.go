@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const finalizer = "example.com/e2e"
@@ -39,31 +40,31 @@ const finalizer = "example.com/e2e"
 func TestFinalizers(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		for _, name := range []string{"a", "b"} {
-			object := s.new(name)
+			object := s.New(name)
 			object.SetFinalizers([]string{finalizer})
-			_, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+			_, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
-		require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
-		require.NoError(t, s.client().DeleteCollection(t.Context(), metav1.DeleteOptions{}, s.all()))
+		require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
+		require.NoError(t, s.Client().DeleteCollection(t.Context(), metav1.DeleteOptions{}, s.All()))
 		for _, name := range []string{"a", "b"} {
-			held, err := s.client().Get(t.Context(), s.name(name), metav1.GetOptions{})
+			held, err := s.Client().Get(t.Context(), s.Name(name), metav1.GetOptions{})
 			require.NoError(t, err)
 			require.NotNil(t, held.GetDeletionTimestamp())
 
 			// It can still change, but not be held by more.
 			s.change(t, held)
-			_, err = s.client().Update(t.Context(), held, metav1.UpdateOptions{})
+			_, err = s.Client().Update(t.Context(), held, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			_, err = s.patch(t, name, types.MergePatchType, `{"metadata":{"finalizers":["`+finalizer+`","example.com/more"]}}`)
-			status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+			status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 			require.Len(t, status.Details.Causes, 1)
 			require.Equal(t, "metadata.finalizers", status.Details.Causes[0].Field)
 
 			_, err = s.patch(t, name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
 			require.NoError(t, err)
-			_, err = s.client().Get(t.Context(), s.name(name), metav1.GetOptions{})
-			requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+			_, err = s.Client().Get(t.Context(), s.Name(name), metav1.GetOptions{})
+			framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 		}
 	})
 }
@@ -91,22 +92,22 @@ var participants = map[string]func(t *testing.T, ns string) participant{
 	"ConfigMap": func(t *testing.T, ns string) participant {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		object.SetGenerateName("e2e-")
-		client := dynamicClient().Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ns)
+		client := framework.Dynamic(cp).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ns)
 		return participant{t, client, object}
 	},
 }
 
 func newPizza(version string) func(*testing.T, string) participant {
 	return func(t *testing.T, ns string) participant {
-		s := newSubjectIn(t, ns, "Pizza", version)
-		return participant{t, s.client(), s.new("a")}
+		s := newSubjectIn(t, ns, version)
+		return participant{t, s.Client(), s.New("a")}
 	}
 }
 
 func newTopping(version string) func(*testing.T, string) participant {
 	return func(t *testing.T, _ string) participant {
 		s := newSubject(t, "Topping", version)
-		return participant{t, s.client(), s.new("a")}
+		return participant{t, s.Client(), s.New("a")}
 	}
 }
 
@@ -187,7 +188,7 @@ func TestGarbageCollection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ns := namespace(t)
+			ns := framework.Namespace(t, cp)
 			pair := func(t *testing.T, held bool) (owner, owned *participant) {
 				first, second := participants[kinds[0]](t, ns), participants[kinds[1]](t, ns)
 				first.create(nil, false)
@@ -230,7 +231,7 @@ func TestGarbageCollection(t *testing.T) {
 // An owner that does not exist is found out.
 func TestGarbageCollectionOfTheOwnerless(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	for name, participate := range participants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -245,38 +246,38 @@ func TestGarbageCollectionOfTheOwnerless(t *testing.T) {
 func TestNamespaceDeletion(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")
-	namespaces := kubeClient().CoreV1().Namespaces()
-	for _, version := range versions {
-		s.in(version).create(t, version)
+	namespaces := framework.Kube(cp).CoreV1().Namespaces()
+	for _, version := range framework.Versions() {
+		s.in(version).Create(t, version)
 	}
-	held := s.new("held")
+	held := s.New("held")
 	held.SetFinalizers([]string{finalizer})
-	_, err := s.client().Create(t.Context(), held, metav1.CreateOptions{})
+	_, err := s.Client().Create(t.Context(), held, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, namespaces.Delete(t.Context(), s.namespace, metav1.DeleteOptions{}))
+	require.NoError(t, namespaces.Delete(t.Context(), s.Namespace, metav1.DeleteOptions{}))
 
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		late := s.in(version)
 		// The server hears of it a moment later.
 		var refused error
 		controlplane.Eventually(t, func() error {
-			_, refused = late.client().Create(t.Context(), late.new("late"), metav1.CreateOptions{DryRun: dry})
+			_, refused = late.Client().Create(t.Context(), late.New("late"), metav1.CreateOptions{DryRun: dry})
 			if refused == nil {
-				return fmt.Errorf("a pizza can be created in %s", s.namespace)
+				return fmt.Errorf("a pizza can be created in %s", s.Namespace)
 			}
 			return nil
 		})
-		status := requireStatus(t, refused, 403, metav1.StatusReasonForbidden)
+		status := framework.RequireStatus(t, refused, 403, metav1.StatusReasonForbidden)
 		require.Equal(t, []metav1.StatusCause{{
 			Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace",
-			Message: "namespace " + s.namespace + " is being terminated",
+			Message: "namespace " + s.Namespace + " is being terminated",
 		}}, status.Details.Causes)
-		_, err = late.client().Apply(t.Context(), s.name("late"), late.new("late"), by("e2e"))
-		requireStatus(t, err, 403, metav1.StatusReasonForbidden)
+		_, err = late.Client().Apply(t.Context(), s.Name("late"), late.New("late"), by("e2e"))
+		framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 	}
 
 	controlplane.Eventually(t, func() error {
-		ns, err := namespaces.Get(t.Context(), s.namespace, metav1.GetOptions{})
+		ns, err := namespaces.Get(t.Context(), s.Namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -290,14 +291,14 @@ func TestNamespaceDeletion(t *testing.T) {
 		return fmt.Errorf("the namespace does not say what it waits for: %v", ns.Status.Conditions)
 	})
 	require.Equal(t, []string{"held"}, s.listed(t, metav1.ListOptions{}))
-	object, err := s.client().Get(t.Context(), s.name("held"), metav1.GetOptions{})
+	object, err := s.Client().Get(t.Context(), s.Name("held"), metav1.GetOptions{})
 	require.NoError(t, err)
 	require.True(t, beingDeleted(object))
 
 	_, err = s.patch(t, "held", types.MergePatchType, `{"metadata":{"finalizers":null}}`)
 	require.NoError(t, err)
 	controlplane.Eventually(t, func() error {
-		_, err := namespaces.Get(t.Context(), s.namespace, metav1.GetOptions{})
+		_, err := namespaces.Get(t.Context(), s.Namespace, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the namespace is still there: %w", err)
 		}
@@ -307,23 +308,23 @@ func TestNamespaceDeletion(t *testing.T) {
 
 func TestMissingNamespace(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
-		s := newSubjectIn(t, "e2e-missing", "Pizza", version)
+	for _, version := range framework.Versions() {
+		s := newSubjectIn(t, "e2e-missing", version)
 		for name, try := range map[string]func() error{
 			"create": func() error {
-				_, err := s.client().Create(t.Context(), s.new("a"), metav1.CreateOptions{})
+				_, err := s.Client().Create(t.Context(), s.New("a"), metav1.CreateOptions{})
 				return err
 			},
 			"dry run": func() error {
-				_, err := s.client().Create(t.Context(), s.new("a"), metav1.CreateOptions{DryRun: dry})
+				_, err := s.Client().Create(t.Context(), s.New("a"), metav1.CreateOptions{DryRun: dry})
 				return err
 			},
 			"apply": func() error {
-				_, err := s.client().Apply(t.Context(), s.name("a"), s.new("a"), by("e2e"))
+				_, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), by("e2e"))
 				return err
 			},
 		} {
-			status := requireStatus(t, try(), 404, metav1.StatusReasonNotFound)
+			status := framework.RequireStatus(t, try(), 404, metav1.StatusReasonNotFound)
 			require.Equal(t, &metav1.StatusDetails{Name: "e2e-missing", Kind: "namespaces"}, status.Details, name)
 		}
 		require.Empty(t, s.listed(t, metav1.ListOptions{}))
@@ -334,10 +335,10 @@ func TestMissingNamespace(t *testing.T) {
 func TestQuotaIsCounted(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")
-	s.create(t, "a")
-	s.in("v1alpha1").create(t, "b")
-	pizzas := corev1.ResourceName("count/" + s.groupVersionResource().GroupResource().String())
-	quotas := kubeClient().CoreV1().ResourceQuotas(s.namespace)
+	s.Create(t, "a")
+	s.in("v1alpha1").Create(t, "b")
+	pizzas := corev1.ResourceName("count/" + s.GroupVersionResource().GroupResource().String())
+	quotas := framework.Kube(cp).CoreV1().ResourceQuotas(s.Namespace)
 	_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "pizzas"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{pizzas: resource.MustParse("5")}},
@@ -356,6 +357,6 @@ func TestQuotaIsCounted(t *testing.T) {
 		}
 	}
 	controlplane.Eventually(t, used(2))
-	require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+	require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
 	controlplane.Eventually(t, used(1))
 }

@@ -34,15 +34,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // listed returns the suffixes of the names that a list has.
 func (s subject) listed(t *testing.T, options metav1.ListOptions) []string {
 	t.Helper()
 	if options.LabelSelector == "" {
-		options.LabelSelector = s.all().LabelSelector
+		options.LabelSelector = s.All().LabelSelector
 	}
-	list, err := s.client().List(t.Context(), options)
+	list, err := s.Client().List(t.Context(), options)
 	require.NoError(t, err)
 	return s.suffixes(list.Items)
 }
@@ -50,7 +51,7 @@ func (s subject) listed(t *testing.T, options metav1.ListOptions) []string {
 func (s subject) suffixes(items []unstructured.Unstructured) []string {
 	names := []string{}
 	for _, item := range items {
-		names = append(names, strings.TrimPrefix(item.GetName(), s.name("")))
+		names = append(names, strings.TrimPrefix(item.GetName(), s.Name("")))
 	}
 	return names
 }
@@ -58,12 +59,12 @@ func (s subject) suffixes(items []unstructured.Unstructured) []string {
 func TestListByLabel(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		for name, size := range map[string]string{"a": "small", "b": "large", "c": ""} {
-			object := s.new(name)
-			object.SetLabels(map[string]string{idLabel: s.id, "size": size})
+			object := s.New(name)
+			object.SetLabels(map[string]string{framework.Label: s.ID, "size": size})
 			if name == "c" {
-				object.SetLabels(map[string]string{idLabel: s.id})
+				object.SetLabels(map[string]string{framework.Label: s.ID})
 			}
-			_, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+			_, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
 		for selector, want := range map[string][]string{
@@ -75,7 +76,7 @@ func TestListByLabel(t *testing.T) {
 			"size notin (large)":     {"a", "c"},
 			"size=none":              {},
 		} {
-			got := s.listed(t, metav1.ListOptions{LabelSelector: s.all().LabelSelector + "," + selector})
+			got := s.listed(t, metav1.ListOptions{LabelSelector: s.All().LabelSelector + "," + selector})
 			require.Equal(t, want, got, selector)
 		}
 	})
@@ -84,26 +85,26 @@ func TestListByLabel(t *testing.T) {
 func TestListByField(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		for _, name := range []string{"a", "b"} {
-			s.create(t, name)
+			s.Create(t, name)
 		}
 		cases := map[string][]string{
-			"metadata.name=" + s.name("a"):  {"a"},
-			"metadata.name!=" + s.name("a"): {"b"},
+			"metadata.name=" + s.Name("a"):  {"a"},
+			"metadata.name!=" + s.Name("a"): {"b"},
 			"metadata.name=a":               {},
 		}
 		known := `["metadata.name"]`
 		if s.Kind == "Pizza" {
 			known = `["metadata.name" "metadata.namespace" "spec.replicas" "status.cost" "status.replicas"]`
-			b, err := s.client().Get(t.Context(), s.name("b"), metav1.GetOptions{})
+			b, err := s.Client().Get(t.Context(), s.Name("b"), metav1.GetOptions{})
 			require.NoError(t, err)
 			s.change(t, b)
-			b, err = s.client().Update(t.Context(), b, metav1.UpdateOptions{})
+			b, err = s.Client().Update(t.Context(), b, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			b.Object["status"] = newStatus(2)
-			_, err = s.client().UpdateStatus(t.Context(), b, metav1.UpdateOptions{})
+			_, err = s.Client().UpdateStatus(t.Context(), b, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			for selector, want := range map[string][]string{
-				"metadata.namespace=" + s.namespace: {"a", "b"},
+				"metadata.namespace=" + s.Namespace: {"a", "b"},
 				"metadata.namespace=other":          {},
 				"spec.replicas=1":                   {"a"},
 				"spec.replicas=2":                   {"b"},
@@ -125,12 +126,12 @@ func TestListByField(t *testing.T) {
 		for _, selector := range []string{"spec.other=1", "metadata.uid=1", "spec.toppings=tomato"} {
 			field, _, _ := strings.Cut(selector, "=")
 			unknown := `"` + field + `" is not a known field selector: only ` + known
-			_, err := s.client().List(t.Context(), metav1.ListOptions{FieldSelector: selector})
-			require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
-			_, err = s.client().Watch(t.Context(), metav1.ListOptions{FieldSelector: selector})
-			require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
-			err = s.client().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: selector})
-			require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
+			_, err := s.Client().List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			require.Contains(t, framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
+			_, err = s.Client().Watch(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			require.Contains(t, framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
+			err = s.Client().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: selector})
+			require.Contains(t, framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, unknown)
 		}
 		require.Equal(t, []string{"a", "b"}, s.listed(t, metav1.ListOptions{}))
 	})
@@ -138,13 +139,13 @@ func TestListByField(t *testing.T) {
 
 func TestListOfAllNamespaces(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		one, two := newSubject(t, "Pizza", version), newSubject(t, "Pizza", version)
-		two.id = one.id
-		want := []string{one.create(t, "a").GetNamespace(), two.create(t, "b").GetNamespace()}
+		two.ID = one.ID
+		want := []string{one.Create(t, "a").GetNamespace(), two.Create(t, "b").GetNamespace()}
 		everywhere := one
-		everywhere.namespace = ""
-		list, err := everywhere.client().List(t.Context(), one.all())
+		everywhere.Namespace = ""
+		list, err := everywhere.Client().List(t.Context(), one.All())
 		require.NoError(t, err)
 		var got []string
 		for _, item := range list.Items {
@@ -158,7 +159,7 @@ func TestListOfAllNamespaces(t *testing.T) {
 // list returns the test's objects, and with the options those that match.
 func (s subject) list(t *testing.T, options metav1.ListOptions) *unstructured.UnstructuredList {
 	t.Helper()
-	list, err := s.client().List(t.Context(), options)
+	list, err := s.Client().List(t.Context(), options)
 	require.NoError(t, err)
 	return list
 }
@@ -167,21 +168,21 @@ func (s subject) list(t *testing.T, options metav1.ListOptions) *unstructured.Un
 // between, and in whichever version the next one is asked for.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
 			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-				s.create(t, name)
+				s.Create(t, name)
 			}
 			first := s.list(t, metav1.ListOptions{Limit: 3})
 			require.Equal(t, []string{"a", "b", "c"}, s.suffixes(first.Items))
 			require.EqualValues(t, 4, *first.GetRemainingItemCount())
 			require.NotEmpty(t, first.GetContinue())
 
-			require.NoError(t, s.client().Delete(t.Context(), s.name("e"), metav1.DeleteOptions{}))
-			s.create(t, "h")
-			for _, next := range versions {
+			require.NoError(t, s.Client().Delete(t.Context(), s.Name("e"), metav1.DeleteOptions{}))
+			s.Create(t, "h")
+			for _, next := range framework.Versions() {
 				second := s.in(next).list(t, metav1.ListOptions{Limit: 3, Continue: first.GetContinue()})
 				require.Equal(t, []string{"d", "e", "f"}, s.suffixes(second.Items))
 				require.Equal(t, first.GetResourceVersion(), second.GetResourceVersion())
@@ -194,10 +195,10 @@ func TestPages(t *testing.T) {
 			}
 
 			// How many more match a selector is not known without looking at them.
-			selected := s.list(t, metav1.ListOptions{Limit: 2, LabelSelector: s.all().LabelSelector})
+			selected := s.list(t, metav1.ListOptions{Limit: 2, LabelSelector: s.All().LabelSelector})
 			require.Equal(t, []string{"a", "b"}, s.suffixes(selected.Items))
 			require.Nil(t, selected.GetRemainingItemCount())
-			rest := s.list(t, metav1.ListOptions{Continue: selected.GetContinue(), LabelSelector: s.all().LabelSelector})
+			rest := s.list(t, metav1.ListOptions{Continue: selected.GetContinue(), LabelSelector: s.All().LabelSelector})
 			require.Equal(t, []string{"c", "d", "f", "g", "h"}, s.suffixes(rest.Items))
 
 			whole := s.list(t, metav1.ListOptions{Limit: 7})
@@ -211,10 +212,10 @@ func TestPagesOfToppings(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t, "Topping", "v1")
 	for _, name := range []string{"a", "b", "c"} {
-		s.create(t, name)
+		s.Create(t, name)
 	}
 	var got []string
-	options := s.all()
+	options := s.All()
 	for options.Limit = 1; ; {
 		page := s.list(t, options)
 		require.LessOrEqual(t, len(page.Items), 1)
@@ -228,9 +229,9 @@ func TestPagesOfToppings(t *testing.T) {
 
 func TestResourceVersionMatch(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		first := s.create(t, "a").GetResourceVersion()
-		second := s.create(t, "b").GetResourceVersion()
-		require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+		first := s.Create(t, "a").GetResourceVersion()
+		second := s.Create(t, "b").GetResourceVersion()
+		require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
 		// This is answered from a cache that has seen all of it, which later answers
 		// of any age are from, too.
 		require.Equal(t, []string{"b"}, s.listed(t, metav1.ListOptions{}))
@@ -267,11 +268,11 @@ func TestResourceVersionMatch(t *testing.T) {
 			"a match in a watch":           {metav1.ListOptions{Watch: true, ResourceVersion: first, ResourceVersionMatch: notOlder}, []string{"resourceVersionMatch"}},
 			"initial events without match": {metav1.ListOptions{Watch: true, SendInitialEvents: new(true)}, []string{"resourceVersionMatch"}},
 		} {
-			_, err := s.client().List(t.Context(), test.options)
+			_, err := s.Client().List(t.Context(), test.options)
 			if test.options.Watch {
-				_, err = s.client().Watch(t.Context(), test.options)
+				_, err = s.Client().Watch(t.Context(), test.options)
 			}
-			status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+			status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 			var fields []string
 			for _, cause := range status.Details.Causes {
 				fields = append(fields, cause.Field)
@@ -280,7 +281,7 @@ func TestResourceVersionMatch(t *testing.T) {
 		}
 
 		for _, resourceVersion := range []string{"", "0", second} {
-			read, err := s.client().Get(t.Context(), s.name("b"), metav1.GetOptions{ResourceVersion: resourceVersion})
+			read, err := s.Client().Get(t.Context(), s.Name("b"), metav1.GetOptions{ResourceVersion: resourceVersion})
 			require.NoError(t, err)
 			require.Equal(t, second, read.GetResourceVersion())
 		}
@@ -290,13 +291,13 @@ func TestResourceVersionMatch(t *testing.T) {
 // get asks for the test's objects, or one of them, in the way that the headers say.
 func (s subject) get(t *testing.T, path string, headers map[string]string) (*http.Response, []byte) {
 	t.Helper()
-	config := config()
+	config := framework.Config(cp)
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	if path == "" {
-		path = "?labelSelector=" + s.all().LabelSelector
+		path = "?labelSelector=" + s.All().LabelSelector
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+s.path()+path, http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+s.Path()+path, http.NoBody)
 	require.NoError(t, err)
 	for name, value := range headers {
 		request.Header.Set(name, value)
@@ -313,63 +314,63 @@ const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 func TestTableOfPizzas(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
-			s.create(t, "a")
+			s.Create(t, "a")
 			v1 := s.in("v1")
-			object := v1.new("b")
+			object := v1.New("b")
 			object.Object["spec"] = map[string]any{"toppings": []any{portion("tomato", 1), portion("mozzarella", 2)}, "replicas": int64(5)}
-			object, err := v1.client().Create(t.Context(), object, metav1.CreateOptions{})
+			object, err := v1.Client().Create(t.Context(), object, metav1.CreateOptions{})
 			require.NoError(t, err)
 			object.Object["status"] = newStatus(1)
-			object, err = v1.client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
+			object, err = v1.Client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
 			require.NoError(t, err)
 
 			table := s.table(t, "")
 			require.Equal(t, []string{"Name string name 0", "Toppings string  0", "Replicas string  0", "Cost string  0", "Age string  0",
 				"Condition string  1", "Reason string  1"}, columns(table))
 			require.Equal(t, [][]any{
-				{s.name("a"), "mozzarella,tomato", "0/1", "<unknown>", "AGE", "", ""},
-				{s.name("b"), "tomato,mozzarella×2", "1/5", "2300m", "AGE", "Priced", "ToppingsFound"},
+				{s.Name("a"), "mozzarella,tomato", "0/1", "<unknown>", "AGE", "", ""},
+				{s.Name("b"), "tomato,mozzarella×2", "1/5", "2300m", "AGE", "Priced", "ToppingsFound"},
 			}, cells(t, table, 4))
-			require.Equal(t, object.GetResourceVersion(), s.table(t, "/"+s.name("b")).ResourceVersion)
-			require.Equal(t, cells(t, table, 4)[1:], cells(t, s.table(t, "/"+s.name("b")), 4))
+			require.Equal(t, object.GetResourceVersion(), s.table(t, "/"+s.Name("b")).ResourceVersion)
+			require.Equal(t, cells(t, table, 4)[1:], cells(t, s.table(t, "/"+s.Name("b")), 4))
 		})
 	}
 }
 
 func TestTableOfToppings(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		s := newSubject(t, "Topping", version)
-		s.create(t, "a")
+		s.Create(t, "a")
 		table := s.table(t, "")
 		require.Equal(t, []string{"Name string name 0", "Cost string  0", "Age string  0"}, columns(table))
-		require.Equal(t, [][]any{{s.name("a"), "1", "AGE"}}, cells(t, table, 2))
+		require.Equal(t, [][]any{{s.Name("a"), "1", "AGE"}}, cells(t, table, 2))
 	}
 }
 
 func TestTableOfScale(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		s := newSubject(t, "Pizza", version)
-		s.create(t, "a")
-		table := s.table(t, "/"+s.name("a")+"/scale")
+		s.Create(t, "a")
+		table := s.table(t, "/"+s.Name("a")+"/scale")
 		require.Equal(t, []string{"Name string name 0", "Desired integer  0", "Available integer  0", "Age string  0"}, columns(table))
-		require.Equal(t, [][]any{{s.name("a"), 1.0, 0.0, "AGE"}}, cells(t, table, 3))
+		require.Equal(t, [][]any{{s.Name("a"), 1.0, 0.0, "AGE"}}, cells(t, table, 3))
 	}
 }
 
 // What a row tells of its object is up to the client.
 func TestTableRows(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
+		created := s.Create(t, "a")
 		for include, want := range map[string]string{
 			"": "PartialObjectMetadata", "Metadata": "PartialObjectMetadata", "Object": s.Kind, "None": "",
 		} {
-			table := s.table(t, "?includeObject="+include+"&labelSelector="+s.all().LabelSelector)
+			table := s.table(t, "?includeObject="+include+"&labelSelector="+s.All().LabelSelector)
 			var object unstructured.Unstructured
 			if want != "" {
 				require.NoError(t, json.Unmarshal(table.Rows[0].Object.Raw, &object))
@@ -415,14 +416,14 @@ func cells(t *testing.T, table *metav1.Table, age int) [][]any {
 
 func TestListOfMetadata(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
-		client := metadataclient.NewForConfigOrDie(config()).Resource(s.groupVersionResource()).Namespace(s.namespace)
-		list, err := client.List(t.Context(), s.all())
+		created := s.Create(t, "a")
+		client := metadataclient.NewForConfigOrDie(framework.Config(cp)).Resource(s.GroupVersionResource()).Namespace(s.Namespace)
+		list, err := client.List(t.Context(), s.All())
 		require.NoError(t, err)
 		require.Len(t, list.Items, 1)
 		require.Equal(t, created.GetUID(), list.Items[0].UID)
 		require.Equal(t, created.GetLabels(), list.Items[0].Labels)
-		read, err := client.Get(t.Context(), s.name("a"), metav1.GetOptions{})
+		read, err := client.Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 		require.NoError(t, err)
 		require.Equal(t, created.GetResourceVersion(), read.ResourceVersion)
 
@@ -437,7 +438,7 @@ func TestListOfMetadata(t *testing.T) {
 
 func TestContentTypes(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
+		created := s.Create(t, "a")
 		decode := map[string]func([]byte) map[string]any{
 			"application/json": func(body []byte) map[string]any {
 				var content map[string]any
@@ -471,7 +472,7 @@ func TestContentTypes(t *testing.T) {
 			"text/html, application/json;q=0.9":                           "application/json",
 			"application/json;as=Table;v=v9;g=meta.k8s.io, application/*": "application/json",
 		} {
-			response, body := s.get(t, "/"+s.name("a"), map[string]string{"Accept": accept})
+			response, body := s.get(t, "/"+s.Name("a"), map[string]string{"Accept": accept})
 			require.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", accept, body)
 			require.Equal(t, want, response.Header.Get("Content-Type"), accept)
 			got := &unstructured.Unstructured{Object: decode[want](body)}
@@ -479,7 +480,7 @@ func TestContentTypes(t *testing.T) {
 			require.Equal(t, created.GetResourceVersion(), got.GetResourceVersion(), accept)
 		}
 		for _, accept := range []string{"application/cbor", "text/html", "application/json;as=Other;v=v1;g=meta.k8s.io"} {
-			response, body := s.get(t, "/"+s.name("a"), map[string]string{"Accept": accept})
+			response, body := s.get(t, "/"+s.Name("a"), map[string]string{"Accept": accept})
 			require.Equal(t, http.StatusNotAcceptable, response.StatusCode, "%s: %s", accept, body)
 			require.Equal(t, "Status", decode["application/json"](body)["kind"])
 		}
@@ -489,9 +490,9 @@ func TestContentTypes(t *testing.T) {
 func TestGzip(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		// Short answers are not worth the work.
-		object := s.new("a")
+		object := s.New("a")
 		object.SetAnnotations(map[string]string{"long": strings.Repeat("pizza ", 40_000)})
-		_, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+		_, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 		_, plain := s.get(t, "", map[string]string{"Accept-Encoding": "identity"})
 		response, compressed := s.get(t, "", map[string]string{"Accept-Encoding": "gzip"})

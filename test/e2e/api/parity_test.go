@@ -34,6 +34,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // The tests in this file show what custom resources do as well, as far as no other
@@ -71,17 +72,17 @@ func (s subject) storePizza(t *testing.T, suffix, version, mediaType string, cha
 func TestRatcheting(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")
-	s.create(t, "a")
+	s.Create(t, "a")
 	s.storePizza(t, "a", "v1", runtime.ContentTypeProtobuf, func(pizza *restaurant.Pizza) {
 		pizza.Spec.Replicas = 2000
 		pizza.Spec.Toppings[0].Quantity = 20
 	})
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		labelled, err := s.in(version).patch(t, "a", types.MergePatchType, `{"metadata":{"labels":{"seen-in":"`+version+`"}}}`)
 		require.NoError(t, err)
 		require.EqualValues(t, 2000, labelled.Object["spec"].(map[string]any)["replicas"])
 		_, err = s.in(version).patch(t, "a", types.MergePatchType, `{"spec":{"replicas":2001}}`)
-		status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		require.Equal(t, []metav1.StatusCause{{
 			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas", Message: "Invalid value: 2001: must be less than or equal to 1000",
 		}}, status.Details.Causes)
@@ -92,22 +93,22 @@ func TestRatcheting(t *testing.T) {
 // the storage when it is written again.
 func TestStorageMigration(t *testing.T) {
 	t.Parallel()
-	for _, stored := range versions {
+	for _, stored := range framework.Versions() {
 		for _, mediaType := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
 			t.Run(stored+"/"+mediaType, func(t *testing.T) {
 				t.Parallel()
 				s := newSubject(t, "Pizza", "v1")
-				created := s.create(t, "a")
+				created := s.Create(t, "a")
 				s.storePizza(t, "a", stored, mediaType, func(*restaurant.Pizza) {})
-				for _, version := range versions {
-					read, err := s.in(version).client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+				for _, version := range framework.Versions() {
+					read, err := s.in(version).Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 					require.NoError(t, err)
-					require.Equal(t, s.in(version).new("a").Object["spec"], read.Object["spec"])
+					require.Equal(t, s.in(version).New("a").Object["spec"], read.Object["spec"])
 				}
-				read, err := s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+				read, err := s.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 				require.NoError(t, err)
 				require.Equal(t, created.Object["spec"], read.Object["spec"])
-				updated, err := s.client().Update(t.Context(), read, metav1.UpdateOptions{})
+				updated, err := s.Client().Update(t.Context(), read, metav1.UpdateOptions{})
 				require.NoError(t, err)
 				require.EqualValues(t, 1, updated.GetGeneration())
 
@@ -127,13 +128,13 @@ func TestStorageMigration(t *testing.T) {
 func TestCELRules(t *testing.T) {
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")
-	client := kubeClient().AdmissionregistrationV1()
+	client := framework.Kube(cp).AdmissionregistrationV1()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: s.id},
+		ObjectMeta: metav1.ObjectMeta{Name: s.ID},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{idLabel: s.id}},
+				ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{framework.Label: s.ID}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{s.Group}, APIVersions: []string{"v1"}, Resources: []string{"pizzas"}},
@@ -148,28 +149,28 @@ func TestCELRules(t *testing.T) {
 	_, err := client.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, client.ValidatingAdmissionPolicies().Delete(context.WithoutCancel(t.Context()), s.id, metav1.DeleteOptions{}))
+		require.NoError(t, client.ValidatingAdmissionPolicies().Delete(context.WithoutCancel(t.Context()), s.ID, metav1.DeleteOptions{}))
 	})
 	_, err = client.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: s.id},
+		ObjectMeta: metav1.ObjectMeta{Name: s.ID},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: s.id, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			PolicyName: s.ID, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, client.ValidatingAdmissionPolicyBindings().Delete(context.WithoutCancel(t.Context()), s.id, metav1.DeleteOptions{}))
+		require.NoError(t, client.ValidatingAdmissionPolicyBindings().Delete(context.WithoutCancel(t.Context()), s.ID, metav1.DeleteOptions{}))
 	})
 
-	s.create(t, "a")
+	s.Create(t, "a")
 	// A policy takes effect in its own time.
 	refusal := func(patch string) (message string) {
 		controlplane.Eventually(t, func() error {
-			_, err := s.client().Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := s.Client().Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				return fmt.Errorf("%s is accepted", patch)
 			}
-			message = requireStatus(t, err, 422, metav1.StatusReasonInvalid).Message
+			message = framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid).Message
 			return nil
 		})
 		return message

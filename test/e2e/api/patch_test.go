@@ -25,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // portion is a topping of a pizza in v1beta1 and v1.
@@ -63,7 +65,7 @@ func TestPatch(t *testing.T) {
 			[]any{portion("basil", 2)}, 5,
 		},
 		"merge patch, null is the default": {
-			versions, types.MergePatchType, `{"spec":{"replicas":null}}`, nil, 1,
+			framework.Versions(), types.MergePatchType, `{"spec":{"replicas":null}}`, nil, 1,
 		},
 		"merge patch of names": {
 			alpha, types.MergePatchType, `{"spec":{"toppings":["basil","tomato","basil"]}}`,
@@ -98,23 +100,23 @@ func TestPatch(t *testing.T) {
 			[]any{portion("mozzarella", 1), portion("tomato", 1), portion("basil", 2)}, 1,
 		},
 		"nothing": {
-			versions, types.MergePatchType, "{}", nil, 1,
+			framework.Versions(), types.MergePatchType, "{}", nil, 1,
 		},
 	} {
 		for _, version := range test.versions {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				t.Parallel()
 				s := newSubject(t, "Pizza", version)
-				created := s.create(t, "a")
+				created := s.Create(t, "a")
 				want := map[string]any{"toppings": test.toppings, "replicas": test.replicas}
 				if test.toppings == nil {
-					want["toppings"] = toppingsIn(version, "mozzarella", "tomato")
+					want["toppings"] = framework.Toppings(version, "mozzarella", "tomato")
 				}
 				got, err := s.patch(t, "a", test.as, test.patch)
 				require.NoError(t, err)
 				require.Equal(t, want, got.Object["spec"])
 
-				stored, err := s.client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
+				stored, err := s.Client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
 				require.NoError(t, err)
 				require.Equal(t, got, stored)
 				again, err := s.patch(t, "a", types.MergePatchType, `{"spec":{}}`)
@@ -134,7 +136,7 @@ func (s subject) patch(t *testing.T, suffix string, as types.PatchType, patch st
 		patch = strings.ReplaceAll(patch, "GROUPVERSION", s.GroupVersion().String())
 		options.FieldManager = "e2e"
 	}
-	return s.client().Patch(t.Context(), s.name(suffix), as, []byte(patch), options, subresources...)
+	return s.Client().Patch(t.Context(), s.Name(suffix), as, []byte(patch), options, subresources...)
 }
 
 func TestPatchTopping(t *testing.T) {
@@ -145,15 +147,15 @@ func TestPatchTopping(t *testing.T) {
 		types.StrategicMergePatchType: `{"spec":{"cost":2}}`,
 		types.ApplyPatchType:          "{apiVersion: GROUPVERSION, kind: Topping, metadata: {labels: {applied: 'true'}}}",
 	} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			t.Run(string(as)+"/"+version, func(t *testing.T) {
 				t.Parallel()
 				s := newSubject(t, "Topping", version)
-				s.create(t, "a")
+				s.Create(t, "a")
 				got, err := s.patch(t, "a", as, patch)
 				require.NoError(t, err)
 				if as == types.ApplyPatchType {
-					require.Equal(t, map[string]string{idLabel: s.id, "applied": "true"}, got.GetLabels())
+					require.Equal(t, map[string]string{framework.Label: s.ID, "applied": "true"}, got.GetLabels())
 				} else {
 					require.Equal(t, map[string]any{"cost": "2"}, got.Object["spec"])
 				}
@@ -175,11 +177,11 @@ func TestPatchStatus(t *testing.T) {
 		types.ApplyPatchType: `{apiVersion: GROUPVERSION, kind: Pizza, status: {replicas: 2, cost: "7"},
 			spec: {replicas: 9}, metadata: {labels: {a: b}}}`,
 	} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			t.Run(string(as)+"/"+version, func(t *testing.T) {
 				t.Parallel()
 				s := newSubject(t, "Pizza", version)
-				created := s.create(t, "a")
+				created := s.Create(t, "a")
 				got, err := s.patch(t, "a", as, patch, "status")
 				require.NoError(t, err)
 				require.Equal(t, map[string]any{"replicas": int64(2), "cost": "7"}, got.Object["status"])
@@ -208,11 +210,11 @@ func TestPatchConditions(t *testing.T) {
 			"type": kind, "status": status, "reason": "Tested", "message": "", "lastTransitionTime": "2026-11-20T12:00:00Z",
 		}
 	}
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		s := newSubject(t, "Pizza", version)
-		object := s.create(t, "a")
+		object := s.Create(t, "a")
 		require.NoError(t, unstructured.SetNestedSlice(object.Object, []any{condition("Priced", "True"), condition("Ready", "False")}, "status", "conditions"))
-		_, err := s.client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
+		_, err := s.Client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
 		require.NoError(t, err)
 
 		got, err := s.patch(t, "a", types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status")
@@ -225,21 +227,21 @@ func TestPatchConditions(t *testing.T) {
 
 func TestPatchRefused(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
+		created := s.Create(t, "a")
 		_, err := s.patch(t, "a", types.MergePatchType, `{"metadata":{"labels":{"a":"b"}}}`)
 		require.NoError(t, err)
 
 		stale := `{"metadata":{"resourceVersion":"` + created.GetResourceVersion() + `","labels":{"a":"c"}}}`
 		for _, as := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType} {
 			_, err = s.patch(t, "a", as, stale)
-			requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 		}
 		_, err = s.patch(t, "a", types.JSONPatchType, `[{"op":"test","path":"/metadata/name","value":"other"}]`)
-		requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		_, err = s.patch(t, "a", "application/merge", `{}`)
-		requireStatus(t, err, 415, metav1.StatusReasonUnsupportedMediaType)
+		framework.RequireStatus(t, err, 415, metav1.StatusReasonUnsupportedMediaType)
 		_, err = s.patch(t, "missing", types.ApplyPatchType, "{apiVersion: other/v1, kind: "+s.Kind+"}")
-		requireStatus(t, err, 400, metav1.StatusReasonBadRequest)
+		framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest)
 	})
 }
 
@@ -247,9 +249,9 @@ func TestPatchRefused(t *testing.T) {
 // metadata, since no generated validation had found it too.
 func TestRefusalIsNotLoggedAsFault(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		s.create(t, "a")
+		s.Create(t, "a")
 		_, err := s.patch(t, "a", types.MergePatchType, `{"metadata":{"uid":"other"}}`)
-		status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		require.Len(t, status.Details.Causes, 1)
 		require.Equal(t, "metadata.uid", status.Details.Causes[0].Field)
 		log, err := os.ReadFile(cp.APIServer.LogFile())

@@ -34,6 +34,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // review is a question about toppings.
@@ -45,9 +46,9 @@ func review(toppings ...restaurantv1.PizzaTopping) *restaurantv1.PriceReview {
 func priced(t *testing.T, suffix, cost string) string {
 	t.Helper()
 	s := newSubject(t, "Topping", "v1")
-	object := s.new(suffix)
+	object := s.New(suffix)
 	object.Object["spec"] = map[string]any{"cost": cost}
-	created, err := s.client().Create(t.Context(), object, metav1.CreateOptions{})
+	created, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return created.GetName()
 }
@@ -80,7 +81,7 @@ func TestPriceReview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
-				answer, err := restaurantClient().RestaurantV1().PriceReviews().Create(t.Context(), test.review, metav1.CreateOptions{DryRun: dryRun})
+				answer, err := framework.Restaurant(cp).RestaurantV1().PriceReviews().Create(t.Context(), test.review, metav1.CreateOptions{DryRun: dryRun})
 				require.NoError(t, err)
 				require.Equal(t, test.want.MissingToppings, answer.Status.MissingToppings)
 				if test.want.Cost == nil {
@@ -117,8 +118,8 @@ func TestBadPriceReviews(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := restaurantClient().RestaurantV1().PriceReviews().Create(t.Context(), test.review, metav1.CreateOptions{})
-			status := requireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+			_, err := framework.Restaurant(cp).RestaurantV1().PriceReviews().Create(t.Context(), test.review, metav1.CreateOptions{})
+			status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 			require.Equal(t, []metav1.StatusCause{test.cause}, status.Details.Causes)
 			require.Equal(t, "PriceReview", status.Details.Kind)
 			require.Empty(t, status.Details.Name)
@@ -204,7 +205,7 @@ func TestRefusedPriceReviews(t *testing.T) {
 // A question is written down like all else that is asked for.
 func TestPriceReviewIsAudited(t *testing.T) {
 	t.Parallel()
-	client, err := rest.HTTPClientFor(config())
+	client, err := rest.HTTPClientFor(framework.Config(cp))
 	require.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, cp.APIServer.URL()+"/apis/restaurant.programming-kubernetes.info/v1/pricereviews",
 		strings.NewReader(`{"spec":{"toppings":[{"name":"tomato"}]}}`))

@@ -35,6 +35,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // rule allows verbs on resources of the restaurant, both lists with commas.
@@ -53,11 +54,11 @@ func grant(t *testing.T, user, namespace string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{GenerateName: "e2e-"}
 	if namespace == "" {
-		role, err := kubeClient().RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		role, err := framework.Kube(cp).RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		bind(t, user, "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name})
 	} else {
-		role, err := kubeClient().RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		role, err := framework.Kube(cp).RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		bind(t, user, namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
 	}
@@ -77,9 +78,9 @@ func bind(t *testing.T, user, namespace string, role rbacv1.RoleRef) {
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 	var err error
 	if namespace == "" {
-		_, err = kubeClient().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role}, metav1.CreateOptions{})
+		_, err = framework.Kube(cp).RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role}, metav1.CreateOptions{})
 	} else {
-		_, err = kubeClient().RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role}, metav1.CreateOptions{})
+		_, err = framework.Kube(cp).RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role}, metav1.CreateOptions{})
 	}
 	require.NoError(t, err)
 }
@@ -94,7 +95,7 @@ func waitAllowed(t *testing.T, user, namespace, verb, resource string, names ...
 	}
 	for _, name := range names {
 		controlplane.Eventually(t, func() error {
-			review, err := kubeClient().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			review, err := framework.Kube(cp).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Namespace: namespace, Verb: verb, Group: restaurant.GroupName, Resource: resource, Subresource: subresource, Name: name,
 				}},
@@ -189,7 +190,7 @@ func (a action) request(t *testing.T, host, namespace, name string) *http.Reques
 		body = strings.Replace(body, `"name":`, `"generateName":`, 1)
 	case "update":
 		method, where, query = http.MethodPut, one, "dryRun=All"
-		current, err := dynamicClient().Resource(schema.GroupVersionResource{Group: restaurant.GroupName, Version: "v1", Resource: resource}).
+		current, err := framework.Dynamic(cp).Resource(schema.GroupVersionResource{Group: restaurant.GroupName, Version: "v1", Resource: resource}).
 			Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)
 		body = strings.Replace(body, `"name":`, fmt.Sprintf(`"resourceVersion":%q,"name":`, current.GetResourceVersion()), 1)
@@ -263,7 +264,7 @@ func requireAllowed(t *testing.T, want, got []action) {
 func TestEveryActionIsGrantedSeparately(t *testing.T) {
 	t.Parallel()
 	k := newKubectl(t)
-	topping := newSubject(t, "Topping", "v1").create(t, "basil").GetName()
+	topping := newSubject(t, "Topping", "v1").Create(t, "basil").GetName()
 	for _, test := range []struct {
 		namespace, name string
 		actions         []action
@@ -291,7 +292,7 @@ func TestEveryActionIsGrantedSeparately(t *testing.T) {
 func TestRoleOfANamespace(t *testing.T) {
 	t.Parallel()
 	k, other := newKubectl(t), newKubectl(t)
-	topping := newSubject(t, "Topping", "v1").create(t, "basil").GetName()
+	topping := newSubject(t, "Topping", "v1").Create(t, "basil").GetName()
 	user := "cook-" + k.namespace
 	grant(t, user, k.namespace, rule("*", "pizzas,toppings"))
 	bothWays(t, user, func(t *testing.T, config *rest.Config) {
@@ -326,7 +327,7 @@ func TestRoleForResourceNames(t *testing.T) {
 // Who may patch, but not create, must not create by way of an apply.
 func TestAnApplyThatCreatesNeedsCreate(t *testing.T) {
 	t.Parallel()
-	k := kubectl{namespace: namespace(t)}
+	k := kubectl{namespace: framework.Namespace(t, cp)}
 	patcher, creator := "patcher-"+k.namespace, "creator-"+k.namespace
 	grant(t, patcher, k.namespace, rule("patch", "pizzas"))
 	grant(t, creator, k.namespace, rule("patch,create", "pizzas"))
@@ -356,7 +357,7 @@ func TestAnApplyThatCreatesNeedsCreate(t *testing.T) {
 func TestAggregatedRoles(t *testing.T) {
 	t.Parallel()
 	k := newKubectl(t)
-	topping := newSubject(t, "Topping", "v1").create(t, "basil").GetName()
+	topping := newSubject(t, "Topping", "v1").Create(t, "basil").GetName()
 	reads := func(a action) bool { return slices.Contains([]string{"get", "list", "watch"}, a.verb) }
 	for role, may := range map[string]func(action) bool{
 		"view": func(a action) bool { return reads(a) || a.resource == "pricereviews" },

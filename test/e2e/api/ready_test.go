@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // A server that says it is ready knows whom to trust: the front proxy, and users
@@ -42,7 +43,7 @@ func TestReadyMeansReadyForRequests(t *testing.T) {
 		server, err := cp.NewAPIServer(names.SimpleNameGenerator.GenerateName("ready-"), controlplane.ServerConfig{})
 		require.NoError(t, err)
 		require.NoError(t, server.Start(t.Context()))
-		asUser := config()
+		asUser := framework.Config(cp)
 		asUser.Host = server.URL()
 		asProxy := rest.CopyConfig(asUser)
 		asProxy.CertData, asProxy.KeyData = proxy.Cert, proxy.Key
@@ -50,7 +51,7 @@ func TestReadyMeansReadyForRequests(t *testing.T) {
 			return transport.NewAuthProxyRoundTripper("somebody", "", []string{"system:masters"}, nil, next)
 		})
 		for who, config := range map[string]*rest.Config{"the front proxy": asProxy, "a user": asUser} {
-			list, err := topping.clientFor(config).List(t.Context(), metav1.ListOptions{})
+			list, err := topping.ClientFor(config).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err, who)
 			require.Equal(t, []unstructured.Unstructured{}, list.Items, who)
 		}

@@ -45,12 +45,13 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // reviews is how many SubjectAccessReviews the server has asked kube-apiserver for.
 func reviews(t *testing.T) float64 {
 	t.Helper()
-	client, err := rest.HTTPClientFor(config())
+	client, err := rest.HTTPClientFor(framework.Config(cp))
 	require.NoError(t, err)
 	response, err := client.Get(cp.APIServer.URL() + "/metrics")
 	require.NoError(t, err)
@@ -73,7 +74,7 @@ func reviews(t *testing.T) float64 {
 // cost a review for each of them.
 func TestReviewsOfManyNames(t *testing.T) {
 	const names, most = 300, 30 // An answer is valid for some seconds only.
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	grant(t, "reader-of-many", ns, rule("get", "pizzas"))
 	config, err := cp.RESTConfigFor("reader-of-many")
 	require.NoError(t, err)
@@ -153,7 +154,7 @@ func namedByFrontProxy(t *testing.T, name string) user.Info {
 // first with what kube-apiserver says about the very name, for thousands of random rules.
 func TestReviewsWithoutNameAgree(t *testing.T) {
 	const users, rulesOfEach, questions = 500, 20, 10_000
-	admin := config()
+	admin := framework.Config(cp)
 	admin.QPS = -1
 	client := kubernetes.NewForConfigOrDie(admin)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -31,13 +31,15 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // scaleClient works on the Scale of any kind that has one, as the autoscaler does.
 func scaleClient(t *testing.T) scale.ScalesGetter {
 	t.Helper()
-	discovery := kubeClient().Discovery()
-	client, err := scale.NewForConfig(config(), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
+	discovery := framework.Kube(cp).Discovery()
+	client, err := scale.NewForConfig(framework.Config(cp), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(discovery))
 	require.NoError(t, err)
 	return client
@@ -46,22 +48,22 @@ func scaleClient(t *testing.T) scale.ScalesGetter {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	client := scaleClient(t)
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
-			scales, resource := client.Scales(s.namespace), s.groupVersionResource()
-			object := s.create(t, "a")
+			scales, resource := client.Scales(s.Namespace), s.GroupVersionResource()
+			object := s.Create(t, "a")
 			object.Object["status"] = newStatus(1)
-			object, err := s.client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
+			object, err := s.Client().UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
 			require.NoError(t, err)
 
-			read, err := scales.Get(t.Context(), resource.GroupResource(), s.name("a"), metav1.GetOptions{})
+			read, err := scales.Get(t.Context(), resource.GroupResource(), s.Name("a"), metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, &autoscalingv1.Scale{
 				TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
 				ObjectMeta: metav1.ObjectMeta{
-					Name: s.name("a"), Namespace: s.namespace, UID: object.GetUID(),
+					Name: s.Name("a"), Namespace: s.Namespace, UID: object.GetUID(),
 					ResourceVersion: object.GetResourceVersion(), CreationTimestamp: object.GetCreationTimestamp(),
 				},
 				Spec:   autoscalingv1.ScaleSpec{Replicas: 1},
@@ -77,9 +79,9 @@ func TestScale(t *testing.T) {
 			require.EqualValues(t, 5, updated.Spec.Replicas)
 			require.Equal(t, autoscalingv1.ScaleStatus{Replicas: 1, Selector: "pizza=margherita"}, updated.Status)
 
-			scaled, err := s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+			scaled, err := s.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 			require.NoError(t, err)
-			want := s.new("a").Object["spec"].(map[string]any)
+			want := s.New("a").Object["spec"].(map[string]any)
 			want["replicas"] = int64(5)
 			require.Equal(t, want, scaled.Object["spec"])
 			require.Equal(t, object.Object["status"], scaled.Object["status"])
@@ -91,7 +93,7 @@ func TestScale(t *testing.T) {
 
 			// The first Scale is of an older pizza now.
 			_, err = scales.Update(t.Context(), resource.GroupResource(), read, metav1.UpdateOptions{})
-			requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 			// Without a resourceVersion the number holds whatever happened meanwhile, as "kubectl scale" wants it.
 			updated.ResourceVersion = ""
 			updated.Spec.Replicas = 6
@@ -109,10 +111,10 @@ func TestScale(t *testing.T) {
 				types.StrategicMergePatchType: `{"spec":{"replicas":%d}}`,
 			} {
 				want := updated.Spec.Replicas + int32(len(as))
-				patched, err := scales.Patch(t.Context(), resource, s.name("a"), as, fmt.Appendf(nil, patch, want), metav1.PatchOptions{})
+				patched, err := scales.Patch(t.Context(), resource, s.Name("a"), as, fmt.Appendf(nil, patch, want), metav1.PatchOptions{})
 				require.NoError(t, err)
 				require.Equal(t, want, patched.Spec.Replicas)
-				scaled, err = s.client().Get(t.Context(), s.name("a"), metav1.GetOptions{})
+				scaled, err = s.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
 				require.NoError(t, err)
 				require.Equal(t, patched.ResourceVersion, scaled.GetResourceVersion())
 				replicas, _, err := unstructured.NestedInt64(scaled.Object, "spec", "replicas")
@@ -120,28 +122,28 @@ func TestScale(t *testing.T) {
 				require.EqualValues(t, patched.Spec.Replicas, replicas)
 			}
 
-			_, err = scales.Get(t.Context(), resource.GroupResource(), s.name("missing"), metav1.GetOptions{})
-			status := requireStatus(t, err, 404, metav1.StatusReasonNotFound)
-			require.Equal(t, s.details(s.name("missing")), status.Details)
+			_, err = scales.Get(t.Context(), resource.GroupResource(), s.Name("missing"), metav1.GetOptions{})
+			status := framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+			require.Equal(t, s.Details(s.Name("missing")), status.Details)
 			_, err = scales.Update(t.Context(), resource.GroupResource(),
-				&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: s.name("missing"), Namespace: s.namespace}}, metav1.UpdateOptions{})
-			requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+				&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: s.Name("missing"), Namespace: s.Namespace}}, metav1.UpdateOptions{})
+			framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 		})
 	}
 }
 
 func TestScaleOutOfRange(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		s := newSubject(t, "Pizza", version)
-		s.create(t, "a")
+		s.Create(t, "a")
 		for replicas, message := range map[int32]string{
 			-1:   "Invalid value: -1: must be greater than or equal to 0",
 			1001: "Invalid value: 1001: must be less than or equal to 1000",
 		} {
 			patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
 			_, err := s.patch(t, "a", types.MergePatchType, patch, "scale")
-			status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+			status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 			require.Equal(t, []metav1.StatusCause{{
 				Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas", Message: message,
 			}}, status.Details.Causes)
@@ -152,7 +154,7 @@ func TestScaleOutOfRange(t *testing.T) {
 // The generated clients speak protobuf, about the Scale too.
 func TestTypedScale(t *testing.T) {
 	t.Parallel()
-	client := restaurantClient()
+	client := framework.Restaurant(cp)
 	type scaler interface {
 		GetScale(context.Context, string, metav1.GetOptions) (*autoscalingv1.Scale, error)
 		UpdateScale(context.Context, string, *autoscalingv1.Scale, metav1.UpdateOptions) (*autoscalingv1.Scale, error)
@@ -166,8 +168,8 @@ func TestTypedScale(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
-			scaler, name := pizzas(s.namespace), s.name("a")
-			_, err := s.client().Apply(t.Context(), name, s.new("a"), by("alice"))
+			scaler, name := pizzas(s.Namespace), s.Name("a")
+			_, err := s.Client().Apply(t.Context(), name, s.New("a"), by("alice"))
 			require.NoError(t, err)
 
 			read, err := scaler.GetScale(t.Context(), name, metav1.GetOptions{})
@@ -178,11 +180,11 @@ func TestTypedScale(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 2, updated.Spec.Replicas)
 			_, err = scaler.UpdateScale(t.Context(), name, read, metav1.UpdateOptions{})
-			requireStatus(t, err, 409, metav1.StatusReasonConflict)
+			framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 
 			// Who scales owns the number, here and in the pizza, and is asked
 			// before somebody else changes it.
-			_, err = s.apply(t, by("alice"), "spec", s.new("a").Object["spec"].(map[string]any))
+			_, err = s.apply(t, by("alice"), "spec", s.New("a").Object["spec"].(map[string]any))
 			requireFieldConflict(t, err, ".spec.replicas", `"scaler" with subresource "scale" using `+s.GroupVersion().String())
 			seven := autoscalingv1ac.Scale().WithName(name).WithSpec(autoscalingv1ac.ScaleSpec().WithReplicas(7))
 			_, err = scaler.ApplyScale(t.Context(), name, seven, by("autoscaler"))
@@ -191,7 +193,7 @@ func TestTypedScale(t *testing.T) {
 			applied, err := scaler.ApplyScale(t.Context(), name, seven, metav1.ApplyOptions{FieldManager: "autoscaler", Force: true})
 			require.NoError(t, err)
 			require.EqualValues(t, 7, applied.Spec.Replicas)
-			object, err := s.client().Get(t.Context(), name, metav1.GetOptions{})
+			object, err := s.Client().Get(t.Context(), name, metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, []string{".spec.replicas"}, owners(t, object)["autoscaler Apply "+version+" scale"])
 			require.NotContains(t, owners(t, object), "scaler Update "+version+" scale")
@@ -202,11 +204,11 @@ func TestTypedScale(t *testing.T) {
 // A scaler of one version is known in the others.
 func TestScaleOwnerAcrossVersions(t *testing.T) {
 	t.Parallel()
-	for _, scaled := range versions {
-		for _, applied := range versions {
+	for _, scaled := range framework.Versions() {
+		for _, applied := range framework.Versions() {
 			s := newSubject(t, "Pizza", scaled)
-			s.create(t, "a")
-			_, err := s.client().Patch(t.Context(), s.name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":5}}`),
+			s.Create(t, "a")
+			_, err := s.Client().Patch(t.Context(), s.Name("a"), types.MergePatchType, []byte(`{"spec":{"replicas":5}}`),
 				metav1.PatchOptions{FieldManager: "scaler"}, "scale")
 			require.NoError(t, err)
 			_, err = s.in(applied).apply(t, by("alice"), "spec", map[string]any{"replicas": int64(6)})

@@ -38,6 +38,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // storedAs is how the objects of each resource are in etcd. Who changes this makes
@@ -68,8 +69,8 @@ type storedObject interface {
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{}
-	for _, version := range versions {
-		served, err := kubeClient().Discovery().ServerResourcesForGroupVersion(restaurant.GroupName + "/" + version)
+	for _, version := range framework.Versions() {
+		served, err := framework.Kube(cp).Discovery().ServerResourcesForGroupVersion(restaurant.GroupName + "/" + version)
 		require.NoError(t, err)
 		for _, resource := range served.APIResources {
 			// Subresources are stored with their resource, and reviews not at all.
@@ -82,8 +83,8 @@ func TestStorage(t *testing.T) {
 			tested[resource.Name] = true
 
 			s := newSubject(t, resource.Kind, version)
-			created := s.create(t, "a")
-			key := strings.NewReplacer("NAMESPACE", s.namespace, "NAME", created.GetName()).Replace(want.key)
+			created := s.Create(t, "a")
+			key := strings.NewReplacer("NAMESPACE", s.Namespace, "NAME", created.GetName()).Replace(want.key)
 			answer, err := etcdOf(t, cp.APIServer).Get(t.Context(), key)
 			require.NoError(t, err)
 			require.Len(t, answer.Kvs, 1, "Nothing is stored at %s.", key)
@@ -100,7 +101,7 @@ func TestStorage(t *testing.T) {
 			object.GetObjectKind().SetGroupVersionKind(s.in("v1").GroupVersionKind)
 			got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 			require.NoError(t, err)
-			read, err := s.in("v1").client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
+			read, err := s.in("v1").Client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, read.Object, got)
 		}
@@ -112,7 +113,7 @@ func TestStorage(t *testing.T) {
 func TestStoragePrefixes(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Pizza", "Topping"} {
-		newSubject(t, kind, "v1").create(t, "a")
+		newSubject(t, kind, "v1").Create(t, "a")
 	}
 	answer, err := etcdOf(t, cp.APIServer).Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)
@@ -135,11 +136,11 @@ func TestStoragePrefixes(t *testing.T) {
 func TestOneWatchCachePerKind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			newSubject(t, kind, version).watch(t, metav1.ListOptions{})
 		}
 	}
-	config := config()
+	config := framework.Config(cp)
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	response, err := client.Get(cp.APIServer.URL() + "/metrics")
@@ -163,11 +164,11 @@ func TestOneWatchCachePerKind(t *testing.T) {
 
 // keys is the prefix of the keys under which the test's objects are stored.
 func (s subject) keys() string {
-	elements := []string{"/registry", s.Group, s.resource}
-	if s.namespace != "" {
-		elements = append(elements, s.namespace)
+	elements := []string{"/registry", s.Group, s.Resource}
+	if s.Namespace != "" {
+		elements = append(elements, s.Namespace)
 	}
-	return path.Join(elements...) + "/" + s.id + "-"
+	return path.Join(elements...) + "/" + s.ID + "-"
 }
 
 // stored returns what etcd has of the test's objects, by key and revision.

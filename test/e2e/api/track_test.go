@@ -40,6 +40,8 @@ import (
 	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // A stream is what a tracked pizza says line by line.
@@ -65,10 +67,10 @@ func (s stream) ends() {
 	require.Empty(s.t, string(rest))
 }
 
-// track connects to a path; what takes longer than patience fails.
+// track connects to a path; what takes longer than controlplane.Patience fails.
 func track(t *testing.T, client *http.Client, url string) (stream, *http.Response) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)
@@ -82,7 +84,7 @@ func track(t *testing.T, client *http.Client, url string) (stream, *http.Respons
 // mustBake bakes some of the pizza "a".
 func (s subject) mustBake(t *testing.T, count int) {
 	t.Helper()
-	_, err := s.bake(t, config(), count, metav1.CreateOptions{})
+	_, err := s.bake(t, framework.Config(cp), count, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
@@ -91,7 +93,7 @@ func TestTrack(t *testing.T) {
 	for _, door := range doors() {
 		client, err := rest.HTTPClientFor(door.config)
 		require.NoError(t, err)
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			for name, test := range map[string]struct {
 				query string
 				run   func(*testing.T, subject, stream)
@@ -127,7 +129,7 @@ func TestTrack(t *testing.T) {
 					pizza.says("0 of 3 baked")
 					_, err := s.patch(t, "a", types.MergePatchType, `{"metadata":{"finalizers":["example.com/e2e"]}}`)
 					require.NoError(t, err)
-					require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+					require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
 					_, err = s.patch(t, "a", types.MergePatchType, `{"status":{"replicas":1}}`, "status")
 					require.NoError(t, err)
 					pizza.says("1 of 3 baked")
@@ -144,7 +146,7 @@ func TestTrack(t *testing.T) {
 					t.Parallel()
 					s := newSubject(t, "Pizza", version)
 					s.wanting(t, 3)
-					pizza, response := track(t, client, door.config.Host+s.path()+"/"+s.name("a")+"/track"+test.query)
+					pizza, response := track(t, client, door.config.Host+s.Path()+"/"+s.Name("a")+"/track"+test.query)
 					require.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
 					require.Equal(t, version == "v1alpha1", response.Header.Get("Warning") != "", "Only a deprecated version is warned of.")
 					test.run(t, s, pizza)
@@ -160,10 +162,10 @@ func TestTrack(t *testing.T) {
 func TestTrackOnePizza(t *testing.T) {
 	t.Parallel()
 	k, other := newKubectl(t), newKubectl(t)
-	client, err := rest.HTTPClientFor(config())
+	client, err := rest.HTTPClientFor(framework.Config(cp))
 	require.NoError(t, err)
 	k.okWith(t, strings.Replace(margherita(3), "margherita", "bianca", 1), "create", "--filename=-")
-	pizza, _ := track(t, client, config().Host+trackPath(k)+"?follow=true")
+	pizza, _ := track(t, client, framework.Config(cp).Host+trackPath(k)+"?follow=true")
 	pizza.says("0 of 3 baked")
 	other.ok(t, "scale", "pizza/margherita", "--replicas=7")
 	k.ok(t, "scale", "pizza/bianca", "--replicas=7")
@@ -178,7 +180,7 @@ func trackPath(k kubectl) string { return strings.Replace(bakePath(k), "/bake", 
 
 func TestTypedTrack(t *testing.T) {
 	t.Parallel()
-	client := versioned.NewForConfigOrDie(config())
+	client := versioned.NewForConfigOrDie(framework.Config(cp))
 	seconds := int64(30)
 	for version, test := range map[string]struct {
 		client  rest.Interface
@@ -192,7 +194,7 @@ func TestTypedTrack(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, "Pizza", version)
 			s.wanting(t, 2)
-			body, err := test.client.Get().Namespace(s.namespace).Resource("pizzas").Name(s.name("a")).SubResource("track").
+			body, err := test.client.Get().Namespace(s.Namespace).Resource("pizzas").Name(s.Name("a")).SubResource("track").
 				VersionedParams(test.options, scheme.ParameterCodec).Stream(t.Context())
 			require.NoError(t, err)
 			defer body.Close()
@@ -262,7 +264,7 @@ func proxy(t *testing.T, k kubectl) (host string) {
 func TestTrackIsAudited(t *testing.T) {
 	t.Parallel()
 	k := newKubectl(t)
-	client, err := rest.HTTPClientFor(config())
+	client, err := rest.HTTPClientFor(framework.Config(cp))
 	require.NoError(t, err)
 	pizza, response := track(t, client, cp.APIServer.URL()+trackPath(k)+"?follow=true")
 	pizza.says("0 of 3 baked")
@@ -282,7 +284,7 @@ func TestTrackIsAudited(t *testing.T) {
 // without a trace.
 func TestTrackUntilTheClientLeaves(t *testing.T) {
 	t.Parallel()
-	client, err := rest.HTTPClientFor(config())
+	client, err := rest.HTTPClientFor(framework.Config(cp))
 	require.NoError(t, err)
 	for _, door := range doors() {
 		t.Run(door.name, func(t *testing.T) {

@@ -39,6 +39,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -62,9 +63,9 @@ func startWatch(t *testing.T, start func() (watch.Interface, error)) watcher {
 func (s subject) watch(t *testing.T, options metav1.ListOptions) watcher {
 	t.Helper()
 	if options.LabelSelector == "" {
-		options.LabelSelector = s.all().LabelSelector
+		options.LabelSelector = s.All().LabelSelector
 	}
-	return startWatch(t, func() (watch.Interface, error) { return s.client().Watch(t.Context(), options) })
+	return startWatch(t, func() (watch.Interface, error) { return s.Client().Watch(t.Context(), options) })
 }
 
 // next waits for an event, ok is false if the watch has ended.
@@ -73,7 +74,7 @@ func (w watcher) next() (event watch.Event, ok bool) {
 	select {
 	case event, ok = <-w.ResultChan():
 		return event, ok
-	case <-time.After(patience):
+	case <-time.After(controlplane.Patience):
 		require.Fail(w.t, "No event has come.")
 		return watch.Event{}, false
 	}
@@ -101,21 +102,21 @@ func (w watcher) expect(want watch.EventType) *unstructured.Unstructured {
 func TestWatchAcrossVersions(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		w := s.watch(t, metav1.ListOptions{})
-		for _, written := range versions {
+		for _, written := range framework.Versions() {
 			writer := s.in(written)
-			object := writer.create(t, written)
-			want, err := s.client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+			object := writer.Create(t, written)
+			want, err := s.Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, want, w.expect(watch.Added))
 
 			s.change(t, object)
-			_, err = writer.client().Update(t.Context(), object, metav1.UpdateOptions{})
+			_, err = writer.Client().Update(t.Context(), object, metav1.UpdateOptions{})
 			require.NoError(t, err)
-			want, err = s.client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
+			want, err = s.Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, want, w.expect(watch.Modified))
 
-			require.NoError(t, writer.client().Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))
+			require.NoError(t, writer.Client().Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))
 			deleted := w.expect(watch.Deleted)
 			require.Greater(t, number(t, deleted.GetResourceVersion()), number(t, want.GetResourceVersion()))
 			want.SetResourceVersion(deleted.GetResourceVersion())
@@ -142,7 +143,7 @@ func watchList() metav1.ListOptions {
 
 func TestWatchList(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		a, b := s.create(t, "a"), s.create(t, "b")
+		a, b := s.Create(t, "a"), s.Create(t, "b")
 		w := s.watch(t, watchList())
 		initial := []*unstructured.Unstructured{w.expect(watch.Added), w.expect(watch.Added)}
 		slices.SortFunc(initial, func(x, y *unstructured.Unstructured) int {
@@ -154,7 +155,7 @@ func TestWatchList(t *testing.T) {
 		require.Equal(t, s.GroupVersionKind, end.GroupVersionKind())
 		require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
 		require.GreaterOrEqual(t, number(t, end.GetResourceVersion()), number(t, b.GetResourceVersion()))
-		require.Equal(t, s.create(t, "c"), w.expect(watch.Added))
+		require.Equal(t, s.Create(t, "c"), w.expect(watch.Added))
 	})
 }
 
@@ -169,11 +170,11 @@ func TestWatchListOfNothing(t *testing.T) {
 // The controllers that are for all kinds watch the metadata only, as protobuf.
 func TestWatchListOfMetadata(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
+		created := s.Create(t, "a")
 		options := watchList()
-		options.LabelSelector = s.all().LabelSelector
-		client := metadataclient.NewForConfigOrDie(config()).Resource(s.groupVersionResource())
-		w := startWatch(t, func() (watch.Interface, error) { return client.Namespace(s.namespace).Watch(t.Context(), options) })
+		options.LabelSelector = s.All().LabelSelector
+		client := metadataclient.NewForConfigOrDie(framework.Config(cp)).Resource(s.GroupVersionResource())
+		w := startWatch(t, func() (watch.Interface, error) { return client.Namespace(s.Namespace).Watch(t.Context(), options) })
 		for _, want := range []watch.EventType{watch.Added, watch.Bookmark} {
 			event, ok := w.next()
 			require.True(t, ok)
@@ -192,12 +193,12 @@ func TestWatchListOfMetadata(t *testing.T) {
 // This is what "kubectl get --watch" asks for.
 func TestWatchListAsTable(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.create(t, "a")
-		stream, err := kubeClient().Discovery().RESTClient().Get().AbsPath(s.path()).
+		created := s.Create(t, "a")
+		stream, err := framework.Kube(cp).Discovery().RESTClient().Get().AbsPath(s.Path()).
 			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
-			Param("watch", "true").Param("labelSelector", s.all().LabelSelector).
+			Param("watch", "true").Param("labelSelector", s.All().LabelSelector).
 			Param("sendInitialEvents", "true").Param("resourceVersionMatch", "NotOlderThan").Param("allowWatchBookmarks", "true").
-			Timeout(patience).Stream(t.Context())
+			Timeout(controlplane.Patience).Stream(t.Context())
 		require.NoError(t, err)
 		defer stream.Close()
 		decoder := json.NewDecoder(stream)
@@ -228,9 +229,9 @@ func TestBookmarks(t *testing.T) {
 	var subjects []subject
 	var watchers []watcher
 	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			s := newSubject(t, kind, version)
-			list, err := s.client().List(t.Context(), s.all())
+			list, err := s.Client().List(t.Context(), s.All())
 			require.NoError(t, err)
 			// The bookmark comes two seconds before the end, and all are created before that.
 			watchers = append(watchers, s.watch(t, metav1.ListOptions{
@@ -240,7 +241,7 @@ func TestBookmarks(t *testing.T) {
 		}
 	}
 	for i, s := range subjects {
-		created := s.create(t, "a")
+		created := s.Create(t, "a")
 		require.Equal(t, created, watchers[i].expect(watch.Added))
 	}
 	for i, s := range subjects {
@@ -252,7 +253,7 @@ func TestBookmarks(t *testing.T) {
 		}
 
 		next := s.watch(t, metav1.ListOptions{ResourceVersion: bookmark.GetResourceVersion()})
-		require.Equal(t, s.create(t, "b"), next.expect(watch.Added))
+		require.Equal(t, s.Create(t, "b"), next.expect(watch.Added))
 	}
 }
 
@@ -261,28 +262,28 @@ func TestWatchBySelector(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		update := func(object *unstructured.Unstructured, subresources ...string) *unstructured.Unstructured {
 			t.Helper()
-			updated, err := s.client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
+			updated, err := s.Client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
 			require.NoError(t, err)
 			return updated
 		}
-		menu := map[string]string{idLabel: s.id, "menu": "true"}
-		byLabel := s.watch(t, metav1.ListOptions{LabelSelector: s.all().LabelSelector + ",menu"})
-		byName := s.watch(t, metav1.ListOptions{FieldSelector: "metadata.name=" + s.name("b")})
+		menu := map[string]string{framework.Label: s.ID, "menu": "true"}
+		byLabel := s.watch(t, metav1.ListOptions{LabelSelector: s.All().LabelSelector + ",menu"})
+		byName := s.watch(t, metav1.ListOptions{FieldSelector: "metadata.name=" + s.Name("b")})
 
-		a := s.create(t, "a")
+		a := s.Create(t, "a")
 		a.SetLabels(menu)
 		a = update(a)
 		require.Equal(t, a, byLabel.expect(watch.Added))
 		a.SetAnnotations(map[string]string{"a": "b"})
 		a = update(a)
 		require.Equal(t, a, byLabel.expect(watch.Modified))
-		a.SetLabels(s.new("a").GetLabels())
+		a.SetLabels(s.New("a").GetLabels())
 		left := update(a)
 		gone := byLabel.expect(watch.Deleted)
 		require.Equal(t, menu, gone.GetLabels(), "The object is not as it was when it matched last.")
 		require.Equal(t, left.GetResourceVersion(), gone.GetResourceVersion())
 
-		b := s.create(t, "b")
+		b := s.Create(t, "b")
 		require.Equal(t, b, byName.expect(watch.Added))
 		if s.Kind == "Topping" {
 			return
@@ -297,7 +298,7 @@ func TestWatchBySelector(t *testing.T) {
 		b = update(b, "status")
 		require.Equal(t, b, baked.expect(watch.Modified))
 		require.Equal(t, b, priced.expect(watch.Added))
-		require.NoError(t, s.client().Delete(t.Context(), b.GetName(), metav1.DeleteOptions{}))
+		require.NoError(t, s.Client().Delete(t.Context(), b.GetName(), metav1.DeleteOptions{}))
 		baked.expect(watch.Deleted)
 		priced.expect(watch.Deleted)
 	})
@@ -305,14 +306,14 @@ func TestWatchBySelector(t *testing.T) {
 
 func TestWatchGoesOn(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
-		seen := s.create(t, "a")
+		seen := s.Create(t, "a")
 		changed := seen.DeepCopy()
 		s.change(t, changed)
-		changed, err := s.client().Update(t.Context(), changed, metav1.UpdateOptions{})
+		changed, err := s.Client().Update(t.Context(), changed, metav1.UpdateOptions{})
 		require.NoError(t, err)
-		require.NoError(t, s.client().Delete(t.Context(), seen.GetName(), metav1.DeleteOptions{}))
+		require.NoError(t, s.Client().Delete(t.Context(), seen.GetName(), metav1.DeleteOptions{}))
 
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			w := s.in(version).watch(t, metav1.ListOptions{ResourceVersion: seen.GetResourceVersion()})
 			modified := w.expect(watch.Modified)
 			require.Equal(t, s.in(version).GroupVersionKind, modified.GroupVersionKind())
@@ -330,13 +331,13 @@ func TestForgottenHistory(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, server.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	direct := config()
+	direct := framework.Config(cp)
 	direct.Host = server.URL()
 	pizza := newSubject(t, "Pizza", "v1")
-	client := pizza.clientFor(direct)
+	client := pizza.ClientFor(direct)
 	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(direct), "mozzarella", "tomato"))
 	create := func(name string) *unstructured.Unstructured {
-		created, err := client.Create(t.Context(), pizza.new(name), metav1.CreateOptions{})
+		created, err := client.Create(t.Context(), pizza.New(name), metav1.CreateOptions{})
 		require.NoError(t, err)
 		return created
 	}
@@ -359,14 +360,14 @@ func TestForgottenHistory(t *testing.T) {
 	event, ok := w.next()
 	require.True(t, ok)
 	require.Equal(t, watch.Error, event.Type)
-	requireStatus(t, apierrors.FromObject(event.Object), 410, metav1.StatusReasonExpired)
+	framework.RequireStatus(t, apierrors.FromObject(event.Object), 410, metav1.StatusReasonExpired)
 
 	_, err = client.List(t.Context(), metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-	requireStatus(t, err, 410, metav1.StatusReasonExpired)
+	framework.RequireStatus(t, err, 410, metav1.StatusReasonExpired)
 
 	// The answer about a page has what is needed to go on with newer ones.
 	_, err = client.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: page.GetContinue()})
-	status := requireStatus(t, err, 410, metav1.StatusReasonExpired)
+	status := framework.RequireStatus(t, err, 410, metav1.StatusReasonExpired)
 	rest, err := client.List(t.Context(), metav1.ListOptions{Continue: status.Continue})
 	require.NoError(t, err)
 	require.Equal(t, []unstructured.Unstructured{*b, *c}, rest.Items)
@@ -375,9 +376,9 @@ func TestForgottenHistory(t *testing.T) {
 func TestInformers(t *testing.T) {
 	t.Parallel()
 	pizza, topping := newSubject(t, "Pizza", "v1"), newSubject(t, "Topping", "v1")
-	pizza.id = topping.id
-	factory := externalversions.NewSharedInformerFactoryWithOptions(restaurantClient(), 0,
-		externalversions.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = pizza.all().LabelSelector }))
+	pizza.ID = topping.ID
+	factory := externalversions.NewSharedInformerFactoryWithOptions(framework.Restaurant(cp), 0,
+		externalversions.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = pizza.All().LabelSelector }))
 	defer factory.Shutdown()
 	type informed struct {
 		subject
@@ -387,9 +388,9 @@ func TestInformers(t *testing.T) {
 	}
 	var all []informed
 	for _, kind := range []subject{pizza, topping} {
-		for _, version := range versions {
+		for _, version := range framework.Versions() {
 			s := kind.in(version)
-			generic, err := factory.ForResource(s.groupVersionResource())
+			generic, err := factory.ForResource(s.GroupVersionResource())
 			require.NoError(t, err)
 			events := make(chan string, 100)
 			tell := func(verb string, object any) {
@@ -411,23 +412,23 @@ func TestInformers(t *testing.T) {
 	}
 	// Half of what the informers see is there before them.
 	for _, s := range []subject{pizza, topping} {
-		s.create(t, "a")
+		s.Create(t, "a")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	factory.Start(ctx.Done())
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		require.True(t, synced, "%s has not synced.", kind)
 	}
 	for _, s := range []subject{pizza, topping} {
-		b := s.create(t, "b")
+		b := s.Create(t, "b")
 		s.change(t, b)
-		_, err := s.client().Update(t.Context(), b, metav1.UpdateOptions{})
+		_, err := s.Client().Update(t.Context(), b, metav1.UpdateOptions{})
 		require.NoError(t, err)
-		require.NoError(t, s.client().Delete(t.Context(), s.name("a"), metav1.DeleteOptions{}))
+		require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
 	}
 	for _, i := range all {
-		for _, want := range []string{"add " + i.name("a"), "add " + i.name("b"), "update " + i.name("b"), "delete " + i.name("a")} {
+		for _, want := range []string{"add " + i.Name("a"), "add " + i.Name("b"), "update " + i.Name("b"), "delete " + i.Name("a")} {
 			select {
 			case got := <-i.events:
 				require.Equal(t, want, got, "%s", i.GroupVersionKind)
@@ -435,7 +436,7 @@ func TestInformers(t *testing.T) {
 				require.Fail(t, "An event has not come.", "%s of %s", want, i.GroupVersionKind)
 			}
 		}
-		listed, err := i.lister.ByNamespace(i.namespace).List(labels.Everything())
+		listed, err := i.lister.ByNamespace(i.Namespace).List(labels.Everything())
 		require.NoError(t, err)
 		require.Len(t, listed, 1)
 		field, _, want := i.specField()

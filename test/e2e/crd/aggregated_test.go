@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -49,7 +50,7 @@ func TestWebhookOfTheAPIServer(t *testing.T) {
 		return client.Resource(gvr(version, "pizzas")).Namespace(corev1.NamespaceDefault)
 	}
 	_, err := inDefault("v1").Create(t.Context(), pizza("v1", "plain", nil), metav1.CreateOptions{})
-	requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+	framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 
 	server, err := newWebhook(cp, "webhook")
 	require.NoError(t, err)
@@ -63,27 +64,27 @@ func TestWebhookOfTheAPIServer(t *testing.T) {
 		return err
 	})
 	eventually(t, func(ctx context.Context) error {
-		_, err := inDefault("v1").Create(ctx, pizza("v1", "strange", map[string]any{"toppings": portions("v1", "tar", 1)}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := inDefault("v1").Create(ctx, pizza("v1", "strange", map[string]any{"toppings": framework.Toppings("v1", "tar")}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
 			return errors.New("it is created all the same")
 		}
 		return nil
 	})
 
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		name := "plain-" + version
 		created, err := inDefault(version).Create(t.Context(), pizza(version, name, nil), metav1.CreateOptions{})
 		require.NoError(t, err)
-		require.Equal(t, map[string]any{"replicas": int64(1), "toppings": portions(version, "mozzarella", 1, "tomato", 1, "salami", 1)}, created.Object["spec"])
+		require.Equal(t, map[string]any{"replicas": int64(1), "toppings": framework.Toppings(version, "mozzarella", "tomato", "salami")}, created.Object["spec"])
 
-		_, err = inDefault(version).Create(t.Context(), pizza(version, "strange", map[string]any{"toppings": portions(version, "tar", 1)}), metav1.CreateOptions{})
-		status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		_, err = inDefault(version).Create(t.Context(), pizza(version, "strange", map[string]any{"toppings": framework.Toppings(version, "tar")}), metav1.CreateOptions{})
+		status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		require.Equal(t, `admission webhook "pizzas.validate.restaurant.programming-kubernetes.info" denied the request: `+
 			`Pizza.restaurant.programming-kubernetes.info "strange" is invalid: spec.toppings[tar]: Not found: "tar"`, status.Message)
 		require.Equal(t, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueNotFound, Field: "spec.toppings[tar]", Message: `Not found: "tar"`}}, status.Details.Causes)
 
 		err = client.Resource(gvr(version, "toppings")).Delete(t.Context(), "salami", metav1.DeleteOptions{})
-		status = requireStatus(t, err, 403, metav1.StatusReasonForbidden)
+		status = framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 		require.Equal(t, `admission webhook "toppings.validate.restaurant.programming-kubernetes.info" denied the request: `+
 			`toppings.restaurant.programming-kubernetes.info "salami" is forbidden: it is on the pizza default/`+name, status.Message)
 		require.NoError(t, inDefault(version).Delete(t.Context(), name, metav1.DeleteOptions{}))

@@ -36,25 +36,27 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // What is written in one version reads right in all others, and back.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for _, written := range versions {
+	for _, written := range framework.Versions() {
 		t.Run(written, func(t *testing.T) {
 			t.Parallel()
-			ns := namespace(t)
-			spec := map[string]any{"replicas": int64(3), "toppings": portions(written, "tomato", 1, "mozzarella", 2)}
+			ns := framework.Namespace(t, cp)
+			spec := map[string]any{"replicas": int64(3), "toppings": framework.Toppings(written, "tomato", "mozzarella×2")}
 			created, err := pizzas(written, ns).Create(t.Context(), pizza(written, "margherita", spec), metav1.CreateOptions{})
 			require.NoError(t, err)
 			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"])
-			for _, version := range versions {
+			for _, version := range framework.Versions() {
 				read, err := pizzas(version, ns).Get(t.Context(), "margherita", metav1.GetOptions{})
 				require.NoError(t, err)
 				want := created.DeepCopy()
 				want.SetAPIVersion(gvr(version, "").GroupVersion().String())
-				want.Object["spec"] = map[string]any{"replicas": int64(3), "toppings": portions(version, "tomato", 1, "mozzarella", 2)}
+				want.Object["spec"] = map[string]any{"replicas": int64(3), "toppings": framework.Toppings(version, "tomato", "mozzarella×2")}
 				require.Equal(t, want, read)
 
 				read.SetAnnotations(map[string]string{"written-in": version})
@@ -72,12 +74,12 @@ func TestVersions(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			ns := namespace(t)
-			usual := map[string]any{"replicas": int64(1), "toppings": portions(version, "mozzarella", 1, "tomato", 1, "salami", 1)}
-			one := map[string]any{"replicas": int64(1), "toppings": portions(version, "tomato", 1)}
+			ns := framework.Namespace(t, cp)
+			usual := map[string]any{"replicas": int64(1), "toppings": framework.Toppings(version, "mozzarella", "tomato", "salami")}
+			one := map[string]any{"replicas": int64(1), "toppings": framework.Toppings(version, "tomato")}
 			tomato := []any{map[string]any{"name": "tomato"}}
 			null := []any{map[string]any{"name": "tomato", "quantity": nil}}
 			if version == "v1alpha1" {
@@ -108,46 +110,46 @@ func TestDefaults(t *testing.T) {
 
 func TestToppingsMustExist(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			ns, name := namespace(t), "caper-"+version
-			withTar := pizza(version, "strange", map[string]any{"toppings": portions(version, "tomato", 1, "tar", 2)})
+			ns, name := framework.Namespace(t, cp), "caper-"+version
+			withTar := pizza(version, "strange", map[string]any{"toppings": framework.Toppings(version, "tomato", "tar×2")})
 			_, err := pizzas(version, ns).Create(t.Context(), withTar, metav1.CreateOptions{})
-			status := requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+			status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 			require.Equal(t, `admission webhook "pizzas.validate.restaurant.programming-kubernetes.info" denied the request: `+
 				`Pizza.restaurant.programming-kubernetes.info "strange" is invalid: spec.toppings[tar]: Not found: "tar"`, status.Message)
 			require.Equal(t, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueNotFound, Field: "spec.toppings[tar]", Message: `Not found: "tar"`}}, status.Details.Causes)
 
 			// A topping of a moment ago is known.
 			createTopping(t, name)
-			caper := pizza(version, "caper", map[string]any{"toppings": portions(version, name, 1)})
+			caper := pizza(version, "caper", map[string]any{"toppings": framework.Toppings(version, name)})
 			_, err = pizzas(version, ns).Create(t.Context(), caper, metav1.CreateOptions{})
 			require.NoError(t, err)
 
 			_, err = pizzas(version, ns).Patch(t.Context(), "caper", types.MergePatchType,
-				[]byte(`{"spec":{"toppings":`+jsonOf(t, portions(version, "tar", 1))+`}}`), metav1.PatchOptions{})
-			requireStatus(t, err, 422, metav1.StatusReasonInvalid)
+				[]byte(`{"spec":{"toppings":`+jsonOf(t, framework.Toppings(version, "tar"))+`}}`), metav1.PatchOptions{})
+			framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 		})
 	}
 }
 
 func TestToppingInUse(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	createTopping(t, "olive")
 	for i := range 4 {
-		_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", fmt.Sprint("oliva-", i), map[string]any{"toppings": portions("v1", "olive", 1)}), metav1.CreateOptions{})
+		_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", fmt.Sprint("oliva-", i), map[string]any{"toppings": framework.Toppings("v1", "olive")}), metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		err := toppings(version).Delete(t.Context(), "olive", metav1.DeleteOptions{})
-		status := requireStatus(t, err, 403, metav1.StatusReasonForbidden)
+		status := framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 		require.Equal(t, fmt.Sprintf(`admission webhook "toppings.validate.restaurant.programming-kubernetes.info" denied the request: `+
 			`toppings.restaurant.programming-kubernetes.info "olive" is forbidden: it is on 4 pizzas: %[1]s/oliva-0, %[1]s/oliva-1, %[1]s/oliva-2 and 1 more`, ns), status.Message)
 	}
 	err := toppings("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=olive"})
-	requireStatus(t, err, 403, metav1.StatusReasonForbidden)
+	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 	require.NoError(t, pizzas("v1", ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	require.NoError(t, toppings("v1beta1").Delete(t.Context(), "olive", metav1.DeleteOptions{}))
 }
@@ -155,32 +157,32 @@ func TestToppingInUse(t *testing.T) {
 // What the schema does not know is dropped, in all versions, and said to who asks.
 func TestPruning(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
-		ns := namespace(t)
-		spec := map[string]any{"toppings": portions(version, "tomato", 1), "replicas": int64(1), "size": "large"}
+	for _, version := range framework.Versions() {
+		ns := framework.Namespace(t, cp)
+		spec := map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(1), "size": "large"}
 		_, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", spec), metav1.CreateOptions{FieldValidation: "Strict"})
-		require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, `unknown field "spec.size"`)
+		require.Contains(t, framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, `unknown field "spec.size"`)
 		created, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", spec), metav1.CreateOptions{FieldValidation: "Ignore"})
 		require.NoError(t, err)
-		require.Equal(t, map[string]any{"toppings": portions(version, "tomato", 1), "replicas": int64(1)}, created.Object["spec"])
+		require.Equal(t, map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(1)}, created.Object["spec"])
 	}
 }
 
 // A list has all objects in its own version, in order, whichever they were written in.
 func TestLists(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	const count = 300
 	var want []string
 	for i := range count {
-		version := versions[i%len(versions)]
+		version := framework.Versions()[i%len(framework.Versions())]
 		name := fmt.Sprintf("pizza-%03d", i)
-		spec := map[string]any{"toppings": portions(version, "mozzarella", i%10+1, "basil", 1), "replicas": int64(i)}
+		spec := map[string]any{"toppings": framework.Toppings(version, fmt.Sprintf("mozzarella×%d", i%10+1), "basil"), "replicas": int64(i)}
 		_, err := pizzas(version, ns).Create(t.Context(), pizza(version, name, spec), metav1.CreateOptions{})
 		require.NoError(t, err)
 		want = append(want, name)
 	}
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		for _, options := range []metav1.ListOptions{{}, {ResourceVersion: "0"}, {Limit: 77}} {
 			var names []string
 			for {
@@ -190,7 +192,7 @@ func TestLists(t *testing.T) {
 					i := len(names)
 					names = append(names, item.GetName())
 					require.Equal(t, gvr(version, "").GroupVersion().String(), item.GetAPIVersion())
-					require.Equal(t, map[string]any{"toppings": portions(version, "mozzarella", i%10+1, "basil", 1), "replicas": int64(i)}, item.Object["spec"])
+					require.Equal(t, map[string]any{"toppings": framework.Toppings(version, fmt.Sprintf("mozzarella×%d", i%10+1), "basil"), "replicas": int64(i)}, item.Object["spec"])
 				}
 				if options.Continue = list.GetContinue(); options.Continue == "" {
 					break
@@ -213,11 +215,11 @@ func newStatus() map[string]any {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			ns := namespace(t)
-			spec := map[string]any{"toppings": portions(version, "tomato", 1), "replicas": int64(1)}
+			ns := framework.Namespace(t, cp)
+			spec := map[string]any{"toppings": framework.Toppings(version, "tomato"), "replicas": int64(1)}
 			object := pizza(version, "a", spec)
 			object.Object["status"] = newStatus()
 			created, err := pizzas(version, ns).Create(t.Context(), object, metav1.CreateOptions{})
@@ -225,12 +227,12 @@ func TestStatus(t *testing.T) {
 			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"], "Who creates has no say in the status.")
 
 			created.Object["status"] = newStatus()
-			created.Object["spec"] = map[string]any{"toppings": portions(version, "basil", 9), "replicas": int64(9)}
+			created.Object["spec"] = map[string]any{"toppings": framework.Toppings(version, "basil×9"), "replicas": int64(9)}
 			updated, err := pizzas(version, ns).UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			require.Equal(t, spec, updated.Object["spec"], "The status has no say in the spec.")
 			require.EqualValues(t, 1, updated.GetGeneration())
-			for _, other := range versions {
+			for _, other := range framework.Versions() {
 				read, err := pizzas(other, ns).Get(t.Context(), "a", metav1.GetOptions{})
 				require.NoError(t, err)
 				require.Equal(t, newStatus(), read.Object["status"])
@@ -248,12 +250,12 @@ func TestStatus(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	t.Parallel()
-	client := kubernetes.NewForConfigOrDie(config()).Discovery()
-	scales, err := scale.NewForConfig(config(), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
+	client := kubernetes.NewForConfigOrDie(framework.Config(cp)).Discovery()
+	scales, err := scale.NewForConfig(framework.Config(cp), restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
 		dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(client))
 	require.NoError(t, err)
-	for _, version := range versions {
-		ns, resource := namespace(t), gvr(version, "pizzas")
+	for _, version := range framework.Versions() {
+		ns, resource := framework.Namespace(t, cp), gvr(version, "pizzas")
 		created, err := pizzas(version, ns).Create(t.Context(), pizza(version, "a", nil), metav1.CreateOptions{})
 		require.NoError(t, err)
 		created.Object["status"] = newStatus()
@@ -269,25 +271,25 @@ func TestScale(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 5, updated.Spec.Replicas)
 		_, err = scales.Scales(ns).Patch(t.Context(), resource, "a", types.MergePatchType, []byte(`{"spec":{"replicas":1001}}`), metav1.PatchOptions{})
-		require.Contains(t, requireStatus(t, err, 422, metav1.StatusReasonInvalid).Message, "spec.replicas: Invalid value: 1001: ")
+		require.Contains(t, framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid).Message, "spec.replicas: Invalid value: 1001: ")
 
 		scaled, err := pizzas(version, ns).Get(t.Context(), "a", metav1.GetOptions{})
 		require.NoError(t, err)
-		require.Equal(t, map[string]any{"toppings": portions(version, "mozzarella", 1, "tomato", 1, "salami", 1), "replicas": int64(5)}, scaled.Object["spec"])
+		require.Equal(t, map[string]any{"toppings": framework.Toppings(version, "mozzarella", "tomato", "salami"), "replicas": int64(5)}, scaled.Object["spec"])
 		require.Equal(t, created.Object["status"], scaled.Object["status"])
 	}
 }
 
 func TestSelectableFields(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	for name, replicas := range map[string]int64{"a": 1, "b": 2} {
 		_, err := pizzas("v1alpha1", ns).Create(t.Context(), pizza("v1alpha1", name, map[string]any{"replicas": replicas}), metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	_, err := pizzas("v1beta1", ns).Patch(t.Context(), "b", types.MergePatchType, []byte(`{"status":{"cost":"2300m","replicas":1}}`), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		for selector, want := range map[string][]string{
 			"spec.replicas=1":                   {"a"},
 			"spec.replicas=2":                   {"b"},
@@ -304,7 +306,7 @@ func TestSelectableFields(t *testing.T) {
 			require.Equal(t, want, namesOf(list), "%s in %s", selector, version)
 		}
 		_, err := pizzas(version, ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.toppings=tomato"})
-		require.Contains(t, requireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, "field label not supported: spec.toppings")
+		require.Contains(t, framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest).Message, "field label not supported: spec.toppings")
 	}
 }
 
@@ -349,8 +351,8 @@ func table(output string) [][]string {
 
 func TestColumns(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", "margherita", map[string]any{"replicas": int64(3), "toppings": portions("v1", "tomato", 2)}), metav1.CreateOptions{})
+	ns := framework.Namespace(t, cp)
+	_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", "margherita", map[string]any{"replicas": int64(3), "toppings": framework.Toppings("v1", "tomato×2")}), metav1.CreateOptions{})
 	require.NoError(t, err)
 	inNamespace := "--namespace=" + ns
 	first := [][]string{{"NAME", "DESIRED", "BAKED", "COST", "AGE"}, {"margherita", "3", "0", "<age>"}}
@@ -390,7 +392,7 @@ func TestDiscovery(t *testing.T) {
 		require.ElementsMatch(t, strings.Split(verbs, ","), strings.Split(got[5], ","))
 		require.Equal(t, cells[6], got[6])
 	}
-	groups, err := kubernetes.NewForConfigOrDie(config()).Discovery().ServerGroups()
+	groups, err := kubernetes.NewForConfigOrDie(framework.Config(cp)).Discovery().ServerGroups()
 	require.NoError(t, err)
 	i := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == "restaurant.programming-kubernetes.info" })
 	require.GreaterOrEqual(t, i, 0)
@@ -401,7 +403,7 @@ func TestDiscovery(t *testing.T) {
 
 func TestDeprecation(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	for resource, kind := range map[string]string{"pizzas": "Pizza", "toppings": "Topping"} {
 		_, warnings := kubectl(t, "get", resource+".v1alpha1.restaurant.programming-kubernetes.info", "--namespace="+ns)
 		require.Contains(t, warnings, "Warning: restaurant.programming-kubernetes.info/v1alpha1 "+kind+" is deprecated in v1.37+; use restaurant.programming-kubernetes.info/v1 "+kind+"\n")
@@ -410,8 +412,8 @@ func TestDeprecation(t *testing.T) {
 
 func TestFinalizers(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
-		ns := namespace(t)
+	for _, version := range framework.Versions() {
+		ns := framework.Namespace(t, cp)
 		object := pizza(version, "a", nil)
 		object.SetFinalizers([]string{"example.com/hungry"})
 		_, err := pizzas(version, ns).Create(t.Context(), object, metav1.CreateOptions{})
@@ -423,20 +425,20 @@ func TestFinalizers(t *testing.T) {
 		_, err = pizzas(version, ns).Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		_, err = pizzas(version, ns).Get(t.Context(), "a", metav1.GetOptions{})
-		requireStatus(t, err, 404, metav1.StatusReasonNotFound)
+		framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 	}
 }
 
 // Server-side apply merges toppings by their names.
 func TestApply(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	apply := func(manager, topping string) *unstructured.Unstructured {
-		applied, err := pizzas("v1", ns).Apply(t.Context(), "a", pizza("v1", "a", map[string]any{"toppings": portions("v1", topping, 1)}), metav1.ApplyOptions{FieldManager: manager})
+		applied, err := pizzas("v1", ns).Apply(t.Context(), "a", pizza("v1", "a", map[string]any{"toppings": framework.Toppings("v1", topping)}), metav1.ApplyOptions{FieldManager: manager})
 		require.NoError(t, err)
 		return applied
 	}
 	apply("alice", "tomato")
-	require.Equal(t, portions("v1", "tomato", 1, "basil", 1), apply("bob", "basil").Object["spec"].(map[string]any)["toppings"])
-	require.Equal(t, portions("v1", "basil", 1, "salami", 1), apply("alice", "salami").Object["spec"].(map[string]any)["toppings"])
+	require.Equal(t, framework.Toppings("v1", "tomato", "basil"), apply("bob", "basil").Object["spec"].(map[string]any)["toppings"])
+	require.Equal(t, framework.Toppings("v1", "basil", "salami"), apply("alice", "salami").Object["spec"].(map[string]any)["toppings"])
 }

@@ -17,40 +17,21 @@ limitations under the License.
 package crd
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// execute runs the webhook's binary, which must end by itself, and returns its exit
-// code with what it has printed.
-func execute(t *testing.T, args ...string) (code int, output string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), "webhook"), args...)
-	var buffer bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &buffer, &buffer
-	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-		require.NoError(t, err)
-	}
-	require.NoError(t, ctx.Err(), "The webhook has not ended by itself: %s", buffer.String())
-	return cmd.ProcessState.ExitCode(), buffer.String()
-}
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	code, output := execute(t, "--help")
+	code, output := framework.Execute(t, cp, "webhook", "--help")
 	require.Equal(t, 0, code)
 	var sections []string
 	for _, match := range regexp.MustCompile(`(?m)^(.+) flags:$`).FindAllStringSubmatch(output, -1) {
@@ -62,7 +43,7 @@ func TestHelp(t *testing.T) {
 	}
 	require.NotContains(t, output, "--cert-dir")
 
-	code, output = execute(t, "--version")
+	code, output = framework.Execute(t, cp, "webhook", "--version")
 	require.Equal(t, 0, code)
 	require.Regexp(t, `^webhook version v\d+\.\d+\.\d+\S*\n$`, output)
 }
@@ -104,7 +85,7 @@ func TestInvalidFlags(t *testing.T) {
 			require.NoError(t, free.Close())
 			// There is nothing to complain about in these, but for the files that are missing.
 			valid := []string{"--kubeconfig=" + cp.Kubeconfig(), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file=" + missing, "--tls-private-key-file=" + missing}
-			code, output := execute(t, append(valid, test.args...)...)
+			code, output := framework.Execute(t, cp, "webhook", append(valid, test.args...)...)
 			require.Equal(t, 1, code)
 			require.True(t, strings.HasSuffix(output, test.want), "got %s\nwant the end to be %s", output, test.want)
 			require.NotContains(t, output, "panic")

@@ -45,12 +45,8 @@ var (
 	webhook *controlplane.Component
 )
 
-const (
-	// patience bounds every wait for something that happens in its own time.
-	patience = time.Minute
-	// pollInterval is how often it is looked at.
-	pollInterval = 50 * time.Millisecond
-)
+// pollInterval is how often something is looked at that happens in its own time.
+const pollInterval = 50 * time.Millisecond
 
 func TestMain(m *testing.M) {
 	off := controlplane.ComponentConfig{Off: true}
@@ -97,7 +93,7 @@ func waitEstablished(ctx context.Context, cp *controlplane.ControlPlane) error {
 		return err
 	}
 	var reason error
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
 		// In the version that needs no conversion.
 		_, pizzas := client.Resource(gvr("v1", "pizzas")).List(ctx, metav1.ListOptions{})
 		_, toppings := client.Resource(gvr("v1", "toppings")).List(ctx, metav1.ListOptions{})

@@ -32,6 +32,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // etcd connects to kube-apiserver's.
@@ -76,7 +77,7 @@ func rewrite(t *testing.T, object *unstructured.Unstructured, change func(*unstr
 
 // A list of which one object can't be converted is refused as a whole.
 func TestConversionFails(t *testing.T) {
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{"a", "b", "c"} {
 		created, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", name, nil), metav1.CreateOptions{})
@@ -96,11 +97,11 @@ func TestConversionFails(t *testing.T) {
 		require.Nil(t, list)
 		read, err := pizzas(version, ns).Get(t.Context(), "c", metav1.GetOptions{})
 		require.NoError(t, err, "The others can be read one by one.")
-		require.Equal(t, portions(version, "mozzarella", 1, "tomato", 1, "salami", 1), read.Object["spec"].(map[string]any)["toppings"])
+		require.Equal(t, framework.Toppings(version, "mozzarella", "tomato", "salami"), read.Object["spec"].(map[string]any)["toppings"])
 	}
 
 	require.NoError(t, pizzas("v1", ns).Delete(t.Context(), "b", metav1.DeleteOptions{}))
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		eventually(t, func(ctx context.Context) error {
 			list, err := pizzas(version, ns).List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) != 2 {
@@ -115,11 +116,11 @@ func TestConversionFails(t *testing.T) {
 // after which the old version is no longer needed. A webhook that starts meanwhile
 // converts the objects that it reads itself.
 func TestStorageMigration(t *testing.T) {
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	createTopping(t, "rocket")
 	topping, err := toppings("v1").Get(t.Context(), "rocket", metav1.GetOptions{})
 	require.NoError(t, err)
-	spec := map[string]any{"replicas": int64(2), "toppings": portions("v1", "rocket", 3)}
+	spec := map[string]any{"replicas": int64(2), "toppings": framework.Toppings("v1", "rocket×3")}
 	old, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", "old", spec), metav1.CreateOptions{})
 	require.NoError(t, err)
 	requireStoredIn(t, "v1", old, topping)
@@ -128,10 +129,10 @@ func TestStorageMigration(t *testing.T) {
 	requireStoredIn(t, "v1", old, topping)
 	require.NoError(t, webhook.Stop())
 	require.NoError(t, webhook.Start(t.Context()))
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		read, err := pizzas(version, ns).Get(t.Context(), "old", metav1.GetOptions{})
 		require.NoError(t, err)
-		require.Equal(t, map[string]any{"replicas": int64(2), "toppings": portions(version, "rocket", 3)}, read.Object["spec"])
+		require.Equal(t, map[string]any{"replicas": int64(2), "toppings": framework.Toppings(version, "rocket×3")}, read.Object["spec"])
 	}
 
 	migrate(t, "v1alpha1")
@@ -163,7 +164,7 @@ func requireStoredIn(t *testing.T, version string, objects ...*unstructured.Unst
 // until they are.
 func storeIn(t *testing.T, version, ns string) {
 	t.Helper()
-	client := dynamicClient().Resource(definitions)
+	client := framework.Dynamic(cp).Resource(definitions)
 	for _, resource := range []string{"pizzas", "toppings"} {
 		require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 			definition, err := client.Get(t.Context(), resource+"."+restaurant.GroupName, metav1.GetOptions{})
@@ -183,7 +184,7 @@ func storeIn(t *testing.T, version, ns string) {
 			return pizzas("v1", ns).Create(ctx, pizzaNamed("new-"), metav1.CreateOptions{})
 		},
 		"topping": func(ctx context.Context) (*unstructured.Unstructured, error) {
-			topping := object("v1", "Topping", "", map[string]any{"cost": "1"})
+			topping := framework.Object("v1", "Topping", "", map[string]any{"cost": "1"})
 			topping.SetGenerateName("new-")
 			return toppings("v1").Create(ctx, topping, metav1.CreateOptions{})
 		},
@@ -212,7 +213,7 @@ func pizzaNamed(prefix string) *unstructured.Unstructured {
 func migrate(t *testing.T, version string) {
 	t.Helper()
 	for _, resource := range []string{"pizzas", "toppings"} {
-		all := dynamicClient().Resource(gvr("v1", resource))
+		all := framework.Dynamic(cp).Resource(gvr("v1", resource))
 		list, err := all.List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		for _, item := range list.Items {
@@ -220,7 +221,7 @@ func migrate(t *testing.T, version string) {
 			require.NoError(t, err)
 			requireStoredIn(t, version, &item)
 		}
-		_, err = dynamicClient().Resource(definitions).Patch(t.Context(), resource+"."+restaurant.GroupName, types.MergePatchType,
+		_, err = framework.Dynamic(cp).Resource(definitions).Patch(t.Context(), resource+"."+restaurant.GroupName, types.MergePatchType,
 			[]byte(`{"status":{"storedVersions":["`+version+`"]}}`), metav1.PatchOptions{}, "status")
 		require.NoError(t, err)
 	}

@@ -28,6 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // refused is a JSON merge patch of one of three objects, with what it is refused for.
@@ -116,8 +118,8 @@ func TestValidation(t *testing.T) {
 			"an object":  {pizza: `{"spec":{"toppings":[{"name":"tomato"}]}}`, message: unreadable + "object into …"},
 		},
 	}
-	ns := namespace(t)
-	for _, version := range versions {
+	ns := framework.Namespace(t, cp)
+	for _, version := range framework.Versions() {
 		maps.Copy(cases[version], inAll)
 		name := "validated-" + version
 		createTopping(t, name)
@@ -175,13 +177,13 @@ func cutOff(want, text string) string {
 // What was stored by other rules may stay as it is while something else changes.
 func TestRatcheting(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	created, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", "old", nil), metav1.CreateOptions{})
 	require.NoError(t, err)
 	rewrite(t, created, func(stored *unstructured.Unstructured) {
 		require.NoError(t, unstructured.SetNestedField(stored.Object, int64(2000), "spec", "replicas"))
 	})
-	for _, version := range versions {
+	for _, version := range framework.Versions() {
 		labelled, err := pizzas(version, ns).Patch(t.Context(), "old", types.MergePatchType, []byte(`{"metadata":{"labels":{"seen-in":"`+version+`"}}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		require.EqualValues(t, 2000, labelled.Object["spec"].(map[string]any)["replicas"])

@@ -37,12 +37,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // Without the webhook nothing is stored that it has not seen, and only the version of
 // the storage can be read.
 func TestWebhookIsAway(t *testing.T) {
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", "before", nil), metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, webhook.Stop())
@@ -144,7 +145,7 @@ func TestGracefulStop(t *testing.T) {
 	body := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":"restaurant.programming-kubernetes.info/v1alpha1","objects":[` +
 		strings.Repeat(object+",", objects-1) + object + `]}}`
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	var answered, answeredWhileStopping atomic.Int64
 	var stopping atomic.Bool

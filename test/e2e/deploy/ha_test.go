@@ -39,6 +39,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -65,7 +66,7 @@ func TestHighAvailability(t *testing.T) {
 		_, err := tryKubectl(context.Background(), "delete", "--filename=testdata/monitoring-crds.yaml")
 		require.NoError(t, err)
 	})
-	kubectl(t, "wait", "--for=condition=Established", "--timeout="+patience.String(), "--filename=testdata/monitoring-crds.yaml")
+	kubectl(t, "wait", "--for=condition=Established", "--timeout="+controlplane.Patience.String(), "--filename=testdata/monitoring-crds.yaml")
 	install(t, kustomization(t, "overlays/ha", []string{"components/monitoring"}, ""))
 
 	ha := &highAvailability{machine: newMachine("ha-"), t: t}
@@ -103,7 +104,7 @@ func (ha *highAvailability) testLostMember(t *testing.T) {
 // testLostData replaces a member whose volume is gone, as the documentation says.
 func (ha *highAvailability) testLostData(t *testing.T) {
 	const lost = "etcd-1"
-	secret := awaitSecret(t, kubeClient(), "etcd-client").Data
+	secret := awaitSecret(t, framework.Kube(cp), "etcd-client").Data
 	certificate, err := tls.X509KeyPair(secret["tls.crt"], secret["tls.key"])
 	require.NoError(t, err)
 	authorities := x509.NewCertPool()
@@ -135,7 +136,7 @@ func (ha *highAvailability) testLostData(t *testing.T) {
 		_, err := etcd.MemberAdd(t.Context(), []string{fmt.Sprintf("https://localhost:%d", ha.port(t, lost, "2380"))})
 		return err
 	})
-	pod, err := kubeClient().CoreV1().Pods(systemNamespace).Get(t.Context(), lost, metav1.GetOptions{})
+	pod, err := framework.Kube(cp).CoreV1().Pods(systemNamespace).Get(t.Context(), lost, metav1.GetOptions{})
 	require.NoError(t, err)
 	for i, variable := range pod.Spec.Containers[0].Env {
 		if variable.Name == "INITIAL_CLUSTER_STATE" {
@@ -156,7 +157,7 @@ func (ha *highAvailability) testLostData(t *testing.T) {
 // testRenewedCertificates starts a member and a replica when all certificates that the
 // others have started with are over.
 func (ha *highAvailability) testRenewedCertificates(t *testing.T) {
-	client := kubeClient()
+	client := framework.Kube(cp)
 	first := map[string]time.Time{}
 	for _, name := range []string{"etcd-server", "etcd-client"} {
 		first[name] = expires(t, awaitSecret(t, client, name))
@@ -236,14 +237,14 @@ func handshake(t *testing.T, address string, pair map[string][]byte) error {
 // testLostAuthorities deletes what is in the Secrets of both authorities, for which the
 // pods make others.
 func (ha *highAvailability) testLostAuthorities(t *testing.T) {
-	secrets := kubeClient().CoreV1().Secrets(systemNamespace)
+	secrets := framework.Kube(cp).CoreV1().Secrets(systemNamespace)
 	for _, name := range []string{"apiserver-serving-ca", "etcd-ca"} {
-		before := awaitSecret(t, kubeClient(), name)
+		before := awaitSecret(t, framework.Kube(cp), name)
 		require.NotEmpty(t, before.Data["ca.key"])
 		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		controlplane.Eventually(t, func() error {
-			secret := awaitSecret(t, kubeClient(), name)
+			secret := awaitSecret(t, framework.Kube(cp), name)
 			if len(secret.Data["ca.key"]) == 0 || bytes.Equal(secret.Data["ca.key"], before.Data["ca.key"]) {
 				return fmt.Errorf("%s has no new authority", name)
 			}

@@ -39,11 +39,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // cp is the control plane that all tests share, without the server: it is installed by
@@ -51,8 +51,6 @@ import (
 var cp *controlplane.ControlPlane
 
 const (
-	// patience bounds every wait for something that happens in its own time.
-	patience = time.Minute
 	// pollInterval is how often it is looked at.
 	pollInterval = 100 * time.Millisecond
 
@@ -85,7 +83,7 @@ func settle(ctx context.Context, started *controlplane.ControlPlane) error {
 	const calm = 3 * time.Second
 	var last map[string]string
 	since := time.Now()
-	for deadline := since.Add(patience); time.Now().Before(deadline); time.Sleep(pollInterval) {
+	for deadline := since.Add(controlplane.Patience); time.Now().Before(deadline); time.Sleep(pollInterval) {
 		current, err := inventory(ctx)
 		if err != nil {
 			return err
@@ -97,10 +95,8 @@ func settle(ctx context.Context, started *controlplane.ControlPlane) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("objects still change after %s", patience)
+	return fmt.Errorf("objects still change after %s", controlplane.Patience)
 }
-
-func kubeClient() kubernetes.Interface { return kubernetes.NewForConfigOrDie(cp.RESTConfig()) }
 
 // kubectl runs kubectl as the administrator, which must succeed, and returns what it
 // has printed. It must not warn of anything, such as of pods that would not be admitted.
@@ -178,7 +174,7 @@ func install(t *testing.T, dir string, flags ...string) {
 func uninstall(t *testing.T, dir string, before map[string]string) {
 	t.Helper()
 	ctx := context.Background() // The test's own is over.
-	output, err := tryKubectl(ctx, "delete", "-k", dir, "--ignore-not-found", "--timeout="+patience.String())
+	output, err := tryKubectl(ctx, "delete", "-k", dir, "--ignore-not-found", "--timeout="+controlplane.Patience.String())
 	require.NoError(t, err, output)
 	controlplane.Eventually(t, func() error {
 		after, err := inventory(ctx)
@@ -244,7 +240,7 @@ func pods(t *testing.T, namespace string, want map[string]int) map[string][]core
 	t.Helper()
 	var byName map[string][]corev1.Pod
 	controlplane.Eventually(t, func() error {
-		list, err := kubeClient().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		list, err := framework.Kube(cp).CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

@@ -39,6 +39,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // testMetrics reads metrics as Prometheus does, and looks for those that the alerts and
@@ -90,7 +91,7 @@ func scrape(t *testing.T, server *controlplane.Component) string {
 	}
 	config, err := cp.RESTConfigFor(serviceaccount.MakeUsername("monitoring", "prometheus-k8s"), serviceaccount.MakeGroupNames("monitoring")...)
 	require.NoError(t, err)
-	config.CAData = awaitSecret(t, kubeClient(), field("tlsConfig", "ca", "secret", "name")).Data[field("tlsConfig", "ca", "secret", "key")]
+	config.CAData = awaitSecret(t, framework.Kube(cp), field("tlsConfig", "ca", "secret", "name")).Data[field("tlsConfig", "ca", "secret", "key")]
 	config.ServerName = field("tlsConfig", "serverName")
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)

@@ -34,6 +34,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -123,7 +124,7 @@ func TestRestrictedProfile(t *testing.T) {
 			pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
 			copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "copy"}, Spec: pod.Spec}
 			change(&copied.Spec)
-			_, err := kubeClient().CoreV1().Pods(systemNamespace).Create(t.Context(), copied, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := framework.Kube(cp).CoreV1().Pods(systemNamespace).Create(t.Context(), copied, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.True(t, apierrors.IsForbidden(err), err)
 			require.ErrorContains(t, err, `violates PodSecurity "restricted:latest": `+name)
 		})
@@ -167,7 +168,7 @@ func TestExternalEtcd(t *testing.T) {
 	install(t, overlayFolder("external-etcd"))
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
 	require.NoError(t, err)
-	_, err = kubeClient().CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
+	_, err = framework.Kube(cp).CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "etcd-client"},
 		Data:       map[string][]byte{"ca.crt": cp.PKI.ServingCA.CertPEM(), "tls.crt": issued.Cert, "tls.key": issued.Key},
 	}, metav1.CreateOptions{})

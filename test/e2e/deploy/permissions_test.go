@@ -45,6 +45,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // account is the identity of a pod of the manifests.
@@ -54,7 +55,7 @@ func account(name string) string { return serviceaccount.MakeUsername(systemName
 func (ha *highAvailability) testRequests(t *testing.T) {
 	const namespace, group = "kitchen", restaurant.GroupName
 	ctx := t.Context()
-	kube := kubeClient()
+	kube := framework.Kube(cp)
 	_, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() { kubectlCleanup(t, "delete", "namespace", namespace) })
@@ -204,7 +205,7 @@ func testPermissions(t *testing.T) {
 func grants(t *testing.T, name string) map[permission]bool {
 	t.Helper()
 	ctx, list := t.Context(), metav1.ListOptions{}
-	roles := kubeClient().RbacV1()
+	roles := framework.Kube(cp).RbacV1()
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: systemNamespace}
 	granted := map[permission]bool{}
 	add := func(rules []rbacv1.PolicyRule) {

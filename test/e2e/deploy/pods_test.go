@@ -38,6 +38,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // machine does what kubelets and the network do for pods: it runs the container of a pod
@@ -206,7 +207,7 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 		case volume.Secret != nil:
 			dir := t.TempDir()
 			read := func() error {
-				secret, err := kubeClient().CoreV1().Secrets(pod.Namespace).Get(context.Background(), volume.Secret.SecretName, metav1.GetOptions{})
+				secret, err := framework.Kube(cp).CoreV1().Secrets(pod.Namespace).Get(context.Background(), volume.Secret.SecretName, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -228,7 +229,7 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 			return dir
 		case volume.ConfigMap != nil:
 			dir := t.TempDir()
-			config, err := kubeClient().CoreV1().ConfigMaps(pod.Namespace).Get(t.Context(), volume.ConfigMap.Name, metav1.GetOptions{})
+			config, err := framework.Kube(cp).CoreV1().ConfigMaps(pod.Namespace).Get(t.Context(), volume.ConfigMap.Name, metav1.GetOptions{})
 			require.NoError(t, err)
 			for file, content := range config.Data {
 				path := filepath.Join(dir, file)
@@ -240,7 +241,7 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 			return dir
 		case volume.PersistentVolumeClaim != nil:
 			claim := volume.PersistentVolumeClaim.ClaimName
-			_, err := kubeClient().CoreV1().PersistentVolumeClaims(pod.Namespace).Get(t.Context(), claim, metav1.GetOptions{})
+			_, err := framework.Kube(cp).CoreV1().PersistentVolumeClaims(pod.Namespace).Get(t.Context(), claim, metav1.GetOptions{})
 			require.NoError(t, err)
 			if m.claims[claim] == "" {
 				m.claims[claim] = t.TempDir()

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const secondScheduler = "my-scheduler"
@@ -78,7 +79,7 @@ func TestSecondScheduler(t *testing.T) {
 	}
 	for _, pod := range used {
 		// No kubelet confirms its end.
-		require.NoError(t, kubeClient().CoreV1().Pods(systemNamespace).Delete(t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
+		require.NoError(t, framework.Kube(cp).CoreV1().Pods(systemNamespace).Delete(t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
 	}
 	requirePending(t)
 	require.NoError(t, schedulers[1].Start(t.Context()))
@@ -132,7 +133,7 @@ func requirePending(t *testing.T) {
 	t.Helper()
 	servers := pods(t, systemNamespace, overlays()["external-etcd"])[serverName]
 	witness := "witness-" + string(servers[0].UID)
-	_, err := kubeClient().CoreV1().Pods(secondScheduler).Create(t.Context(), &corev1.Pod{
+	_, err := framework.Kube(cp).CoreV1().Pods(secondScheduler).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: witness},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
@@ -144,13 +145,13 @@ func requirePending(t *testing.T) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	controlplane.Eventually(t, func() error {
-		pod, err := kubeClient().CoreV1().Pods(secondScheduler).Get(t.Context(), witness, metav1.GetOptions{})
+		pod, err := framework.Kube(cp).CoreV1().Pods(secondScheduler).Get(t.Context(), witness, metav1.GetOptions{})
 		if err == nil && pod.Spec.NodeName == "" {
 			err = fmt.Errorf("%s has no node yet: %v", pod.Name, pod.Status.Conditions)
 		}
 		return err
 	})
-	require.NoError(t, kubeClient().CoreV1().Pods(secondScheduler).Delete(t.Context(), witness, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
+	require.NoError(t, framework.Kube(cp).CoreV1().Pods(secondScheduler).Delete(t.Context(), witness, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
 	for _, pod := range pods(t, systemNamespace, overlays()["external-etcd"])[serverName] {
 		require.Equal(t, secondScheduler, pod.Spec.SchedulerName)
 		require.Empty(t, pod.Spec.NodeName)
@@ -163,7 +164,7 @@ func requirePending(t *testing.T) {
 func requireScheduledBy(t *testing.T, namespace, scheduler string, count int) {
 	t.Helper()
 	controlplane.Eventually(t, func() error {
-		events, err := kubeClient().CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		events, err := framework.Kube(cp).CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		if err != nil {
 			return err
 		}
@@ -190,7 +191,7 @@ func createNode(t *testing.T, name string) {
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10"),
 	}
 	now := metav1.Now()
-	_, err := kubeClient().CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+	_, err := framework.Kube(cp).CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
 		Status: corev1.NodeStatus{
 			Capacity: allocatable, Allocatable: allocatable,
@@ -208,7 +209,7 @@ func createNode(t *testing.T, name string) {
 			}
 			patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": %q}]}}`, time.Now().UTC().Format(time.RFC3339))
 			// What fails shows in the pods.
-			_, _ = kubeClient().CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch))
+			_, _ = framework.Kube(cp).CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch))
 		}
 	}()
 	t.Cleanup(func() {

@@ -59,9 +59,6 @@ import (
 )
 
 const (
-	// patience bounds every wait. It is generous: how fast things are is not what is
-	// tested here.
-	patience = time.Minute
 	// guarded is the namespace in which a webhook is asked.
 	guarded = "guarded"
 )
@@ -142,7 +139,7 @@ func TestHTTPConnect(t *testing.T) {
 			require.NoError(t, err)
 			conn := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}})
 			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+			require.NoError(t, conn.SetDeadline(time.Now().Add(controlplane.Patience)))
 			require.NoError(t, conn.HandshakeContext(t.Context()))
 			_, err = conn.Read(make([]byte, 1))
 			require.ErrorContains(t, err, "tls: certificate required")
@@ -173,7 +170,7 @@ func requireUnreachable(t *testing.T, from *network.Host, component *controlplan
 func (c *cluster) testRequests(t *testing.T) {
 	const name = "basil"
 	toppings := c.client.RestaurantV1().Toppings()
-	events, err := toppings.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name, TimeoutSeconds: ptr.To(int64(patience.Seconds()))})
+	events, err := toppings.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name, TimeoutSeconds: ptr.To(int64(controlplane.Patience.Seconds()))})
 	require.NoError(t, err)
 	defer events.Stop()
 	requireEvent := func(kind watch.EventType, want *restaurantv1.Topping) {
@@ -216,7 +213,7 @@ func (c *cluster) testTrack(t *testing.T) {
 	require.NoError(t, err)
 	client, err := rest.HTTPClientFor(c.RESTConfig())
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.KubeAPIServer.URL()+
 		"/apis/restaurant.programming-kubernetes.info/v1/namespaces/default/pizzas/tracked/track?follow=true", http.NoBody)

@@ -56,7 +56,7 @@ func (o observer) requireCalled(t *testing.T) {
 	t.Helper()
 	select {
 	case <-o.called:
-	case <-time.After(patience):
+	case <-time.After(controlplane.Patience):
 		require.Fail(t, "The server does not get through.")
 	}
 }

@@ -32,19 +32,20 @@ import (
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
 // replicas are two servers of one etcd, the second with these flags.
 func replicas(t *testing.T, flags ...string) (one, two *controlplane.Component) {
 	t.Helper()
-	two = newServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: flags}})
+	two = framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: flags}})
 	require.NoError(t, two.Start(t.Context()))
 	return cp.APIServer, two
 }
 
 func pizzaWith(name, topping string) *restaurantv1.Pizza {
-	pizza := pizza(name)
+	pizza := framework.Pizza(name)
 	pizza.Spec.Toppings[0].Name = topping
 	return pizza
 }
@@ -53,10 +54,10 @@ func pizzaWith(name, topping string) *restaurantv1.Pizza {
 func TestReplicasAgreeOnToppings(t *testing.T) {
 	t.Parallel()
 	one, two := replicas(t)
-	first, second := client(t, one).RestaurantV1(), client(t, two).RestaurantV1()
+	first, second := framework.ClientAt(t, cp, one).RestaurantV1(), framework.ClientAt(t, cp, two).RestaurantV1()
 	for i := range 100 {
 		name := fmt.Sprintf("agreed-%d", i)
-		require.NoError(t, fixture.CreateToppings(t.Context(), client(t, one), name))
+		require.NoError(t, fixture.CreateToppings(t.Context(), framework.ClientAt(t, cp, one), name))
 		_, err := second.Pizzas("default").Create(t.Context(), pizzaWith(name, name), metav1.CreateOptions{})
 		require.NoError(t, err, "The topping is not known yet.")
 		err = first.Toppings().Delete(t.Context(), name, metav1.DeleteOptions{})
@@ -71,13 +72,13 @@ func TestReplicasAgreeOnToppings(t *testing.T) {
 func TestPizzaOutlivesItsTopping(t *testing.T) {
 	t.Parallel()
 	one, careless := replicas(t, "--disable-admission-plugins=ToppingInUse")
-	require.NoError(t, fixture.CreateToppings(t.Context(), client(t, one), "vanishing"))
-	pizzas := client(t, one).RestaurantV1().Pizzas("default")
+	require.NoError(t, fixture.CreateToppings(t.Context(), framework.ClientAt(t, cp, one), "vanishing"))
+	pizzas := framework.ClientAt(t, cp, one).RestaurantV1().Pizzas("default")
 	orphan := pizzaWith("orphan", "vanishing")
 	orphan.Spec.Toppings = append(orphan.Spec.Toppings, restaurantv1.PizzaTopping{Name: "tomato"})
 	_, err := pizzas.Create(t.Context(), orphan, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, client(t, careless).RestaurantV1().Toppings().Delete(t.Context(), "vanishing", metav1.DeleteOptions{}))
+	require.NoError(t, framework.ClientAt(t, cp, careless).RestaurantV1().Toppings().Delete(t.Context(), "vanishing", metav1.DeleteOptions{}))
 	missing := func(err error) {
 		t.Helper()
 		require.EqualError(t, err, `Pizza.restaurant.programming-kubernetes.info "orphan" is invalid: spec.toppings[vanishing]: Not found: "vanishing"`)
@@ -97,7 +98,7 @@ func TestPizzaOutlivesItsTopping(t *testing.T) {
 	require.NoError(t, patch(`{"metadata":{"labels":{"a":"b"}}}`))
 	require.NoError(t, patch(`{"spec":{"replicas":2}}`))
 	require.NoError(t, patch(`{"spec":{"toppings":[{"name":"vanishing","quantity":2}]}}`))
-	require.NoError(t, client(t, one).RestaurantV1().RESTClient().Patch(types.MergePatchType).Namespace("default").Resource("pizzas").Name("orphan").
+	require.NoError(t, framework.ClientAt(t, cp, one).RestaurantV1().RESTClient().Patch(types.MergePatchType).Namespace("default").Resource("pizzas").Name("orphan").
 		SubResource("scale").Body([]byte(`{"spec":{"replicas":3}}`)).Do(t.Context()).Error())
 	require.NoError(t, patch(`{"spec":{"toppings":[{"name":"tomato"}]}}`))
 	missing(patch(`{"spec":{"toppings":[{"name":"vanishing"}]}}`))
@@ -107,9 +108,9 @@ func TestPizzaOutlivesItsTopping(t *testing.T) {
 // What an operator turns off is off.
 func TestPluginsAreTurnedOff(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags("--disable-admission-plugins=PizzaToppings,ToppingInUse,NamespaceLifecycle"))
+	server := framework.NewServer(t, cp, framework.Flags("--disable-admission-plugins=PizzaToppings,ToppingInUse,NamespaceLifecycle"))
 	require.NoError(t, server.Start(t.Context()))
-	pizzas := client(t, server).RestaurantV1().Pizzas("no-such-namespace")
+	pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("no-such-namespace")
 	_, err := pizzas.Create(t.Context(), pizzaWith("a", "tar"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = pizzas.Create(t.Context(), &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
@@ -134,15 +135,15 @@ func TestAdmissionIsConfigured(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "admission.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(limitedResources), 0o600))
-	server := newServer(t, cp, flags("--admission-control-config-file="+file))
+	server := framework.NewServer(t, cp, framework.Flags("--admission-control-config-file="+file))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	cluster := kubernetes.NewForConfigOrDie(cp.RESTConfig())
 	_, err := cluster.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "limited"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	const count = "count/pizzas.restaurant.programming-kubernetes.info"
-	pizzas := client(t, server).RestaurantV1().Pizzas("limited")
-	_, err = pizzas.Create(t.Context(), pizza("a"), metav1.CreateOptions{})
+	pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("limited")
+	_, err = pizzas.Create(t.Context(), framework.Pizza("a"), metav1.CreateOptions{})
 	require.EqualError(t, err, `pizzas.restaurant.programming-kubernetes.info "a" is forbidden: insufficient quota to consume: `+count)
 	require.True(t, apierrors.IsForbidden(err))
 
@@ -154,9 +155,9 @@ func TestAdmissionIsConfigured(t *testing.T) {
 	_, err = cluster.CoreV1().ResourceQuotas("limited").UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	controlplane.Eventually(t, func() error {
-		_, err := pizzas.Create(t.Context(), pizza("a"), metav1.CreateOptions{})
+		_, err := pizzas.Create(t.Context(), framework.Pizza("a"), metav1.CreateOptions{})
 		return err
 	})
-	_, err = pizzas.Create(t.Context(), pizza("b"), metav1.CreateOptions{})
+	_, err = pizzas.Create(t.Context(), framework.Pizza("b"), metav1.CreateOptions{})
 	require.EqualError(t, err, fmt.Sprintf(`pizzas.restaurant.programming-kubernetes.info "b" is forbidden: exceeded quota: menu, requested: %[1]s=1, used: %[1]s=1, limited: %[1]s=1`, count))
 }

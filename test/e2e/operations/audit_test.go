@@ -41,6 +41,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -97,7 +98,7 @@ func asFrontProxy(t *testing.T, server *controlplane.Component, user string, gro
 	t.Helper()
 	issued, err := cp.PKI.FrontProxyCA.Issue(controlplane.Certificate{User: "front-proxy-client"})
 	require.NoError(t, err)
-	config := configFor(t, cp, server, "nobody")
+	config := framework.ConfigFor(t, cp, server, "nobody")
 	config.CertData, config.KeyData = issued.Cert, issued.Key
 	config.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(request *http.Request) (*http.Response, error) {
@@ -128,14 +129,14 @@ func TestAudit(t *testing.T) {
 			received <- event
 		}
 	})
-	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
 		"--audit-webhook-config-file="+sink, "--run-controllers=false"))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 
 	alice := asFrontProxy(t, server, "alice", "system:masters")
 	const pizzas = group + "/v1/namespaces/default/pizzas"
-	impersonating := configFor(t, cp, server, "admin", "system:masters")
+	impersonating := framework.AdminConfig(t, cp, server)
 	impersonating.Impersonate.UserName = "bob"
 	for _, request := range []struct {
 		by                 *rest.Config
@@ -228,13 +229,13 @@ func TestAuditWebhookFails(t *testing.T) {
 		asked.Add(1)
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+sink,
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+sink,
 		"--audit-webhook-initial-backoff=1ms", "--audit-webhook-batch-max-wait=1ms"))
 	require.NoError(t, server.Start(t.Context()))
-	_, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	controlplane.Eventually(t, func() error {
-		_, metrics := get(t, server, "/metrics")
+		_, metrics := framework.Get(t, cp, server, "/metrics")
 		for _, want := range []string{`apiserver_audit_error_total{plugin="webhook"} 1`, "apiserver_audit_event_total 1"} {
 			if !slices.Contains(strings.Split(metrics, "\n"), want) {
 				return fmt.Errorf("there is no %s in the metrics", want)
@@ -249,10 +250,10 @@ func TestAuditWebhookFails(t *testing.T) {
 func TestStopWithoutCollectors(t *testing.T) {
 	t.Parallel()
 	refusing := auditSink(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+refusing,
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+refusing,
 		"--tracing-config-file="+tracingConfig(t, &traceCollector{address: "127.0.0.1:1"}, 1e6)))
 	require.NoError(t, server.Start(t.Context()))
-	_, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.NoError(t, server.Stop())
 	log, err := os.ReadFile(server.LogFile())
@@ -264,14 +265,14 @@ func TestStopWithoutCollectors(t *testing.T) {
 // The log does not grow without bound.
 func TestAuditLogRotates(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
 		"--audit-log-maxsize=1", "--audit-log-maxbackup=1", "--audit-log-compress=true"))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
-	large := pizza("large")
+	framework.Stock(t, cp, server)
+	large := framework.Pizza("large")
 	large.Annotations = map[string]string{"example.com/menu": strings.Repeat("x", 200<<10)}
 	for range 15 { // Three megabytes.
-		_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), large, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), large, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		require.NoError(t, err)
 	}
 	current := filepath.Join(server.Dir(), "audit.log")
@@ -309,8 +310,8 @@ func TestAuditConfigErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, output := execute(t, append(test.args, "--kubeconfig="+cp.Kubeconfig(), "--bind-address=127.0.0.1", "--data-dir="+t.TempDir(),
-				fmt.Sprintf("--secure-port=%d", freePort(t)))...)
+			code, output := framework.Execute(t, cp, "apiserver", append(test.args, "--kubeconfig="+cp.Kubeconfig(), "--bind-address=127.0.0.1", "--data-dir="+t.TempDir(),
+				fmt.Sprintf("--secure-port=%d", framework.FreePort(t)))...)
 			require.Equal(t, 1, code)
 			require.True(t, strings.HasSuffix(output, test.want+"\"\n"), "got %s\nwant the end to be %s", output, test.want)
 		})

@@ -34,6 +34,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const (
@@ -48,7 +49,7 @@ func proxied(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Compo
 	t.Helper()
 	pair, err := ca.Issue(controlplane.Certificate{User: "front-proxy-client"})
 	require.NoError(t, err)
-	config := configFor(t, cp, at, user)
+	config := framework.ConfigFor(t, cp, at, user)
 	config.CertData, config.KeyData = pair.Cert, pair.Key
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -91,15 +92,15 @@ func waitForAnswer(t *testing.T, config *rest.Config, want string) {
 func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 	t.Parallel()
 	const requestTimeout = 5 * time.Minute
-	config := flags("--request-timeout="+requestTimeout.String(), "--run-controllers=false")
+	config := framework.Flags("--request-timeout="+requestTimeout.String(), "--run-controllers=false")
 	config.Etcd = "brownout"
-	server := newServer(t, cp, config)
+	server := framework.NewServer(t, cp, config)
 	etcd := cp.Component(config.Etcd)
 	require.NoError(t, etcd.Start(t.Context()))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
-	pizzas := client(t, server).RestaurantV1().Pizzas("default")
-	_, err := pizzas.Create(t.Context(), pizza("before"), metav1.CreateOptions{})
+	framework.Stock(t, cp, server)
+	pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
+	_, err := pizzas.Create(t.Context(), framework.Pizza("before"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -119,7 +120,7 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 		{"frozen", func() { signal(t, etcd, syscall.SIGSTOP) }, func() { signal(t, etcd, syscall.SIGCONT) }},
 	} {
 		away.leave()
-		admin := configFor(t, cp, server, "admin", "system:masters")
+		admin := framework.AdminConfig(t, cp, server)
 		began := time.Now()
 		var requests sync.WaitGroup
 		for _, request := range []struct{ method, path, contentType, body, want string }{
@@ -140,12 +141,12 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 		}
 		requests.Wait()
 		require.Less(t, time.Since(began), requestTimeout/5)
-		waitUnready(t, server, "etcd")
+		framework.WaitUnready(t, cp, server, "etcd")
 		for path, want := range map[string]int{"/livez": http.StatusOK, "/healthz": http.StatusInternalServerError} {
-			code, body := get(t, server, path+"?verbose")
+			code, body := framework.Get(t, cp, server, path+"?verbose")
 			require.Equal(t, want, code, "%s: %s", path, body)
 		}
-		_, body := get(t, server, "/healthz?verbose")
+		_, body := framework.Get(t, cp, server, "/healthz?verbose")
 		require.Contains(t, body, "\n[-]etcd failed")
 
 		away.back()
@@ -163,11 +164,11 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	server := cp.APIServer
 	pid := server.PID()
 	guests := map[string]*rest.Config{
-		"known":           configFor(t, cp, server, "known"),
+		"known":           framework.ConfigFor(t, cp, server, "known"),
 		"known, by proxy": proxied(t, cp, server, cp.PKI.FrontProxyCA, "known-by-proxy"),
 	}
 	strangers := map[string]*rest.Config{
-		"unknown":           configFor(t, cp, server, "unknown"),
+		"unknown":           framework.ConfigFor(t, cp, server, "unknown"),
 		"unknown, by proxy": proxied(t, cp, server, cp.PKI.FrontProxyCA, "unknown-by-proxy"),
 	}
 	kubectl(t, cp, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
@@ -190,7 +191,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, undecided, got, "A guest is %s.", name)
 	}
-	anybody := configFor(t, cp, server, "anybody")
+	anybody := framework.ConfigFor(t, cp, server, "anybody")
 	anybody.CertData, anybody.KeyData, anybody.BearerToken = nil, nil, "a-token"
 	got, err := send(anybody, http.MethodGet, pizzasPath, "", "")
 	require.NoError(t, err)
@@ -211,12 +212,12 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 
 	// An administrator needs nobody's permission, and nobody needs any to see that the
 	// server is well.
-	code, body := get(t, server, pizzasPath)
+	code, body := framework.Get(t, cp, server, pizzasPath)
 	require.Equal(t, http.StatusOK, code, body)
-	nobody := configFor(t, cp, server, "nobody")
+	nobody := framework.ConfigFor(t, cp, server, "nobody")
 	nobody.CertData, nobody.KeyData = nil, nil
 	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
-		code, body, err := getAs(t, nobody, path)
+		code, body, err := framework.GetAs(t, nobody, path)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, code, "%s: %s", path, body)
 	}
@@ -229,7 +230,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 		waitForAnswer(t, stranger, allowed)
 	}
 	require.NoError(t, cp.WaitAvailable(t.Context()))
-	code, body = get(t, cp.KubeAPIServer, pizzasPath)
+	code, body = framework.Get(t, cp, cp.KubeAPIServer, pizzasPath)
 	require.Equal(t, http.StatusOK, code, body)
 	require.Equal(t, pid, server.PID(), "The server has been restarted.")
 }

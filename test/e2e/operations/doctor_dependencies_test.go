@@ -32,6 +32,7 @@ import (
 	"go.uber.org/zap"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 func testDoctorOnWebhooks(t *testing.T) {
@@ -167,7 +168,7 @@ func testDoctorOnEtcd(t *testing.T) {
 	})
 	t.Run("that is nearly full, and full", func(t *testing.T) {
 		// A server that is not started, for its etcd.
-		newServer(t, cp, controlplane.ServerConfig{Etcd: "small"})
+		framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "small"})
 		small := cp.Component("small")
 		small.SetFlags("--quota-backend-bytes=1")
 		require.NoError(t, small.Start(t.Context()))
@@ -183,7 +184,7 @@ func testDoctorOnEtcd(t *testing.T) {
 		requireSymptom(t, `failure etcd: the member [0-9a-f]+ of etcd has reached its quota, and takes no writes: delete objects, compact and defragment it or raise its quota, and disarm the alarm`, flags...)
 	})
 	t.Run("that is embedded", func(t *testing.T) {
-		server := newServer(t, cp, flags())
+		server := framework.NewServer(t, cp, framework.Flags())
 		require.NoError(t, server.Start(t.Context()))
 		dir := "--data-dir=" + dataDir(server)
 		_, findings := doctor(t, cp, dir)

@@ -34,12 +34,13 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // names are those of all pizzas that a server has.
 func names(t *testing.T, server *controlplane.Component) sets.Set[string] {
 	t.Helper()
-	list, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	list, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	names := sets.New[string]()
 	for _, pizza := range list.Items {
@@ -51,11 +52,11 @@ func names(t *testing.T, server *controlplane.Component) sets.Set[string] {
 // What the server has said to be stored is there after it was killed at any moment.
 func TestDataSurvives(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	acknowledged := sets.New[string]()
 	for round, end := range []func(){func() { require.NoError(t, server.Stop()) }, server.Kill, server.Kill} {
 		require.NoError(t, server.Start(t.Context()))
-		stock(t, server)
+		framework.Stock(t, cp, server)
 		require.Subset(t, names(t, server).UnsortedList(), acknowledged.UnsortedList(), "After round %d.", round)
 		acknowledged = acknowledged.Union(write(t, server, fmt.Sprintf("round-%d", round), 100, end))
 	}
@@ -73,15 +74,15 @@ func write(t *testing.T, server *controlplane.Component, prefix string, some int
 		enough       = make(chan struct{})
 		writers      sync.WaitGroup
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	for writer := range 8 {
 		// Connections of their own, so that many writes are under way at the end.
-		pizzas := client(t, server).RestaurantV1().Pizzas("default")
+		pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
 		writers.Go(func() {
 			for i := 0; ; i++ {
 				name := fmt.Sprintf("%s-%d-%d", prefix, writer, i)
-				if _, err := pizzas.Create(ctx, pizza(name), metav1.CreateOptions{}); err != nil {
+				if _, err := pizzas.Create(ctx, framework.Pizza(name), metav1.CreateOptions{}); err != nil {
 					return
 				}
 				mu.Lock()
@@ -96,7 +97,7 @@ func write(t *testing.T, server *controlplane.Component, prefix string, some int
 	select {
 	case <-enough:
 	case <-ctx.Done():
-		t.Fatalf("The server has not taken %d writes in %s.", some, patience)
+		t.Fatalf("The server has not taken %d writes in %s.", some, controlplane.Patience)
 	}
 	end()
 	writers.Wait()
@@ -105,7 +106,7 @@ func write(t *testing.T, server *controlplane.Component, prefix string, some int
 
 func TestDataFolderIsPrivate(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
 	data := filepath.Join(server.Dir(), "data")
 	for _, path := range []string{data, filepath.Join(data, "etcd")} {
@@ -121,17 +122,17 @@ func TestDataFolderIsPrivate(t *testing.T) {
 // A server that is replaced gives its data to the next one.
 func TestSuccessorWaitsForTheFolder(t *testing.T) {
 	t.Parallel()
-	first := newServer(t, cp, flags())
+	first := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, first.Start(t.Context()))
-	stock(t, first)
-	_, err := client(t, first).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
+	framework.Stock(t, cp, first)
+	_, err := framework.ClientAt(t, cp, first).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
 
 	dir := filepath.Join(first.Dir(), "data")
-	second := newServer(t, cp, flags("--data-dir="+dir))
+	second := framework.NewServer(t, cp, framework.Flags("--data-dir="+dir))
 	require.NoError(t, second.Launch())
-	waitForLog(t, second, "The data folder is in use by another server; waiting until it stops. If it is not being replaced, choose another folder with --data-dir")
-	code, output := execute(t, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+dir, "--startup-timeout=1s")
+	framework.WaitForLog(t, second, "The data folder is in use by another server; waiting until it stops. If it is not being replaced, choose another folder with --data-dir")
+	code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+dir, "--startup-timeout=1s")
 	require.Equal(t, 1, code)
 	require.True(t, strings.HasSuffix(output, "the data folder "+dir+" is in use by another server: stop it or choose another folder with --data-dir\"\n"), output)
 
@@ -145,11 +146,11 @@ func TestSuccessorWaitsForTheFolder(t *testing.T) {
 func TestDatabaseIsFull(t *testing.T) {
 	t.Parallel()
 	const quota = "--etcd-quota-backend-bytes=%d"
-	server := newServer(t, cp, flags(fmt.Sprintf(quota, 8<<20)))
+	server := framework.NewServer(t, cp, framework.Flags(fmt.Sprintf(quota, 8<<20)))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
-	pizzas := client(t, server).RestaurantV1().Pizzas("default")
-	large := pizza("")
+	framework.Stock(t, cp, server)
+	pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
+	large := framework.Pizza("")
 	large.GenerateName = "large-"
 	large.Annotations = map[string]string{"example.com/menu": strings.Repeat("x", 200<<10)}
 	var err error
@@ -158,8 +159,8 @@ func TestDatabaseIsFull(t *testing.T) {
 	}
 	require.EqualError(t, err, "the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
 	require.True(t, apierrors.IsServiceUnavailable(err), "got %v", err)
-	waitUnready(t, server, "etcd-alarms")
-	code, body := get(t, server, "/readyz/etcd-alarms")
+	framework.WaitUnready(t, cp, server, "etcd-alarms")
+	code, body := framework.Get(t, cp, server, "/readyz/etcd-alarms")
 	require.Equal(t, 500, code)
 	require.Equal(t, "internal server error: the database of the embedded etcd has reached its quota: delete objects and restart the server, "+
 		"which gives their space free, or restart it with a higher --etcd-quota-backend-bytes\n", body)
@@ -168,18 +169,18 @@ func TestDatabaseIsFull(t *testing.T) {
 
 	require.NoError(t, pizzas.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	require.NoError(t, server.Restart(t.Context()))
-	_, err = client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), large, metav1.CreateOptions{})
+	_, err = framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), large, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
 // A server that is told to stop tells its watchers, and stops soon.
 func TestStopWithWatchesOpen(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
 	var clients []versioned.Interface
 	for range 5 {
-		clients = append(clients, client(t, server))
+		clients = append(clients, framework.ClientAt(t, cp, server))
 	}
 	var ended sync.WaitGroup
 	for i := range 50 {
@@ -192,7 +193,7 @@ func TestStopWithWatchesOpen(t *testing.T) {
 	}
 	began := time.Now()
 	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
-	require.Equal(t, "without an error", end(t, server))
+	require.Equal(t, "without an error", framework.WaitEnded(t, server))
 	require.Less(t, time.Since(began), 10*time.Second)
 	ended.Wait()
 	require.NoError(t, server.Start(t.Context()))

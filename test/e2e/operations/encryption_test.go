@@ -46,6 +46,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	restaurantclient "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -71,11 +72,11 @@ resources:
 // storedIn returns what the etcd of a server has below a prefix.
 func storedIn(t *testing.T, prefix string, config clientv3.Config) map[string]string {
 	t.Helper()
-	config.DialTimeout = patience
+	config.DialTimeout = controlplane.Patience
 	client, err := clientv3.New(config)
 	require.NoError(t, err)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	answer, err := client.Get(ctx, prefix, clientv3.WithPrefix())
 	require.NoError(t, err)
@@ -102,7 +103,7 @@ func embeddedEtcdOf(server *controlplane.Component) clientv3.Config {
 }
 
 func secretPizza(name string) *restaurantv1.Pizza {
-	pizza := pizza(name)
+	pizza := framework.Pizza(name)
 	pizza.Annotations = map[string]string{"example.com/recipe": recipe}
 	return pizza
 }
@@ -140,13 +141,13 @@ func TestEncryptionAtRest(t *testing.T) {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
 			config := configFile(t, encryptionConfig(test.resource, encryptionKey(provider, "mine")))
-			server := newServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
+			server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
 				// Servers without the key would choke on it.
 				Flags: []string{"--encryption-provider-config=" + config, "--etcd-prefix=/" + provider},
 			}})
 			require.NoError(t, server.Start(t.Context()))
-			stock(t, server)
-			api := client(t, server).RestaurantV1().Pizzas("default")
+			framework.Stock(t, cp, server)
+			api := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
 			_, err := api.Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
 			require.NoError(t, err)
 
@@ -177,12 +178,12 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 	right := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", key))
 	wrong := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another))
 	both := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another, key))
-	server := newServer(t, cp, flags(right, still))
+	server := framework.NewServer(t, cp, framework.Flags(right, still))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	// To be found, since it is not to be encrypted.
-	require.NoError(t, fixture.CreateToppings(t.Context(), client(t, server), "found-"+recipe))
-	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
+	require.NoError(t, fixture.CreateToppings(t.Context(), framework.ClientAt(t, cp, server), "found-"+recipe))
+	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	path, _ := save(t, server)
 	require.NoError(t, server.Stop())
@@ -191,11 +192,11 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 		require.Empty(t, leaks(t, dir, "example.com/recipe"), dir)
 	}
 
-	restored := newServer(t, cp, flags())
+	restored := framework.NewServer(t, cp, framework.Flags())
 	restoreInto(t, restored, path, wrong, still)
 	require.NoError(t, restored.Launch())
-	waitUnready(t, restored, "informer-sync-restaurant.programming-kubernetes.info")
-	pizzas := client(t, restored).RestaurantV1().Pizzas("default")
+	framework.WaitUnready(t, cp, restored, "informer-sync-restaurant.programming-kubernetes.info")
+	pizzas := framework.ClientAt(t, cp, restored).RestaurantV1().Pizzas("default")
 	_, missingKey := pizzas.Get(t.Context(), "secret", metav1.GetOptions{})
 	_, list := pizzas.List(t.Context(), metav1.ListOptions{})
 	_, patch := pizzas.Patch(t.Context(), "secret", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
@@ -209,9 +210,9 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 		require.Equal(t, metav1.StatusReasonStoreReadError, apierrors.ReasonForError(err), verb)
 	}
 	// What can be read can be used.
-	_, err = client(t, restored).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
+	_, err = framework.ClientAt(t, cp, restored).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	code, body := get(t, restored, "/livez")
+	code, body := framework.Get(t, cp, restored, "/livez")
 	require.Equal(t, 200, code, body)
 
 	require.NoError(t, restored.Stop())
@@ -229,7 +230,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	old, successor := encryptionKey("secretbox", "old"), encryptionKey("secretbox", "new")
 	stored := controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: []string{still}}}
 	cp := controlplane.ForTest(t, controlplane.Config{ControllerManager: controlplane.ComponentConfig{Off: true}, APIServer: stored})
-	another := newServer(t, cp, stored)
+	another := framework.NewServer(t, cp, stored)
 	require.NoError(t, another.Start(t.Context()))
 	type replica struct {
 		*controlplane.Component
@@ -240,7 +241,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	}
 	var replicas []*replica
 	for _, server := range []*controlplane.Component{cp.APIServer, another} {
-		admin := configFor(t, cp, server, "admin", "system:masters")
+		admin := framework.AdminConfig(t, cp, server)
 		replicas = append(replicas, &replica{
 			Component: server, file: configFile(t, encryptionConfig("*.*", old, "{identity: {}}")),
 			admin: admin, pizzas: versioned.NewForConfigOrDie(admin).RestaurantV1().Pizzas("default"),
@@ -316,7 +317,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	replaceFile(t, replicas[0].file, []byte(encryptionConfig("*.*", strings.Replace(successor, "secret: ", "secret: short", 1))))
 	use(replicas[1:], old, successor)
 	waitForMetric(t, replicas[0].admin, `apiserver_encryption_config_controller_automatic_reloads_total{`, `status="failure"`)
-	waitForLog(t, replicas[0].Component, "error processing encryption config file "+replicas[0].file)
+	framework.WaitForLog(t, replicas[0].Component, "error processing encryption config file "+replicas[0].file)
 	require.NoError(t, replicas[0].WaitReady(t.Context()))
 	share("broken")
 	keys("old")
@@ -354,9 +355,9 @@ func waitReloaded(t *testing.T, server *rest.Config, content string) {
 // waitForMetric waits for a metric about the file, which is looked at once a minute.
 func waitForMetric(t *testing.T, server *rest.Config, name, label string) {
 	t.Helper()
-	deadline := time.Now().Add(3 * patience)
+	deadline := time.Now().Add(3 * controlplane.Patience)
 	for {
-		code, metrics, err := getAs(t, server, "/metrics")
+		code, metrics, err := framework.GetAs(t, server, "/metrics")
 		require.NoError(t, err)
 		require.Equal(t, 200, code)
 		for line := range strings.Lines(metrics) {
@@ -398,16 +399,16 @@ func TestEncryptionByKMS(t *testing.T) {
 	require.NoError(t, err)
 	socket := filepath.Join(t.TempDir(), "kms.sock")
 	config := configFile(t, encryptionConfig("*.*", "{kms: {apiVersion: v2, name: vault, endpoint: \"unix://"+socket+"\"}}"))
-	server := newServer(t, cp, flags("--encryption-provider-config="+config))
+	server := framework.NewServer(t, cp, framework.Flags("--encryption-provider-config="+config))
 	require.NoError(t, server.Launch())
-	waitUnready(t, server, "kms-providers")
+	framework.WaitUnready(t, cp, server, "kms-providers")
 
-	plugin := kms.NewGRPCService(socket, patience, kmsPlugin{aead})
+	plugin := kms.NewGRPCService(socket, controlplane.Patience, kmsPlugin{aead})
 	go func() { _ = plugin.ListenAndServe() }()
 	t.Cleanup(plugin.Close)
 	require.NoError(t, server.WaitReady(t.Context()))
-	stock(t, server)
-	_, err = client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
+	framework.Stock(t, cp, server)
+	_, err = framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), secretPizza("secret"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	stored := storedIn(t, "/registry/restaurant.programming-kubernetes.info/pizzas/", embeddedEtcdOf(server))
 	require.Len(t, stored, 1)
@@ -434,7 +435,7 @@ func TestEncryptionConfigErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, output := execute(t, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--encryption-provider-config="+test.path)
+			code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--encryption-provider-config="+test.path)
 			require.Equal(t, 1, code)
 			want := "--encryption-provider-config " + test.path + " can't be used: " + test.want + "\"\n"
 			require.True(t, strings.HasSuffix(output, want), "got %s\nwant the end to be %s", output, want)

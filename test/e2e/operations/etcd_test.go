@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // While etcd is away, clients still learn what the server has, and get errors that
@@ -39,16 +40,16 @@ import (
 func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	storage, server := cp.Component("storage"), cp.APIServer
 	pid := server.PID()
-	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("before"), metav1.CreateOptions{})
+	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("before"), metav1.CreateOptions{})
 	require.NoError(t, err)
-	watcher, err := client(t, cp.KubeAPIServer).RestaurantV1().Pizzas("default").Watch(t.Context(), metav1.ListOptions{})
+	watcher, err := framework.ClientAt(t, cp, cp.KubeAPIServer).RestaurantV1().Pizzas("default").Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	defer watcher.Stop()
 	require.Equal(t, watch.Added, next(t, watcher).Type)
 
 	require.NoError(t, storage.Stop())
-	waitUnready(t, server, "etcd")
-	code, _ := get(t, server, "/livez")
+	framework.WaitUnready(t, cp, server, "etcd")
+	code, _ := framework.Get(t, cp, server, "/livez")
 	require.Equal(t, 200, code, "The server would be restarted for no gain.")
 
 	for path, want := range map[string]string{
@@ -62,7 +63,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 		"/openapi/v3" + group + "/v1": `"kind":"Pizza"`,
 	} {
 		for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
-			code, body := get(t, at, path)
+			code, body := framework.Get(t, cp, at, path)
 			require.Equal(t, 200, code, "%s at %s: %s", path, at.Name(), body)
 			require.Contains(t, body, want, "%s at %s.", path, at.Name())
 		}
@@ -72,7 +73,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	require.Contains(t, string(explained), "FIELD: toppings <[]PizzaTopping>")
 
 	// What was seen last is good enough for who says so.
-	cached, err := client(t, cp.KubeAPIServer).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	cached, err := framework.ClientAt(t, cp, cp.KubeAPIServer).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	require.NoError(t, err)
 	require.Len(t, cached.Items, 1)
 
@@ -80,7 +81,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	const pizzas = group + "/v1/namespaces/default/pizzas"
 	var requests sync.WaitGroup
 	for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
-		config := configFor(t, cp, at, "admin", "system:masters")
+		config := framework.AdminConfig(t, cp, at)
 		for _, request := range []struct{ method, path, contentType, body string }{
 			{"GET", pizzas, "", ""},
 			{"GET", pizzas + "/before", "", ""},
@@ -108,7 +109,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	require.NoError(t, storage.Start(t.Context()))
 	require.NoError(t, server.WaitReady(t.Context()))
 	require.Equal(t, pid, server.PID(), "The server has been restarted.")
-	back := client(t, cp.KubeAPIServer).RestaurantV1().Pizzas("default")
+	back := framework.ClientAt(t, cp, cp.KubeAPIServer).RestaurantV1().Pizzas("default")
 	require.NoError(t, back.Delete(t.Context(), "before", metav1.DeleteOptions{}))
 	// The pricing controller may have written meanwhile.
 	for event := next(t, watcher); event.Type != watch.Deleted; event = next(t, watcher) {
@@ -145,7 +146,7 @@ func next(t *testing.T, watcher watch.Interface) watch.Event {
 	case event, ok := <-watcher.ResultChan():
 		require.True(t, ok, "The watch has ended.")
 		return event
-	case <-time.After(patience):
+	case <-time.After(controlplane.Patience):
 		t.Fatal("The watch is silent.")
 		return watch.Event{}
 	}
@@ -153,26 +154,26 @@ func next(t *testing.T, watcher watch.Interface) watch.Event {
 
 func TestServerStartsBeforeItsEtcd(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, controlplane.ServerConfig{Etcd: "late"})
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "late"})
 	late := cp.Component("late")
 	require.NoError(t, server.Launch())
-	waitForLog(t, server, `"Waiting for etcd" reason="etcd at [`+late.URL()+`] does not answer: check that it runs, its addresses in --etcd-servers, `+
+	framework.WaitForLog(t, server, `"Waiting for etcd" reason="etcd at [`+late.URL()+`] does not answer: check that it runs, its addresses in --etcd-servers, `+
 		`and --etcd-cafile, --etcd-certfile and --etcd-keyfile (`)
 	require.NoError(t, late.Start(t.Context()))
 	require.NoError(t, server.WaitReady(t.Context()))
-	stock(t, server)
-	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
+	framework.Stock(t, cp, server)
+	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
 func TestEtcdOfAnotherAuthority(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
 		Flags: []string{"--etcd-cafile=" + cp.PKI.ClientCA.File, "--startup-timeout=3s"},
 	}})
 	require.NoError(t, server.Launch())
-	require.Equal(t, "with exit status 1", end(t, server))
-	waitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer: check that it runs, its addresses in --etcd-servers, "+
+	require.Equal(t, "with exit status 1", framework.WaitEnded(t, server))
+	framework.WaitForLog(t, server, "etcd was not ready within --startup-timeout: etcd at ["+cp.Component("storage").URL()+"] does not answer: check that it runs, its addresses in --etcd-servers, "+
 		`and --etcd-cafile, --etcd-certfile and --etcd-keyfile (rpc error: code = Unavailable desc = connection error: desc = \"transport: authentication handshake failed: `+
 		"tls: failed to verify certificate: x509: certificate signed by unknown authority")
 }

@@ -26,11 +26,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	code, output := execute(t, "--help")
+	code, output := framework.Execute(t, cp, "apiserver", "--help")
 	require.Equal(t, 0, code)
 	var sections []string
 	for _, match := range regexp.MustCompile(`(?m)^(.+) flags:$`).FindAllStringSubmatch(output, -1) {
@@ -51,7 +53,7 @@ func TestHelp(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	code, output := execute(t, "--version")
+	code, output := framework.Execute(t, cp, "apiserver", "--version")
 	require.Equal(t, 0, code)
 	require.Regexp(t, `^apiserver version v\d+\.\d+\.\d+\S*\n$`, output)
 }
@@ -95,7 +97,7 @@ func TestInvalidFlags(t *testing.T) {
 		"a plugin that is unknown":    {[]string{"--enable-admission-plugins=Pineapple"}, "enable-admission-plugins plugin \\\"Pineapple\\\" is unknown\"\n"},
 		"no configuration":            {[]string{"--admission-control-config-file=" + missing}, "--admission-control-config-file can't be used: open " + missing + ": no such file or directory\"\n"},
 		"a configuration's kind":      {[]string{"--admission-control-config-file=" + cp.Kubeconfig()}, "--admission-control-config-file can't be used: " + cp.Kubeconfig() + ": no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\"\"\n"},
-		"a plugin's configuration":    {[]string{"--admission-control-config-file=" + wrong, fmt.Sprintf("--secure-port=%d", freePort(t))}, "--admission-control-config-file, or another flag of admission: couldn't init admission plugin \\\"ResourceQuota\\\": limitedResources[0].resource: Required value\"\n"},
+		"a plugin's configuration":    {[]string{"--admission-control-config-file=" + wrong, fmt.Sprintf("--secure-port=%d", framework.FreePort(t))}, "--admission-control-config-file, or another flag of admission: couldn't init admission plugin \\\"ResourceQuota\\\": limitedResources[0].resource: Required value\"\n"},
 		"no front proxy to authorize": {[]string{"--authentication-skip-lookup"}, "--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user\"\n"},
 		"many": {
 			[]string{
@@ -119,7 +121,7 @@ func TestInvalidFlags(t *testing.T) {
 			t.Parallel()
 			// There is nothing to complain about in these.
 			valid := []string{"--kubeconfig=" + cp.Kubeconfig(), "--bind-address=127.0.0.1", "--data-dir=" + t.TempDir()}
-			code, output := execute(t, append(valid, test.args...)...)
+			code, output := framework.Execute(t, cp, "apiserver", append(valid, test.args...)...)
 			require.Equal(t, 1, code)
 			require.True(t, strings.HasSuffix(output, test.want), "got %s\nwant the end to be %s", output, test.want)
 			require.NotContains(t, output, "panic")

@@ -40,6 +40,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const (
@@ -53,7 +54,7 @@ func admitGuests(t *testing.T, at *controlplane.Component, users ...string) {
 	kubectl(t, cp, "create", "role", limitRole+"-"+users[0], "--verb=*", "--resource=pizzas.restaurant.programming-kubernetes.info,pizzas.restaurant.programming-kubernetes.info/track")
 	for _, user := range users {
 		kubectl(t, cp, "create", "rolebinding", limitRole+"-"+user, "--role="+limitRole+"-"+users[0], "--user="+user)
-		waitForAnswer(t, configFor(t, cp, at, user), allowed)
+		waitForAnswer(t, framework.ConfigFor(t, cp, at, user), allowed)
 	}
 }
 
@@ -79,7 +80,7 @@ func placeOrder(t *testing.T, config *rest.Config, name string) *order {
 
 func (o *order) finish(t *testing.T) {
 	t.Helper()
-	content, err := json.Marshal(pizza(o.name))
+	content, err := json.Marshal(framework.Pizza(o.name))
 	require.NoError(t, err)
 	_, err = o.body.Write(content)
 	require.NoError(t, err, "Nobody works on the order %s any more.", o.name)
@@ -137,18 +138,18 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
 	kubeconfig, err := cp.KubeconfigFor(user)
 	require.NoError(t, err)
-	config := flags("--max-requests-inflight=1", "--max-mutating-requests-inflight=1", "--run-controllers=false")
+	config := framework.Flags("--max-requests-inflight=1", "--max-mutating-requests-inflight=1", "--run-controllers=false")
 	config.Etcd, config.Kubeconfig = "limited", kubeconfig
-	server := newServer(t, cp, config)
+	server := framework.NewServer(t, cp, config)
 	etcd := cp.Component(config.Etcd)
 	require.NoError(t, etcd.Start(t.Context()))
 	require.NoError(t, server.Start(t.Context()))
 	log, err := os.ReadFile(server.LogFile())
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(log), "Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities"))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	admitGuests(t, server, "unprioritized-guest")
-	guest := configFor(t, cp, server, "unprioritized-guest")
+	guest := framework.ConfigFor(t, cp, server, "unprioritized-guest")
 	hold(t, guest)
 
 	requireOneAtATime(t, guest, func() {
@@ -172,11 +173,11 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 // Who stops in the middle of a body is not waited for longer than a request may take.
 func TestBodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags("--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1", "--request-timeout=10s"))
+	server := framework.NewServer(t, cp, framework.Flags("--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1", "--request-timeout=10s"))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	admitGuests(t, server, "slow-guest", "next-guest")
-	slow, next := configFor(t, cp, server, "slow-guest"), configFor(t, cp, server, "next-guest")
+	slow, next := framework.ConfigFor(t, cp, server, "slow-guest"), framework.ConfigFor(t, cp, server, "next-guest")
 	slow.NextProtos = []string{"http/1.1"}
 	_, err := placeOrder(t, slow, "slow").body.Write([]byte("{"))
 	require.NoError(t, err)
@@ -184,7 +185,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	client := keptClient(t, next)
 	for i, want := range []string{tooMany, "201"} {
 		controlplane.Eventually(t, func() error {
-			content, err := json.Marshal(pizza(fmt.Sprintf("next-%d", i)))
+			content, err := json.Marshal(framework.Pizza(fmt.Sprintf("next-%d", i)))
 			require.NoError(t, err)
 			if answer := answerOf(client.Post(next.Host+pizzasPath+"?dryRun=All", "application/json", bytes.NewReader(content))); answer != want {
 				return fmt.Errorf("the next order gets %s", answer)
@@ -198,7 +199,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 func hold(t *testing.T, config *rest.Config) {
 	t.Helper()
 	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas("default")
-	wanted := pizza("held")
+	wanted := framework.Pizza("held")
 	wanted.Spec.Replicas = ptr.To[int32](1)
 	_, err := pizzas.Create(t.Context(), wanted, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -223,9 +224,9 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 	t.Parallel()
 	const glutton, modest = "glutton", "modest"
 	// A share of one is then one seat.
-	server := newServer(t, cp, flags("--max-requests-inflight=10", "--max-mutating-requests-inflight=10"))
+	server := framework.NewServer(t, cp, framework.Flags("--max-requests-inflight=10", "--max-mutating-requests-inflight=10"))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	admitGuests(t, server, glutton, modest)
 
 	client := kubernetes.NewForConfigOrDie(cp.RESTConfig()).FlowcontrolV1()
@@ -255,7 +256,7 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	limited := configFor(t, cp, server, glutton)
+	limited := framework.ConfigFor(t, cp, server, glutton)
 	connection := keptClient(t, limited)
 	controlplane.Eventually(t, func() error {
 		response, err := connection.Get(limited.Host + pizzasPath)
@@ -273,9 +274,9 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 	requireOneAtATime(t, limited, func() {
 		// It is the one seat for reading and writing.
 		require.Equal(t, tooMany, answerOf(connection.Get(limited.Host+pizzasPath)))
-		others := configFor(t, cp, server, modest)
+		others := framework.ConfigFor(t, cp, server, modest)
 		waitForAnswer(t, others, allowed)
-		_, err := versioned.NewForConfigOrDie(others).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("modest"), metav1.CreateOptions{})
+		_, err := versioned.NewForConfigOrDie(others).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("modest"), metav1.CreateOptions{})
 		require.NoError(t, err)
 	})
 }
@@ -296,19 +297,19 @@ func mayList(t *testing.T, user string) bool {
 func TestAuthorizationIsRemembered(t *testing.T) {
 	t.Parallel()
 	const ttl = "--authorization-webhook-cache-%sauthorized-ttl=%s"
-	long := newServer(t, cp, flags(fmt.Sprintf(ttl, "", "1h"), fmt.Sprintf(ttl, "un", "1h")))
-	short := newServer(t, cp, flags(fmt.Sprintf(ttl, "", "1s"), fmt.Sprintf(ttl, "un", "1s")))
+	long := framework.NewServer(t, cp, framework.Flags(fmt.Sprintf(ttl, "", "1h"), fmt.Sprintf(ttl, "un", "1h")))
+	short := framework.NewServer(t, cp, framework.Flags(fmt.Sprintf(ttl, "", "1s"), fmt.Sprintf(ttl, "un", "1s")))
 	require.NoError(t, long.Start(t.Context()))
 	require.NoError(t, short.Start(t.Context()))
 	kubectl(t, cp, "create", "role", "remembered", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
 	const former, coming = "former-guest", "coming-guest"
 	// A user with another certificate is asked about anew.
-	users := map[string]*rest.Config{former: configFor(t, cp, long, former), coming: configFor(t, cp, long, coming)}
+	users := map[string]*rest.Config{former: framework.ConfigFor(t, cp, long, former), coming: framework.ConfigFor(t, cp, long, coming)}
 	code := func(at *controlplane.Component, user string) int {
 		t.Helper()
 		config := rest.CopyConfig(users[user])
 		config.Host = at.URL()
-		code, _, err := getAs(t, config, pizzasPath)
+		code, _, err := framework.GetAs(t, config, pizzasPath)
 		require.NoError(t, err)
 		return code
 	}
@@ -358,11 +359,11 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 func TestAuthorizationIsLimited(t *testing.T) {
 	t.Parallel()
 	const burst = 3
-	server := newServer(t, cp, flags("--authorization-qps=0.001", fmt.Sprintf("--authorization-burst=%d", burst), "--authorization-timeout=1s",
+	server := framework.NewServer(t, cp, framework.Flags("--authorization-qps=0.001", fmt.Sprintf("--authorization-burst=%d", burst), "--authorization-timeout=1s",
 		"--authorization-webhook-cache-unauthorized-ttl=1h", "--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log"))
 	require.NoError(t, server.Start(t.Context()))
 	answersAt := func(path, user string) func() string {
-		config := configFor(t, cp, server, user)
+		config := framework.ConfigFor(t, cp, server, user)
 		client := keptClient(t, config)
 		return func() string { return answerOf(client.Get(config.Host + path)) }
 	}

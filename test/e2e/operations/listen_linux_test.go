@@ -26,13 +26,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // Whatever else listened would be a way around authentication, to the data above
 // all.
 func TestNothingElseListens(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
 	pid := server.PID()
 	own := sockets(t, pid)

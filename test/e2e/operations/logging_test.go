@@ -35,6 +35,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // logLine is what all lines of a log in JSON have.
@@ -86,18 +87,18 @@ func TestLogsInJSON(t *testing.T) {
 		require.NoError(t, webhooks.Delete(context.Background(), "absent", metav1.DeleteOptions{})) // The test's own context has ended.
 	})
 
-	server := newServer(t, cp, flags("--logging-format=json", "-v=5"))
+	server := framework.NewServer(t, cp, framework.Flags("--logging-format=json", "-v=5"))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	require.NoError(t, server.Stop())
 	// The embedded etcd has something to say about this.
 	require.NoError(t, os.WriteFile(filepath.Join(dataDir(server), "etcd", "member", "wal", "notes.txt"), nil, 0o600))
 	require.NoError(t, server.Start(t.Context()))
 	controlplane.Eventually(t, func() error { // The server learns of webhooks in its own time.
-		watched := pizza("")
+		watched := framework.Pizza("")
 		watched.GenerateName = "watched-"
 		watched.Labels = map[string]string{"logged": "json"}
-		if _, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), watched, metav1.CreateOptions{}); err != nil {
+		if _, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), watched, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		log, err := os.ReadFile(server.LogFile())
@@ -111,7 +112,7 @@ func TestLogsInJSON(t *testing.T) {
 	require.NoError(t, err)
 	_, err = connection.Write([]byte("this is no TLS at all"))
 	require.NoError(t, err)
-	waitForLog(t, server, "TLS handshake error")
+	framework.WaitForLog(t, server, "TLS handshake error")
 	require.NoError(t, connection.Close())
 	require.NoError(t, server.Stop())
 
@@ -139,7 +140,7 @@ func TestLogsInJSON(t *testing.T) {
 
 func TestFailureToStartInJSON(t *testing.T) {
 	t.Parallel()
-	code, output := execute(t, "--logging-format=json", "--kubeconfig="+cp.Kubeconfig(), "--data-dir=")
+	code, output := framework.Execute(t, cp, "apiserver", "--logging-format=json", "--kubeconfig="+cp.Kubeconfig(), "--data-dir=")
 	require.Equal(t, 1, code)
 	lines := parseLog(t, []byte(output))
 	last := lines[len(lines)-1]

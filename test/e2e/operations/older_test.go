@@ -32,6 +32,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -84,7 +85,7 @@ func TestOlderKubeAPIServer(t *testing.T) {
 			awaitEnforced := func(want bool) {
 				t.Helper()
 				controlplane.Eventually(t, func() error {
-					created, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+					created, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 					replicas := ptr.Deref(created.Spec.Replicas, 0)
 					if !apierrors.IsInvalid(err) && err != nil || test.enforced(replicas, err) != want {
 						return fmt.Errorf("a pizza gets %d replicas and the error %w, while enforcement is to be %v", replicas, err, want)

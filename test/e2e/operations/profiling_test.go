@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // What a server tells of itself it tells those only who are allowed the path.
@@ -35,11 +36,11 @@ func TestWhoMayLookInside(t *testing.T) {
 	server := cp.APIServer
 	kubectl(t, cp, "create", "clusterrole", "profiler", "--verb=get", "--non-resource-url=/debug/pprof/*")
 	kubectl(t, cp, "create", "clusterrolebinding", "profiler", "--clusterrole=profiler", "--user=profiler")
-	anonymous := configFor(t, cp, server, "nobody")
+	anonymous := framework.ConfigFor(t, cp, server, "nobody")
 	anonymous.CertData, anonymous.KeyData = nil, nil
-	users := []*rest.Config{anonymous, configFor(t, cp, server, "guest"), configFor(t, cp, server, "profiler"), configFor(t, cp, server, "admin", "system:masters")}
+	users := []*rest.Config{anonymous, framework.ConfigFor(t, cp, server, "guest"), framework.ConfigFor(t, cp, server, "profiler"), framework.AdminConfig(t, cp, server)}
 	controlplane.Eventually(t, func() error {
-		code, body, err := getAs(t, users[2], "/debug/pprof/symbol")
+		code, body, err := framework.GetAs(t, users[2], "/debug/pprof/symbol")
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("the profiler gets %d: %s", code, body)
 		}
@@ -101,23 +102,23 @@ func TestProfilingFlags(t *testing.T) {
 	t.Parallel()
 	t.Run("off", func(t *testing.T) {
 		t.Parallel()
-		server := newServer(t, cp, flags("--profiling=false"))
+		server := framework.NewServer(t, cp, framework.Flags("--profiling=false"))
 		require.NoError(t, server.Start(t.Context()))
 		for path, want := range map[string]int{"/debug/pprof/": 404, "/debug/pprof/heap": 404, "/debug/flags/v": 404, "/metrics": 200} {
-			code, _ := get(t, server, path)
+			code, _ := framework.Get(t, cp, server, path)
 			require.Equal(t, want, code, path)
 		}
 	})
 	// Somebody who waits for another goroutine shows in a profile only if that is asked for.
 	t.Run("of contention", func(t *testing.T) {
 		t.Parallel()
-		server := newServer(t, cp, flags("--contention-profiling=true"))
+		server := framework.NewServer(t, cp, framework.Flags("--contention-profiling=true"))
 		require.NoError(t, server.Start(t.Context()))
 		for at, want := range map[string]bool{"by default": false, "by the flag": true} {
 			server := map[bool]interface{ URL() string }{false: cp.APIServer, true: server}[want]
-			config := configFor(t, cp, cp.APIServer, "admin", "system:masters")
+			config := framework.AdminConfig(t, cp, cp.APIServer)
 			config.Host = server.URL()
-			code, profile, err := getAs(t, config, "/debug/pprof/block?debug=1")
+			code, profile, err := framework.GetAs(t, config, "/debug/pprof/block?debug=1")
 			require.NoError(t, err)
 			require.Equal(t, 200, code)
 			require.Equal(t, want, strings.Contains(profile, "@"), "%s: %s", at, profile)
@@ -128,14 +129,14 @@ func TestProfilingFlags(t *testing.T) {
 // How much is logged can be changed while the server runs, by who may.
 func TestVerbosityIsChanged(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
-	code, err := codeOf(configFor(t, cp, server, "guest"), "PUT", "/debug/flags/v", "6")
+	code, err := codeOf(framework.ConfigFor(t, cp, server, "guest"), "PUT", "/debug/flags/v", "6")
 	require.NoError(t, err)
 	require.Equal(t, 403, code)
-	code, err = codeOf(configFor(t, cp, server, "admin", "system:masters"), "PUT", "/debug/flags/v", "6")
+	code, err = codeOf(framework.AdminConfig(t, cp, server), "PUT", "/debug/flags/v", "6")
 	require.NoError(t, err)
 	require.Equal(t, 200, code)
-	get(t, server, "/version")
-	waitForLog(t, server, `"HTTP" verb="GET" URI="/version"`)
+	framework.Get(t, cp, server, "/version")
+	framework.WaitForLog(t, server, `"HTTP" verb="GET" URI="/version"`)
 }

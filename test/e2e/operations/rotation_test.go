@@ -41,6 +41,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // The certificate authorities of front proxies and of clients are replaced while a
@@ -58,7 +59,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 	// As in a pod, the server is known by a token, and so is who makes the requests:
 	// theirs is not the authority that is rotated.
 	account := tokenConfig(t, cp, "restaurant-system", "apiserver")
-	server := newServer(t, cp, controlplane.ServerConfig{Kubeconfig: tokenKubeconfig(t, account, "restaurant-system")})
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Kubeconfig: tokenKubeconfig(t, account, "restaurant-system")})
 	require.NoError(t, server.Start(t.Context()))
 	require.NoError(t, cp.Register(t.Context(), server))
 	pid := server.PID()
@@ -170,7 +171,7 @@ func chefOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Compon
 	t.Helper()
 	pair, err := ca.Issue(controlplane.Certificate{User: "chef"})
 	require.NoError(t, err)
-	config := configFor(t, cp, at, "chef")
+	config := framework.ConfigFor(t, cp, at, "chef")
 	config.CertData, config.KeyData = pair.Cert, pair.Key
 	return keptClient(t, config)
 }

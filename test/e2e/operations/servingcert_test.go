@@ -36,6 +36,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const (
@@ -49,7 +50,7 @@ const (
 // selfCertified is a server that issues its own certificates, which last for
 // seconds.
 func selfCertified() controlplane.ServerConfig {
-	config := flags("--serving-ca-secret="+caSecret, "--serving-ca-validity="+authorityValidity.String(), "--serving-cert-validity=16s")
+	config := framework.Flags("--serving-ca-secret="+caSecret, "--serving-ca-validity="+authorityValidity.String(), "--serving-cert-validity=16s")
 	config.Etcd, config.OwnCertificate = "storage", true
 	return config
 }
@@ -82,7 +83,7 @@ func TestCertificateRotation(t *testing.T) {
 	}()
 
 	seen := map[string]bool{}
-	deadline := time.Now().Add(2*rotations*authorityValidity + patience)
+	deadline := time.Now().Add(2*rotations*authorityValidity + controlplane.Patience)
 	for len(seen) <= rotations {
 		require.Less(t, time.Now(), deadline, "There were only %d authorities.", len(seen))
 		secret, err := kubernetes.NewForConfigOrDie(cp.RESTConfig()).CoreV1().Secrets("restaurant-system").Get(t.Context(), caSecret, metav1.GetOptions{})
@@ -155,9 +156,9 @@ func TestCertificateRights(t *testing.T) {
 
 	config := selfCertified()
 	config.Etcd = ""
-	server := newServer(t, cp, config)
+	server := framework.NewServer(t, cp, config)
 	require.NoError(t, server.Launch())
-	waitForLog(t, server, "allow the user of this server to create Secrets in restaurant-system, and to get and update apiserver-serving-ca")
+	framework.WaitForLog(t, server, "allow the user of this server to create Secrets in restaurant-system, and to get and update apiserver-serving-ca")
 	binding.ResourceVersion = ""
 	_, err = roles.Create(t.Context(), binding, metav1.CreateOptions{})
 	require.NoError(t, err)

@@ -39,13 +39,14 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // tool runs one of the binary's commands and returns its exit code with what it
 // prints.
 func tool(t *testing.T, stdin []byte, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), "apiserver"), args...)
 	var out, errOut bytes.Buffer
@@ -91,7 +92,7 @@ func dataDir(server *controlplane.Component) string { return filepath.Join(serve
 
 func pizzasOf(t *testing.T, server *controlplane.Component) map[string]restaurantv1.Pizza {
 	t.Helper()
-	list, err := client(t, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
+	list, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	pizzas := map[string]restaurantv1.Pizza{}
 	for _, pizza := range list.Items {
@@ -105,9 +106,9 @@ func TestSnapshotUnderLoad(t *testing.T) {
 	t.Parallel()
 	// Controllers would change the objects that are compared.
 	const still = "--run-controllers=false"
-	server := newServer(t, cp, flags(still))
+	server := framework.NewServer(t, cp, framework.Flags(still))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	var (
 		path      string
 		described snapshot
@@ -128,7 +129,7 @@ func TestSnapshotUnderLoad(t *testing.T) {
 	for name, want := range before {
 		require.Empty(t, cmp.Diff(want, after[name]))
 	}
-	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("later"), metav1.CreateOptions{})
+	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("later"), metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
@@ -136,15 +137,15 @@ func TestSnapshotUnderLoad(t *testing.T) {
 func TestInformerLivesThroughARestore(t *testing.T) {
 	t.Parallel()
 	const still = "--run-controllers=false"
-	server := newServer(t, cp, flags(still))
+	server := framework.NewServer(t, cp, framework.Flags(still))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
-	pizzas := client(t, server).RestaurantV1().Pizzas("default")
+	framework.Stock(t, cp, server)
+	pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default")
 	for _, name := range []string{"deleted", "changed", "untouched"} {
-		_, err := pizzas.Create(t.Context(), pizza(name), metav1.CreateOptions{})
+		_, err := pizzas.Create(t.Context(), framework.Pizza(name), metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	informers := externalversions.NewSharedInformerFactory(client(t, server), 0)
+	informers := externalversions.NewSharedInformerFactory(framework.ClientAt(t, cp, server), 0)
 	informer := informers.Restaurant().V1().Pizzas()
 	lister := informer.Lister()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -177,7 +178,7 @@ func TestInformerLivesThroughARestore(t *testing.T) {
 		require.NoError(t, pizzas.Delete(t.Context(), "deleted", metav1.DeleteOptions{}))
 		changed, err := pizzas.Patch(t.Context(), "changed", "application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
-		_, err = pizzas.Create(t.Context(), pizza("created"), metav1.CreateOptions{})
+		_, err = pizzas.Create(t.Context(), framework.Pizza("created"), metav1.CreateOptions{})
 		require.NoError(t, err)
 		seen(map[string]int32{"changed": 2, "untouched": 1, "created": 1})
 		return changed.ResourceVersion
@@ -201,13 +202,13 @@ func TestInformerLivesThroughARestore(t *testing.T) {
 // A snapshot can be made of the folder of a server that does not run, however it has ended.
 func TestSnapshotWithoutAServer(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	for _, end := range []func(){func() { require.NoError(t, server.Stop()) }, server.Kill} {
 		require.NoError(t, server.Start(t.Context()))
-		stock(t, server)
+		framework.Stock(t, cp, server)
 		acknowledged := write(t, server, fmt.Sprintf("round-%d", server.PID()), 100, end)
 		path, _ := save(t, server)
-		copied := newServer(t, cp, flags())
+		copied := framework.NewServer(t, cp, framework.Flags())
 		restoreInto(t, copied, path)
 		require.NoError(t, copied.Start(t.Context()))
 		require.Subset(t, names(t, copied).UnsortedList(), acknowledged.UnsortedList())
@@ -219,10 +220,10 @@ func TestSnapshotWithoutAServer(t *testing.T) {
 // What is piped is what a file has, with nothing else in it.
 func TestSnapshotThroughPipes(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
-	_, err := client(t, server).RestaurantV1().Pizzas("default").Create(t.Context(), pizza("margherita"), metav1.CreateOptions{})
+	framework.Stock(t, cp, server)
+	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	code, content, stderr := tool(t, nil, "snapshot", "save", "-", "--data-dir="+dataDir(server))
 	require.Equal(t, 0, code, stderr)
@@ -235,7 +236,7 @@ func TestSnapshotThroughPipes(t *testing.T) {
 	require.Regexp(t, `^(Verifying: \d+\.\d MiB of \d+\.\d MiB \(\d+ %\)\n)+$`, stderr)
 	require.Regexp(t, `^Revision:  \d+\nKeys:      \d+\nSize:      \d+\.\d MiB\nSHA-256:   [0-9a-f]{64}\nVersion:   3\.7\.0\n$`, status)
 
-	copied := newServer(t, cp, flags())
+	copied := framework.NewServer(t, cp, framework.Flags())
 	code, restored, stderr := tool(t, []byte(content), "snapshot", "restore", "-", "--data-dir="+dataDir(copied))
 	require.Equal(t, 0, code, stderr)
 	require.Regexp(t, `^(Restoring: \d+\.\d MiB\n)+$`, stderr)
@@ -246,7 +247,7 @@ func TestSnapshotThroughPipes(t *testing.T) {
 
 func TestSnapshotRefusals(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
 	path, described := save(t, server)
 	good, err := os.ReadFile(path)

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const group = "/apis/restaurant.programming-kubernetes.info"
@@ -46,9 +47,9 @@ func kubectl(t *testing.T, cp *controlplane.ControlPlane, args ...string) {
 // A server that starts while kube-apiserver is away waits for it.
 func TestServerStartsBeforeKubeAPIServer(t *testing.T) {
 	cp.KubeAPIServer.Kill()
-	late := newServer(t, cp, flags())
+	late := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, late.Launch())
-	waitForLog(t, late, fmt.Sprintf(`"Waiting for the cluster" reason="kube-apiserver at %s can't be reached: check that it runs, and the address in the file of --kubeconfig (`, cp.KubeAPIServer.URL()))
+	framework.WaitForLog(t, late, fmt.Sprintf(`"Waiting for the cluster" reason="kube-apiserver at %s can't be reached: check that it runs, and the address in the file of --kubeconfig (`, cp.KubeAPIServer.URL()))
 	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
 	require.NoError(t, late.WaitReady(t.Context()))
 	require.NoError(t, cp.WaitAvailable(t.Context()))
@@ -60,13 +61,13 @@ func TestRolesArriveLate(t *testing.T) {
 	const user = "newcomer"
 	kubeconfig, err := cp.KubeconfigFor(user)
 	require.NoError(t, err)
-	server := newServer(t, cp, controlplane.ServerConfig{Kubeconfig: kubeconfig})
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Kubeconfig: kubeconfig})
 	require.NoError(t, server.Launch())
 
-	waitForLog(t, server, "this server may not read the ConfigMap extension-apiserver-authentication: "+
+	framework.WaitForLog(t, server, "this server may not read the ConfigMap extension-apiserver-authentication: "+
 		"bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding")
 	kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
-	waitForLog(t, server, "this server may not create tokenreviews.authentication.k8s.io: "+
+	framework.WaitForLog(t, server, "this server may not create tokenreviews.authentication.k8s.io: "+
 		"bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding")
 	kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
 
@@ -85,7 +86,7 @@ func TestRolesArriveLate(t *testing.T) {
 		{"validatingwebhookconfigurations" + registration, []string{"validatingwebhookconfigurations" + registration}},
 		{"resourcequotas", []string{"resourcequotas"}},
 	} {
-		waitForLog(t, server, "this server may not list "+step.missing+": bind a ClusterRole to its user that allows get, list and watch, "+
+		framework.WaitForLog(t, server, "this server may not list "+step.missing+": bind a ClusterRole to its user that allows get, list and watch, "+
 			"or disable the admission plugins that read it with --disable-admission-plugins")
 		for _, resource := range step.grant {
 			parsed := schema.ParseGroupResource(resource)
@@ -96,7 +97,7 @@ func TestRolesArriveLate(t *testing.T) {
 	}
 	// Without these, it is only less fair.
 	require.NoError(t, server.WaitReady(t.Context()))
-	waitForLog(t, server, `"Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities, until this server is started anew with the right to read these" `+
+	framework.WaitForLog(t, server, `"Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities, until this server is started anew with the right to read these" `+
 		`reason="this server may not list flowschemas.flowcontrol.apiserver.k8s.io: bind a ClusterRole to its user that allows that, or use --enable-priority-and-fairness=false"`)
 
 	log, err := os.ReadFile(server.LogFile())
@@ -127,7 +128,7 @@ func TestStartupTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, output := execute(t, append(test.args, "--startup-timeout=1s", "--data-dir="+filepath.Join(dir, "data"))...)
+			code, output := framework.Execute(t, cp, "apiserver", append(test.args, "--startup-timeout=1s", "--data-dir="+filepath.Join(dir, "data"))...)
 			require.Equal(t, 1, code)
 			require.Contains(t, output, `"command failed" err="`+test.want)
 			require.NotContains(t, output, "panic")
@@ -137,11 +138,11 @@ func TestStartupTimeout(t *testing.T) {
 
 func TestServerIsToldToStopWhileItWaits(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, controlplane.ServerConfig{ComponentConfig: flags("--startup-timeout=1h").ComponentConfig, Etcd: "never"})
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{ComponentConfig: framework.Flags("--startup-timeout=1h").ComponentConfig, Etcd: "never"})
 	require.NoError(t, server.Launch())
-	waitForLog(t, server, "Waiting for etcd")
+	framework.WaitForLog(t, server, "Waiting for etcd")
 	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
-	require.Equal(t, "without an error", end(t, server))
+	require.Equal(t, "without an error", framework.WaitEnded(t, server))
 }
 
 // A server that would believe any user's certificate to be a front proxy's does
@@ -149,13 +150,13 @@ func TestServerIsToldToStopWhileItWaits(t *testing.T) {
 func TestAuthoritiesOverlap(t *testing.T) {
 	t.Parallel()
 	authorities := []string{"--client-ca-file=" + cp.PKI.ClientCA.File, "--requestheader-client-ca-file=" + cp.PKI.ClientCA.File}
-	code, output := execute(t, append(authorities, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir())...)
+	code, output := framework.Execute(t, cp, "apiserver", append(authorities, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir())...)
 	require.Equal(t, 1, code)
 	require.Contains(t, output, `"command failed" err="the server refuses to start: the request-header CA and the client CA overlap in \"CN=client-ca`)
 	require.Contains(t, output, "and no --requestheader-allowed-names are set, so that every user with a client certificate could act as any other: "+
 		"give kube-apiserver a front-proxy CA of its own, or both servers the allowed names")
 
-	server := newServer(t, cp, flags(append(authorities, "--requestheader-allowed-names=front-proxy-client")...))
+	server := framework.NewServer(t, cp, framework.Flags(append(authorities, "--requestheader-allowed-names=front-proxy-client")...))
 	require.NoError(t, server.Start(t.Context()))
 }
 
@@ -169,7 +170,7 @@ func TestFrontProxyOfTheCluster(t *testing.T) {
 		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
 	})
 	require.NoError(t, cp.Install(t.Context()))
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	publish := func(data map[string]string) {
 		t.Helper()
 		patch, err := json.Marshal(map[string]any{"data": data})
@@ -178,7 +179,7 @@ func TestFrontProxyOfTheCluster(t *testing.T) {
 	}
 
 	require.NoError(t, server.Launch())
-	waitForLog(t, server, "there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, "+
+	framework.WaitForLog(t, server, "there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, "+
 		"which it publishes in the ConfigMap extension-apiserver-authentication, or this server with a flag of the same name")
 
 	publish(map[string]string{
@@ -187,8 +188,8 @@ func TestFrontProxyOfTheCluster(t *testing.T) {
 		"requestheader-group-headers":        `["X-Remote-Group"]`,
 		"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
 	})
-	require.Equal(t, "with exit status 1", end(t, server))
-	waitForLog(t, server, "the server refuses to start: the request-header CA and the client CA overlap in ")
+	require.Equal(t, "with exit status 1", framework.WaitEnded(t, server))
+	framework.WaitForLog(t, server, "the server refuses to start: the request-header CA and the client CA overlap in ")
 
 	publish(map[string]string{"requestheader-allowed-names": `["front-proxy-client"]`})
 	require.NoError(t, server.Start(t.Context()))

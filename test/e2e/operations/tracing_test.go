@@ -36,6 +36,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // traceCollector receives spans by OTLP, as collectors do.
@@ -188,14 +189,14 @@ func TestTraces(t *testing.T) {
 		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}},
 	})
 	require.NoError(t, cp.Install(t.Context()))
-	server := newServer(t, cp, controlplane.ServerConfig{Etcd: "traced", ComponentConfig: tracing})
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "traced", ComponentConfig: tracing})
 	etcd := cp.Component("traced")
 	etcd.SetFlags("--enable-distributed-tracing=true", "--distributed-tracing-address="+collector.address)
 	require.NoError(t, etcd.Start(t.Context()))
 	require.NoError(t, server.Start(t.Context()))
 	require.NoError(t, cp.Register(t.Context(), server))
 
-	admin := configFor(t, cp, cp.KubeAPIServer, "admin", "system:masters")
+	admin := framework.AdminConfig(t, cp, cp.KubeAPIServer)
 	const toppings = group + "/v1/toppings"
 	t.Run("from kube-apiserver to etcd", func(t *testing.T) {
 		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -228,7 +229,7 @@ func TestTraces(t *testing.T) {
 	// begins anew, and names the one that the client wants it to be part of.
 	t.Run("what it takes to authorize a user", func(t *testing.T) {
 		const wanted = "6bf92f3577b34da6a3ce929d0e0e4736"
-		require.Equal(t, http.StatusForbidden, sendTraced(t, configFor(t, cp, server, "guest"), wanted, "GET", toppings, ""))
+		require.Equal(t, http.StatusForbidden, sendTraced(t, framework.ConfigFor(t, cp, server, "guest"), wanted, "GET", toppings, ""))
 		controlplane.Eventually(t, func() error {
 			collector.mu.Lock()
 			var trace string
@@ -262,11 +263,11 @@ func TestTracesAreSampled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			collector := newTraceCollector(t)
-			config := flags("--tracing-config-file=" + tracingConfig(t, collector, test.perMillion))
+			config := framework.Flags("--tracing-config-file=" + tracingConfig(t, collector, test.perMillion))
 			config.Env = []string{"OTEL_SERVICE_NAME=pizzeria"}
-			server := newServer(t, cp, config)
+			server := framework.NewServer(t, cp, config)
 			require.NoError(t, server.Start(t.Context()))
-			stock(t, server)
+			framework.Stock(t, cp, server)
 			require.NoError(t, server.Stop())
 			require.Equal(t, test.want, collector.services())
 		})
@@ -284,7 +285,7 @@ func TestTracingConfigErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, output := execute(t, "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--tracing-config-file="+test.path)
+			code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--tracing-config-file="+test.path)
 			require.Equal(t, 1, code)
 			want := "--tracing-config-file " + test.path + " can't be used: it must hold a TracingConfiguration of apiserver.config.k8s.io: " + test.want + "\"\n"
 			require.True(t, strings.HasSuffix(output, want), "got %s\nwant the end to be %s", output, want)

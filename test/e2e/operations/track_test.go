@@ -39,20 +39,21 @@ import (
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // orderPizza creates a pizza at a server, of which none is baked.
 func orderPizza(t *testing.T, at *controlplane.Component, name string, replicas int32) {
 	t.Helper()
-	wanted := pizza(name)
+	wanted := framework.Pizza(name)
 	wanted.Spec.Replicas = &replicas
-	_, err := client(t, at).RestaurantV1().Pizzas("default").Create(t.Context(), wanted, metav1.CreateOptions{})
+	_, err := framework.ClientAt(t, cp, at).RestaurantV1().Pizzas("default").Create(t.Context(), wanted, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
 func bakeOne(t *testing.T, at *controlplane.Component, name string) {
 	t.Helper()
-	_, err := client(t, at).RestaurantV1().Pizzas("default").Bake(t.Context(), name, &restaurantv1.Bake{}, metav1.CreateOptions{})
+	_, err := framework.ClientAt(t, cp, at).RestaurantV1().Pizzas("default").Bake(t.Context(), name, &restaurantv1.Bake{}, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
@@ -83,7 +84,7 @@ func requireEnd(t *testing.T, lines *bufio.Scanner) {
 
 func httpClient(t *testing.T, at *controlplane.Component) *http.Client {
 	t.Helper()
-	client, err := rest.HTTPClientFor(configFor(t, cp, at, "admin", "system:masters"))
+	client, err := rest.HTTPClientFor(framework.AdminConfig(t, cp, at))
 	require.NoError(t, err)
 	t.Cleanup(client.CloseIdleConnections)
 	return client
@@ -105,9 +106,9 @@ func TestTrackOutlivesTheRequestTimeout(t *testing.T) {
 func TestTrackUntilTheServerStops(t *testing.T) {
 	t.Parallel()
 	const delay = 3 * time.Second
-	server := newServer(t, cp, flags("--shutdown-delay-duration="+delay.String()))
+	server := framework.NewServer(t, cp, framework.Flags("--shutdown-delay-duration="+delay.String()))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	orderPizza(t, server, "margherita", 5)
 	client := httpClient(t, server)
 	var streams []*bufio.Scanner
@@ -119,7 +120,7 @@ func TestTrackUntilTheServerStops(t *testing.T) {
 
 	stopped := time.Now()
 	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
-	waitUnready(t, server, "shutdown")
+	framework.WaitUnready(t, cp, server, "shutdown")
 	bakeOne(t, server, "margherita")
 	late := track(t, client, server, "margherita", 3600)
 	requireLine(t, late, "1 of 5 baked")
@@ -131,7 +132,7 @@ func TestTrackUntilTheServerStops(t *testing.T) {
 		requireEnd(t, lines)
 	}
 	require.GreaterOrEqual(t, time.Since(stopped), delay)
-	require.Equal(t, "without an error", end(t, server))
+	require.Equal(t, "without an error", framework.WaitEnded(t, server))
 }
 
 // A stream is fed by etcd, and waits for it when it is away.
@@ -141,7 +142,7 @@ func TestTrackWhileEtcdIsAway(t *testing.T) {
 	requireLine(t, lines, "0 of 2 baked")
 	storage := cp.Component("storage")
 	require.NoError(t, storage.Stop())
-	waitUnready(t, cp.APIServer, "etcd")
+	framework.WaitUnready(t, cp, cp.APIServer, "etcd")
 	require.NoError(t, storage.Start(t.Context()))
 	require.NoError(t, cp.APIServer.WaitReady(t.Context()))
 	bakeOne(t, cp.APIServer, "patient")
@@ -157,11 +158,11 @@ func TestTrackWhileEtcdIsAway(t *testing.T) {
 func TestAThousandTracks(t *testing.T) {
 	const clients, megabyte = 1000, 1 << 20
 	const goroutines, memory = "go_goroutines", "process_resident_memory_bytes"
-	server := newServer(t, cp, controlplane.ServerConfig{Etcd: "orders"})
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "orders"})
 	etcd := cp.Component("orders")
 	require.NoError(t, etcd.Start(t.Context()))
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	orderPizza(t, server, "margherita", 3)
 	registerAtEnd(t)
 	require.NoError(t, cp.Register(t.Context(), server))
@@ -241,9 +242,9 @@ func etcdClient(t *testing.T) *http.Client {
 // that is older is followed like any other.
 func TestTrackAnOldPizza(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, cp, flags())
+	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
-	stock(t, server)
+	framework.Stock(t, cp, server)
 	orderPizza(t, server, "old", 50)
 	orderPizza(t, server, "new", 1)
 	require.NoError(t, server.Restart(t.Context()))
@@ -282,14 +283,14 @@ func metric(t *testing.T, client *http.Client, at *controlplane.Component, name 
 func TestBakesOfTwoReplicas(t *testing.T) {
 	t.Parallel()
 	const orders, wanted = 200, 150
-	second := newServer(t, cp, controlplane.ServerConfig{Etcd: "storage"})
+	second := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage"})
 	require.NoError(t, second.Start(t.Context()))
 	orderPizza(t, second, "competed-for", wanted)
 	var baked, refused atomic.Int32
 	var all sync.WaitGroup
 	replicas := []*controlplane.Component{cp.APIServer, second}
 	for i := range orders {
-		pizzas := client(t, replicas[i%len(replicas)]).RestaurantV1().Pizzas("default")
+		pizzas := framework.ClientAt(t, cp, replicas[i%len(replicas)]).RestaurantV1().Pizzas("default")
 		all.Go(func() {
 			answer, err := pizzas.Bake(t.Context(), "competed-for", &restaurantv1.Bake{}, metav1.CreateOptions{})
 			switch {
@@ -306,7 +307,7 @@ func TestBakesOfTwoReplicas(t *testing.T) {
 	require.EqualValues(t, wanted, baked.Load())
 	require.EqualValues(t, orders-wanted, refused.Load())
 	for _, replica := range replicas {
-		pizza, err := client(t, replica).RestaurantV1().Pizzas("default").Get(t.Context(), "competed-for", metav1.GetOptions{})
+		pizza, err := framework.ClientAt(t, cp, replica).RestaurantV1().Pizzas("default").Get(t.Context(), "competed-for", metav1.GetOptions{})
 		require.NoError(t, err)
 		require.EqualValues(t, wanted, pizza.Status.Replicas)
 	}

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // get reads from a replica itself.
@@ -58,7 +59,7 @@ func leads(t *testing.T, replica *controlplane.Component) bool {
 // TestReplicas kills the replica that runs the controllers. Tests that run in
 // parallel wait until it is over.
 func TestReplicas(t *testing.T) {
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	cheese := topping(t, "1")
 	pizza(t, ns, "margherita", cheese)
 	awaitPizza(t, ns, "margherita", costs("1"))
@@ -97,7 +98,7 @@ func TestReplicas(t *testing.T) {
 	require.NoError(t, cp.Register(t.Context(), leader))
 	require.False(t, leads(t, leader))
 	require.NoError(t, second.Stop())
-	lease, err := kubeClient().CoordinationV1().Leases("restaurant-system").Get(t.Context(), "apiserver-controllers", metav1.GetOptions{})
+	lease, err := framework.Kube(cp).CoordinationV1().Leases("restaurant-system").Get(t.Context(), "apiserver-controllers", metav1.GetOptions{})
 	require.NoError(t, err)
 	if holder := *lease.Spec.HolderIdentity; holder != "" {
 		// It is the other one by now.
@@ -110,13 +111,13 @@ func TestReplicas(t *testing.T) {
 // TestLostLease takes the lease from the leader, which goes on serving and leads
 // again later.
 func TestLostLease(t *testing.T) {
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	cheese := topping(t, "1")
 	pizza(t, ns, "margherita", cheese)
 	awaitPizza(t, ns, "margherita", costs("1"))
 	pid := cp.APIServer.PID()
 
-	leases := kubeClient().CoordinationV1().Leases("restaurant-system")
+	leases := framework.Kube(cp).CoordinationV1().Leases("restaurant-system")
 	controlplane.Eventually(t, func() error {
 		lease, err := leases.Get(t.Context(), "apiserver-controllers", metav1.GetOptions{})
 		if err != nil {
@@ -142,7 +143,7 @@ func TestLostLease(t *testing.T) {
 
 // TestMetrics shows what an operator can watch.
 func TestMetrics(t *testing.T) {
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	pizza(t, ns, "margherita", topping(t, "1"))
 	awaitPizza(t, ns, "margherita", costs("1"))
 	metrics, err := get(t.Context(), cp.APIServer, "/metrics")

@@ -25,30 +25,24 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // cp is the control plane that all tests share.
 var cp *controlplane.ControlPlane
 
-const (
-	// leaseDuration is short, so that a lost leader is soon replaced.
-	leaseDuration = 4 * time.Second
-	// patience bounds every wait for something that happens in its own time.
-	patience = time.Minute
-)
+// leaseDuration is short, so that a lost leader is soon replaced.
+const leaseDuration = 4 * time.Second
 
 // serverFlags are those of every replica. Toppings of a pizza can be missing, since
 // that is one of the things the controller has to deal with.
@@ -68,22 +62,8 @@ func replica() controlplane.ServerConfig {
 	return controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: serverFlags}}
 }
 
-func kubeClient() kubernetes.Interface { return kubernetes.NewForConfigOrDie(cp.RESTConfig()) }
-
 func restaurantClient() typed.RestaurantV1Interface {
-	return versioned.NewForConfigOrDie(cp.RESTConfig()).RestaurantV1()
-}
-
-// namespace makes a namespace for the test, which goes with it.
-func namespace(t *testing.T) string {
-	t.Helper()
-	namespaces := kubeClient().CoreV1().Namespaces()
-	created, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pricing-"}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, namespaces.Delete(context.WithoutCancel(t.Context()), created.Name, metav1.DeleteOptions{}))
-	})
-	return created.Name
+	return framework.Restaurant(cp).RestaurantV1()
 }
 
 // topping creates a topping of the test and returns its name.

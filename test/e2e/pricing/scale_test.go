@@ -33,6 +33,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // replicas is a check for how many of a pizza are asked for.
@@ -49,10 +50,10 @@ func replicas(want int32) func(*restaurantv1.Pizza) error {
 // a pizza and drives it.
 func TestHorizontalPodAutoscaler(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	pizza(t, ns, "popular", topping(t, "1"))
 	awaitPizza(t, ns, "popular", costs("1"))
-	_, err := kubeClient().AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+	_, err := framework.Kube(cp).AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "popular"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: restaurantv1.SchemeGroupVersion.String(), Kind: "Pizza", Name: "popular"},
@@ -68,7 +69,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 // TestScale shows kubectl scale, and that nobody overwrites what he has not seen.
 func TestScale(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	pizza(t, ns, "scaled", topping(t, "1"))
 	awaitPizza(t, ns, "scaled", costs("1"))
 

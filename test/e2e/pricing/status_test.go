@@ -29,6 +29,7 @@ import (
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // has is a check for a condition.
@@ -45,11 +46,11 @@ func has(condition string, status metav1.ConditionStatus, reason, message string
 // TestStatus follows a pizza from its creation to the oven and back.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	cheese, ham := topping(t, "1.50"), topping(t, "2")
 	pizza(t, ns, "prosciutto", cheese, ham)
 
-	output, err := cp.Kubectl(t.Context(), "wait", "--namespace="+ns, "--for=condition=Priced", "--timeout="+patience.String(), "pizza/prosciutto").CombinedOutput()
+	output, err := cp.Kubectl(t.Context(), "wait", "--namespace="+ns, "--for=condition=Priced", "--timeout="+controlplane.Patience.String(), "pizza/prosciutto").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	priced := awaitPizza(t, ns, "prosciutto", costs("3500m"))
 	require.Equal(t, "restaurant.programming-kubernetes.info/pizza-uid="+string(priced.UID), priced.Status.Selector)
@@ -92,7 +93,7 @@ func TestStatus(t *testing.T) {
 // TestEvents shows that users are told what changes, by kubectl describe for one.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	cheese, ham := topping(t, "1"), topping(t, "2")
 	created := pizza(t, ns, "prosciutto", cheese, ham)
 	awaitPizza(t, ns, "prosciutto", costs("3"))
@@ -106,7 +107,7 @@ func TestEvents(t *testing.T) {
 		"Normal NotPriced: It has no price yet",
 	}
 	controlplane.Eventually(t, func() error {
-		events, err := kubeClient().EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+		events, err := framework.Kube(cp).EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func TestEvents(t *testing.T) {
 // TestLongEvent has more to tell than fits into an event.
 func TestLongEvent(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	var missing []string
 	for _, letter := range "abcde" {
 		missing = append(missing, strings.Repeat(string(letter), 253))
@@ -142,7 +143,7 @@ func TestLongEvent(t *testing.T) {
 	awaitPizza(t, ns, "exotic", has("Priced", metav1.ConditionFalse, "ToppingsMissing", message))
 	want := "Warning ToppingsMissing: " + message[:1024]
 	controlplane.Eventually(t, func() error {
-		events, err := kubeClient().EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+		events, err := framework.Kube(cp).EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ func asLine(event eventsv1.Event) string {
 // TestNothingToDo shows that a pizza is not written when its status is right.
 func TestNothingToDo(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := framework.Namespace(t, cp)
 	cheese := topping(t, "1")
 	pizza(t, ns, "first", cheese)
 	settled := awaitPizza(t, ns, "first", costs("1"))

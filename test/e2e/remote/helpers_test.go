@@ -28,7 +28,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,9 +36,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
-
-// patience bounds every wait for something that happens in its own time.
-const patience = time.Minute
 
 // start starts a control plane in which there are toppings. Nobody but the tests
 // changes a pizza.
@@ -69,7 +65,7 @@ type user struct {
 // command returns a command that runs kubectl for a limited time.
 func (u user) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	t.Cleanup(cancel)
 	cmd := u.Kubectl(ctx, args...)
 	cmd.Env = append(cmd.Env, u.env...)

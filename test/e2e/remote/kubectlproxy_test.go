@@ -41,7 +41,7 @@ func TestKubectlProxy(t *testing.T) {
 	address := regexp.MustCompile(`^Starting to serve on (127\.0\.0\.1:\d+)$`).FindStringSubmatch(proxy.line())
 	require.NotNil(t, address)
 	curl := func(path string, args ...string) *exec.Cmd {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 		t.Cleanup(cancel)
 		return exec.CommandContext(ctx, "curl", append([]string{"--silent", "--show-error", "--fail-with-body", "--no-buffer", "--noproxy", "*", "http://" + address[1] + path}, args...)...)
 	}

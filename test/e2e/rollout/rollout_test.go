@@ -52,7 +52,6 @@ const (
 	// restarts is how often each replica is replaced.
 	restarts = 3
 	watchers = 20
-	patience = time.Minute
 )
 
 // TestRollingRestart replaces two replicas in turn, under load.
@@ -124,7 +123,7 @@ func TestRequestsInFlight(t *testing.T) {
 			_ = conn.Close()
 		}
 		return err != nil
-	}, patience, 50*time.Millisecond)
+	}, controlplane.Patience, 50*time.Millisecond)
 	require.NotZero(t, server.PID())
 	_, err = io.WriteString(writer, `"metadata": {"name": "late"}, "spec": {"cost": "1"}}`)
 	require.NoError(t, err)
@@ -246,7 +245,7 @@ func startLoad(t *testing.T, config *rest.Config) *load {
 		stopWriting()
 		requests.Wait()
 		// The last that was written is the last that is seen.
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(controlplane.Patience)
 		for !l.seenAll() && time.Now().Before(deadline) {
 			time.Sleep(pause)
 		}

@@ -1,0 +1,110 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package framework has what the end-to-end tests have in common: clients, servers
+// beside the one of the control plane, and the objects of a test.
+package framework
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// Config is the administrator's client configuration. Warnings of deprecated
+// versions would only fill the tests' output.
+func Config(cp *controlplane.ControlPlane) *rest.Config {
+	config := cp.RESTConfig()
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// Kube is the administrator's client of the cluster's own kinds.
+func Kube(cp *controlplane.ControlPlane) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(Config(cp))
+}
+
+// Restaurant is the administrator's client of pizzas and toppings.
+func Restaurant(cp *controlplane.ControlPlane) versioned.Interface {
+	return versioned.NewForConfigOrDie(Config(cp))
+}
+
+// Dynamic is the administrator's client of any kind.
+func Dynamic(cp *controlplane.ControlPlane) dynamic.Interface {
+	return dynamic.NewForConfigOrDie(Config(cp))
+}
+
+// Namespace makes a namespace for the test, which goes with it.
+func Namespace(t *testing.T, cp *controlplane.ControlPlane) string {
+	t.Helper()
+	return namespace(t, cp, metav1.ObjectMeta{GenerateName: "e2e-"})
+}
+
+func namespace(t *testing.T, cp *controlplane.ControlPlane, meta metav1.ObjectMeta) string {
+	t.Helper()
+	namespaces := Kube(cp).CoreV1().Namespaces()
+	created, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := namespaces.Delete(context.WithoutCancel(t.Context()), created.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			require.NoError(t, err)
+		}
+	})
+	return created.Name
+}
+
+// RequireStatus requires an error to be an answer of the server with this code and
+// reason, and returns the answer.
+func RequireStatus(t *testing.T, err error, code int32, reason metav1.StatusReason) metav1.Status {
+	t.Helper()
+	var answer apierrors.APIStatus
+	require.ErrorAs(t, err, &answer)
+	status := answer.Status()
+	require.Equal(t, code, status.Code, status.Message)
+	require.Equal(t, reason, status.Reason, status.Message)
+	return status
+}
+
+// Execute runs one of the repository's binaries, which must end by itself, and returns
+// its exit code with what it has printed.
+func Execute(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...string) (code int, output string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), binary), args...)
+	var buffer bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &buffer, &buffer
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, ctx.Err(), "%s has not ended by itself: %s", binary, buffer.String())
+	return cmd.ProcessState.ExitCode(), buffer.String()
+}

@@ -1,0 +1,163 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package framework
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+// servers counts those of NewServer, for their names.
+var servers atomic.Int32
+
+// NewServer adds a server to a control plane. It is not started; the test's end stops
+// it.
+func NewServer(t *testing.T, cp *controlplane.ControlPlane, config controlplane.ServerConfig) *controlplane.Component {
+	t.Helper()
+	// The path of the socket in its directory has to be short.
+	server, err := cp.NewAPIServer(fmt.Sprintf("server-%d", servers.Add(1)), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	return server
+}
+
+// Flags configures a server with an etcd of its own in its process.
+func Flags(flags ...string) controlplane.ServerConfig {
+	return controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: flags}}
+}
+
+// WaitForLog waits until a component has logged something.
+func WaitForLog(t *testing.T, component *controlplane.Component, want string) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		log, err := os.ReadFile(component.LogFile())
+		if err == nil && !strings.Contains(string(log), want) {
+			return fmt.Errorf("%s has not logged %q, but:\n%s", component.Name(), want, log)
+		}
+		return err
+	})
+}
+
+// WaitEnded waits until a component has ended by itself, and returns how.
+func WaitEnded(t *testing.T, component *controlplane.Component) string {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		if pid := component.PID(); pid != 0 {
+			return fmt.Errorf("%s still runs as process %d", component.Name(), pid)
+		}
+		return nil
+	})
+	_, how, _ := strings.Cut(component.WaitReady(t.Context()).Error(), " ended by itself, ")
+	how, _, _ = strings.Cut(how, ":")
+	return how
+}
+
+// ConfigFor is a client configuration for a user at a component. An administrator is in
+// the group system:masters.
+func ConfigFor(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, user string, groups ...string) *rest.Config {
+	t.Helper()
+	config, err := cp.RESTConfigFor(user, groups...)
+	require.NoError(t, err)
+	config.Host = at.URL()
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// AdminConfig is an administrator's at a component.
+func AdminConfig(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component) *rest.Config {
+	t.Helper()
+	return ConfigFor(t, cp, at, "admin", "system:masters")
+}
+
+// ClientAt is an administrator's at a component.
+func ClientAt(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component) versioned.Interface {
+	t.Helper()
+	return versioned.NewForConfigOrDie(AdminConfig(t, cp, at))
+}
+
+// Get returns the code and the body of a component's answer to an administrator.
+func Get(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, path string) (code int, body string) {
+	t.Helper()
+	code, body, err := GetAs(t, AdminConfig(t, cp, at), path)
+	require.NoError(t, err)
+	return code, body
+}
+
+// GetAs returns an error if there is no answer.
+func GetAs(t *testing.T, config *rest.Config, path string) (code int, body string, err error) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	defer client.CloseIdleConnections()
+	response, err := client.Get(config.Host + path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// WaitUnready waits until a server says which check keeps it from being ready.
+func WaitUnready(t *testing.T, cp *controlplane.ControlPlane, server *controlplane.Component, check string) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		code, body, err := GetAs(t, AdminConfig(t, cp, server), "/readyz?verbose")
+		if err == nil && (code != http.StatusInternalServerError || !strings.Contains(body, "\n[-]"+check+" failed")) {
+			return fmt.Errorf("%s does not say that %s failed, but: %d %s", server.Name(), check, code, body)
+		}
+		return err
+	})
+}
+
+// Stock gives a server with an etcd of its own what a Pizza needs.
+func Stock(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component) {
+	t.Helper()
+	require.NoError(t, fixture.CreateToppings(t.Context(), ClientAt(t, cp, at), "tomato"))
+}
+
+// Pizza has one tomato.
+func Pizza(name string) *restaurantv1.Pizza {
+	return &restaurantv1.Pizza{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}},
+	}
+}
+
+// FreePort is a port that nobody listens on now.
+func FreePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().(*net.TCPAddr).Port
+}
