@@ -17,11 +17,10 @@ limitations under the License.
 package admission
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,28 +152,6 @@ func matchConditions(expressions ...string) []admissionregistrationv1.MatchCondi
 	return conditions
 }
 
-// auditEvents returns what the audit log has about what a user did, in its order.
-func auditEvents(t *testing.T, user string) []auditv1.Event {
-	t.Helper()
-	file, err := os.Open(filepath.Join(cp.APIServer.Dir(), auditLog))
-	require.NoError(t, err)
-	defer file.Close()
-	var events []auditv1.Event
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		if !strings.Contains(lines.Text(), user) {
-			continue
-		}
-		var event auditv1.Event
-		if json.Unmarshal(lines.Bytes(), &event) == nil && event.User.Username == user && event.Stage == auditv1.StageResponseComplete {
-			events = append(events, event)
-		}
-	}
-	require.NoError(t, lines.Err())
-	return events
-}
-
 // TestPolicyMatches shows which requests the constraints of a policy are for.
 func TestPolicyMatches(t *testing.T) {
 	s := newScope(t)
@@ -248,7 +225,9 @@ func TestPolicyMatches(t *testing.T) {
 
 	var events []auditv1.Event
 	controlplane.Eventually(t, func() error {
-		events = auditEvents(t, s.ID)
+		events = slices.DeleteFunc(framework.AuditEvents(t, filepath.Join(cp.APIServer.Dir(), auditLog), s.ID), func(event auditv1.Event) bool {
+			return event.User.Username != s.ID || event.Stage != auditv1.StageResponseComplete
+		})
 		if len(events) != len(rulesRequests) {
 			return fmt.Errorf("there are %d events", len(events))
 		}

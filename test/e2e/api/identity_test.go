@@ -17,7 +17,6 @@ limitations under the License.
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -27,7 +26,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -329,13 +327,9 @@ func audited(t *testing.T, id string) auditv1.Event {
 	require.NotEmpty(t, id)
 	var event auditv1.Event
 	controlplane.Eventually(t, func() error {
-		log, err := os.ReadFile(filepath.Join(cp.APIServer.Dir(), auditLog))
-		if err != nil {
-			return err
-		}
-		for line := range bytes.Lines(log) {
-			if bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(auditv1.StageResponseComplete)) {
-				return json.Unmarshal(line, &event)
+		for _, event = range framework.AuditEvents(t, filepath.Join(cp.APIServer.Dir(), auditLog), id) {
+			if event.Stage == auditv1.StageResponseComplete {
+				return nil
 			}
 		}
 		return fmt.Errorf("the audit log does not say that request %s has been answered", id)

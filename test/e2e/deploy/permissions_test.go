@@ -18,11 +18,9 @@ package deploy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,7 +35,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -252,15 +249,8 @@ func grants(t *testing.T, name string) map[permission]bool {
 // of kube-apiserver.
 func audited(t *testing.T, user string) (done map[permission]bool, denied []string) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(cp.KubeAPIServer.Dir(), auditLog))
-	require.NoError(t, err)
 	done = map[permission]bool{}
-	for line := range strings.Lines(string(content)) {
-		if !strings.HasSuffix(line, "\n") {
-			break // It is being written.
-		}
-		var event auditv1.Event
-		require.NoError(t, json.Unmarshal([]byte(line), &event))
+	for _, event := range framework.AuditEvents(t, filepath.Join(cp.KubeAPIServer.Dir(), auditLog), user) {
 		if event.User.Username != user || event.ObjectRef == nil || event.ResponseStatus == nil {
 			continue
 		}

@@ -19,11 +19,7 @@ limitations under the License.
 package framework
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,21 +86,4 @@ func RequireStatus(t *testing.T, err error, code int32, reason metav1.StatusReas
 	require.Equal(t, code, status.Code, status.Message)
 	require.Equal(t, reason, status.Reason, status.Message)
 	return status
-}
-
-// Execute runs one of the repository's binaries, which must end by itself, and returns
-// its exit code with what it has printed.
-func Execute(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...string) (code int, output string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), binary), args...)
-	var buffer bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &buffer, &buffer
-	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-		require.NoError(t, err)
-	}
-	require.NoError(t, ctx.Err(), "%s has not ended by itself: %s", binary, buffer.String())
-	return cmd.ProcessState.ExitCode(), buffer.String()
 }

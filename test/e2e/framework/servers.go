@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -152,6 +153,9 @@ func Pizza(name string) *restaurantv1.Pizza {
 		Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}},
 	}
 }
+
+// DataDir is where a server with an etcd of its own in its process has its data.
+func DataDir(server *controlplane.Component) string { return filepath.Join(server.Dir(), "data") }
 
 // FreePort is a port that nobody listens on now.
 func FreePort(t *testing.T) int {

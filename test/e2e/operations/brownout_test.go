@@ -38,29 +38,10 @@ import (
 )
 
 const (
-	pizzasPath = group + "/v1/namespaces/default/pizzas"
-	// allowed and undecided are answers to send.
+	// allowed and undecided are answers, as framework.Send returns them.
 	allowed   = "200 , Retry-After: "
 	undecided = "503 kube-apiserver can't be asked whether this request is allowed, Retry-After: 1"
 )
-
-// proxied is the configuration of a front proxy that forwards the requests of a user.
-func proxied(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA, user string) *rest.Config {
-	t.Helper()
-	pair, err := ca.Issue(controlplane.Certificate{User: "front-proxy-client"})
-	require.NoError(t, err)
-	config := framework.ConfigFor(t, cp, at, user)
-	config.CertData, config.KeyData = pair.Cert, pair.Key
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			req = req.Clone(req.Context())
-			req.Header.Set("X-Remote-User", user)
-			req.Header.Set("X-Remote-Group", "system:authenticated")
-			return next.RoundTrip(req)
-		})
-	})
-	return config
-}
 
 // signal sends a signal to a component that runs. The id 0 of one that does not would be
 // this process and all that belong to it.
@@ -71,15 +52,11 @@ func signal(t *testing.T, component *controlplane.Component, signal syscall.Sign
 	require.NoError(t, syscall.Kill(pid, signal))
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // waitForAnswer waits until a GET of the pizzas has an answer.
 func waitForAnswer(t *testing.T, config *rest.Config, want string) {
 	t.Helper()
 	controlplane.Eventually(t, func() error {
-		got, err := send(config, http.MethodGet, pizzasPath, "", "")
+		got, err := framework.Send(config, http.MethodGet, framework.PizzasPath, "", "")
 		if err == nil && got != want {
 			err = fmt.Errorf("the answer is %q, not %q", got, want)
 		}
@@ -105,7 +82,7 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 	watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	defer watcher.Stop()
-	require.Equal(t, watch.Added, next(t, watcher).Type)
+	require.Equal(t, watch.Added, framework.Next(t, watcher).Type)
 
 	const (
 		again   = "504 Timeout: etcd has not answered in time, Retry-After: 2"
@@ -124,15 +101,15 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 		began := time.Now()
 		var requests sync.WaitGroup
 		for _, request := range []struct{ method, path, contentType, body, want string }{
-			{"GET", pizzasPath, "", "", again},
-			{"GET", pizzasPath + "/before", "", "", again},
-			{"POST", pizzasPath, "application/json", `{"metadata":{"name":"during"},"spec":{"toppings":[{"name":"tomato"}]}}`, again},
-			{"POST", pizzasPath + "/before/bake", "application/json", "{}", unknown},
-			{"PATCH", pizzasPath + "/before", "application/merge-patch+json", `{"spec":{"replicas":2}}`, again},
-			{"DELETE", pizzasPath + "/before", "", "", again},
+			{"GET", framework.PizzasPath, "", "", again},
+			{"GET", framework.PizzasPath + "/before", "", "", again},
+			{"POST", framework.PizzasPath, "application/json", `{"metadata":{"name":"during"},"spec":{"toppings":[{"name":"tomato"}]}}`, again},
+			{"POST", framework.PizzasPath + "/before/bake", "application/json", "{}", unknown},
+			{"PATCH", framework.PizzasPath + "/before", "application/merge-patch+json", `{"spec":{"replicas":2}}`, again},
+			{"DELETE", framework.PizzasPath + "/before", "", "", again},
 		} {
 			requests.Go(func() {
-				got, err := send(admin, request.method, request.path, request.contentType, request.body)
+				got, err := framework.Send(admin, request.method, request.path, request.contentType, request.body)
 				if err != nil {
 					got = err.Error()
 				}
@@ -153,7 +130,7 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 		require.NoError(t, server.WaitReady(t.Context()))
 		_, err = pizzas.Patch(t.Context(), "before", types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"`+away.name+`"}}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
-		require.Equal(t, watch.Modified, next(t, watcher).Type, "The watch does not go on after the outage.")
+		require.Equal(t, watch.Modified, framework.Next(t, watcher).Type, "The watch does not go on after the outage.")
 	}
 }
 
@@ -165,35 +142,35 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	pid := server.PID()
 	guests := map[string]*rest.Config{
 		"known":           framework.ConfigFor(t, cp, server, "known"),
-		"known, by proxy": proxied(t, cp, server, cp.PKI.FrontProxyCA, "known-by-proxy"),
+		"known, by proxy": framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "known-by-proxy", "system:authenticated"),
 	}
 	strangers := map[string]*rest.Config{
 		"unknown":           framework.ConfigFor(t, cp, server, "unknown"),
-		"unknown, by proxy": proxied(t, cp, server, cp.PKI.FrontProxyCA, "unknown-by-proxy"),
+		"unknown, by proxy": framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "unknown-by-proxy", "system:authenticated"),
 	}
-	kubectl(t, cp, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
-	kubectl(t, cp, "create", "rolebinding", "guest", "--role=guest", "--user=known", "--user=unknown", "--user=known-by-proxy", "--user=unknown-by-proxy")
+	framework.Kubectl(t, cp, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	framework.Kubectl(t, cp, "create", "rolebinding", "guest", "--role=guest", "--user=known", "--user=unknown", "--user=known-by-proxy", "--user=unknown-by-proxy")
 	for _, guest := range guests {
 		waitForAnswer(t, guest, allowed)
 	}
 
 	cp.KubeAPIServer.Kill()
 	for name, guest := range guests {
-		got, err := send(guest, http.MethodGet, pizzasPath, "", "")
+		got, err := framework.Send(guest, http.MethodGet, framework.PizzasPath, "", "")
 		require.NoError(t, err)
 		require.Equal(t, allowed, got, "The decision about a guest that is %s is not remembered.", name)
 	}
 	for name, stranger := range strangers {
-		got, err := send(stranger, http.MethodGet, pizzasPath, "", "")
+		got, err := framework.Send(stranger, http.MethodGet, framework.PizzasPath, "", "")
 		require.NoError(t, err)
 		require.Equal(t, undecided, got, "A guest is %s.", name)
-		got, err = send(stranger, http.MethodGet, "/version", "", "")
+		got, err = framework.Send(stranger, http.MethodGet, "/version", "", "")
 		require.NoError(t, err)
 		require.Equal(t, undecided, got, "A guest is %s.", name)
 	}
 	anybody := framework.ConfigFor(t, cp, server, "anybody")
 	anybody.CertData, anybody.KeyData, anybody.BearerToken = nil, nil, "a-token"
-	got, err := send(anybody, http.MethodGet, pizzasPath, "", "")
+	got, err := framework.Send(anybody, http.MethodGet, framework.PizzasPath, "", "")
 	require.NoError(t, err)
 	require.Equal(t, "401 Unauthorized, Retry-After: ", got)
 	for _, guest := range guests {
@@ -201,7 +178,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	}
 
 	// This is what a client makes of it.
-	err = versioned.NewForConfigOrDie(strangers["unknown"]).RestaurantV1().RESTClient().Get().AbsPath(pizzasPath).MaxRetries(0).Do(t.Context()).Error()
+	err = versioned.NewForConfigOrDie(strangers["unknown"]).RestaurantV1().RESTClient().Get().AbsPath(framework.PizzasPath).MaxRetries(0).Do(t.Context()).Error()
 	require.True(t, apierrors.IsServiceUnavailable(err), "%v", err)
 	seconds, retry := apierrors.SuggestsClientDelay(err)
 	require.True(t, retry)
@@ -212,7 +189,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 
 	// An administrator needs nobody's permission, and nobody needs any to see that the
 	// server is well.
-	code, body := framework.Get(t, cp, server, pizzasPath)
+	code, body := framework.Get(t, cp, server, framework.PizzasPath)
 	require.Equal(t, http.StatusOK, code, body)
 	nobody := framework.ConfigFor(t, cp, server, "nobody")
 	nobody.CertData, nobody.KeyData = nil, nil
@@ -230,7 +207,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 		waitForAnswer(t, stranger, allowed)
 	}
 	require.NoError(t, cp.WaitAvailable(t.Context()))
-	code, body = framework.Get(t, cp, cp.KubeAPIServer, pizzasPath)
+	code, body = framework.Get(t, cp, cp.KubeAPIServer, framework.PizzasPath)
 	require.Equal(t, http.StatusOK, code, body)
 	require.Equal(t, pid, server.PID(), "The server has been restarted.")
 }

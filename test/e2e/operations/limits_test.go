@@ -51,9 +51,9 @@ const (
 // admitGuests lets users do with pizzas what they like.
 func admitGuests(t *testing.T, at *controlplane.Component, users ...string) {
 	t.Helper()
-	kubectl(t, cp, "create", "role", limitRole+"-"+users[0], "--verb=*", "--resource=pizzas.restaurant.programming-kubernetes.info,pizzas.restaurant.programming-kubernetes.info/track")
+	framework.Kubectl(t, cp, "create", "role", limitRole+"-"+users[0], "--verb=*", "--resource=pizzas.restaurant.programming-kubernetes.info,pizzas.restaurant.programming-kubernetes.info/track")
 	for _, user := range users {
-		kubectl(t, cp, "create", "rolebinding", limitRole+"-"+user, "--role="+limitRole+"-"+users[0], "--user="+user)
+		framework.Kubectl(t, cp, "create", "rolebinding", limitRole+"-"+user, "--role="+limitRole+"-"+users[0], "--user="+user)
 		waitForAnswer(t, framework.ConfigFor(t, cp, at, user), allowed)
 	}
 }
@@ -70,8 +70,8 @@ func placeOrder(t *testing.T, config *rest.Config, name string) *order {
 	t.Helper()
 	body, writer := io.Pipe()
 	placed := &order{make(chan string, 1), writer, name}
-	client := keptClient(t, config)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+pizzasPath, body)
+	client := framework.HTTPClient(t, config)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+framework.PizzasPath, body)
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	go func() { placed.answer <- answerOf(client.Do(request)) }()
@@ -87,7 +87,7 @@ func (o *order) finish(t *testing.T) {
 	require.NoError(t, o.body.Close())
 }
 
-// answerOf is like what send returns, but for a success only its code.
+// answerOf is like what framework.Send returns, but for a success only its code.
 func answerOf(response *http.Response, err error) string {
 	if err != nil {
 		return err.Error()
@@ -133,9 +133,9 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	require.NotEqual(t, len(role.Rules), len(rules))
 	_, err = roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole="+user, "--user="+user)
-	kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
-	kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole="+user, "--user="+user)
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
+	framework.Kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
 	kubeconfig, err := cp.KubeconfigFor(user)
 	require.NoError(t, err)
 	config := framework.Flags("--max-requests-inflight=1", "--max-mutating-requests-inflight=1", "--run-controllers=false")
@@ -162,8 +162,8 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	t.Cleanup(resume)
 	answers := make(chan string, 2)
 	for range cap(answers) {
-		client := keptClient(t, guest)
-		go func() { answers <- answerOf(client.Get(guest.Host + pizzasPath)) }()
+		client := framework.HTTPClient(t, guest)
+		go func() { answers <- answerOf(client.Get(guest.Host + framework.PizzasPath)) }()
 	}
 	require.Equal(t, tooMany, <-answers)
 	resume()
@@ -182,12 +182,12 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	_, err := placeOrder(t, slow, "slow").body.Write([]byte("{"))
 	require.NoError(t, err)
 
-	client := keptClient(t, next)
+	client := framework.HTTPClient(t, next)
 	for i, want := range []string{tooMany, "201"} {
 		controlplane.Eventually(t, func() error {
 			content, err := json.Marshal(framework.Pizza(fmt.Sprintf("next-%d", i)))
 			require.NoError(t, err)
-			if answer := answerOf(client.Post(next.Host+pizzasPath+"?dryRun=All", "application/json", bytes.NewReader(content))); answer != want {
+			if answer := answerOf(client.Post(next.Host+framework.PizzasPath+"?dryRun=All", "application/json", bytes.NewReader(content))); answer != want {
 				return fmt.Errorf("the next order gets %s", answer)
 			}
 			return nil
@@ -206,10 +206,10 @@ func hold(t *testing.T, config *rest.Config) {
 	watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	t.Cleanup(watcher.Stop)
-	next(t, watcher)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+pizzasPath+"/held/track?follow=true&timeoutSeconds=3600", http.NoBody)
+	framework.Next(t, watcher)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+framework.PizzasPath+"/held/track?follow=true&timeoutSeconds=3600", http.NoBody)
 	require.NoError(t, err)
-	response, err := keptClient(t, config).Do(request)
+	response, err := framework.HTTPClient(t, config).Do(request)
 	require.NoError(t, err)
 	t.Cleanup(func() { response.Body.Close() })
 	require.Equal(t, http.StatusOK, response.StatusCode)
@@ -257,9 +257,9 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	limited := framework.ConfigFor(t, cp, server, glutton)
-	connection := keptClient(t, limited)
+	connection := framework.HTTPClient(t, limited)
 	controlplane.Eventually(t, func() error {
-		response, err := connection.Get(limited.Host + pizzasPath)
+		response, err := connection.Get(limited.Host + framework.PizzasPath)
 		if err != nil {
 			return err
 		}
@@ -273,7 +273,7 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 	hold(t, limited)
 	requireOneAtATime(t, limited, func() {
 		// It is the one seat for reading and writing.
-		require.Equal(t, tooMany, answerOf(connection.Get(limited.Host+pizzasPath)))
+		require.Equal(t, tooMany, answerOf(connection.Get(limited.Host+framework.PizzasPath)))
 		others := framework.ConfigFor(t, cp, server, modest)
 		waitForAnswer(t, others, allowed)
 		_, err := versioned.NewForConfigOrDie(others).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("modest"), metav1.CreateOptions{})
@@ -301,7 +301,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	short := framework.NewServer(t, cp, framework.Flags(fmt.Sprintf(ttl, "", "1s"), fmt.Sprintf(ttl, "un", "1s")))
 	require.NoError(t, long.Start(t.Context()))
 	require.NoError(t, short.Start(t.Context()))
-	kubectl(t, cp, "create", "role", "remembered", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	framework.Kubectl(t, cp, "create", "role", "remembered", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
 	const former, coming = "former-guest", "coming-guest"
 	// A user with another certificate is asked about anew.
 	users := map[string]*rest.Config{former: framework.ConfigFor(t, cp, long, former), coming: framework.ConfigFor(t, cp, long, coming)}
@@ -309,13 +309,13 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 		t.Helper()
 		config := rest.CopyConfig(users[user])
 		config.Host = at.URL()
-		code, _, err := framework.GetAs(t, config, pizzasPath)
+		code, _, err := framework.GetAs(t, config, framework.PizzasPath)
 		require.NoError(t, err)
 		return code
 	}
 
 	// One was allowed and is not any more, the other the reverse.
-	kubectl(t, cp, "create", "rolebinding", former, "--role=remembered", "--user="+former)
+	framework.Kubectl(t, cp, "create", "rolebinding", former, "--role=remembered", "--user="+former)
 	controlplane.Eventually(t, func() error {
 		if !mayList(t, former) {
 			return fmt.Errorf("%s is not allowed yet", former)
@@ -329,8 +329,8 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, code(server, coming))
 	}
 	require.InDelta(t, 2, metric(t, admin, long, reviews), 0)
-	kubectl(t, cp, "delete", "rolebinding", former)
-	kubectl(t, cp, "create", "rolebinding", coming, "--role=remembered", "--user="+coming)
+	framework.Kubectl(t, cp, "delete", "rolebinding", former)
+	framework.Kubectl(t, cp, "create", "rolebinding", coming, "--role=remembered", "--user="+coming)
 	controlplane.Eventually(t, func() error {
 		if mayList(t, former) || !mayList(t, coming) {
 			return fmt.Errorf("kube-apiserver has not changed its mind yet")
@@ -354,20 +354,32 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	}
 }
 
+// auditPolicy records who asks for pizzas, and what the answer is.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: None
+    users: [system:apiserver] # The server's own parts.
+  - level: Metadata
+    resources: [{group: restaurant.programming-kubernetes.info, resources: [pizzas]}]
+  - level: None
+`
+
 // kube-apiserver is asked no more often than flags allow. Who would be asked about too late
 // is refused, and that is recorded as it was said.
 func TestAuthorizationIsLimited(t *testing.T) {
 	t.Parallel()
 	const burst = 3
 	server := framework.NewServer(t, cp, framework.Flags("--authorization-qps=0.001", fmt.Sprintf("--authorization-burst=%d", burst), "--authorization-timeout=1s",
-		"--authorization-webhook-cache-unauthorized-ttl=1h", "--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log"))
+		"--authorization-webhook-cache-unauthorized-ttl=1h", "--audit-policy-file="+framework.File(t, auditPolicy), "--audit-log-path=audit.log"))
 	require.NoError(t, server.Start(t.Context()))
 	answersAt := func(path, user string) func() string {
 		config := framework.ConfigFor(t, cp, server, user)
-		client := keptClient(t, config)
+		client := framework.HTTPClient(t, config)
 		return func() string { return answerOf(client.Get(config.Host + path)) }
 	}
-	answers := func(user string) func() string { return answersAt(pizzasPath, user) }
+	answers := func(user string) func() string { return answersAt(framework.PizzasPath, user) }
 	var known []func() string
 	for i := range burst {
 		known = append(known, answers(fmt.Sprintf("nobody-%d", i)))
@@ -379,11 +391,11 @@ func TestAuthorizationIsLimited(t *testing.T) {
 		}
 	}
 	require.Equal(t, undecided, answers("one-too-many")())
-	require.Equal(t, undecided, answersAt(pizzasPath+"?watch=true", "one-too-many")())
+	require.Equal(t, undecided, answersAt(framework.PizzasPath+"?watch=true", "one-too-many")())
 
 	require.NoError(t, server.Stop())
 	codes := map[string]int{}
-	for _, event := range loggedEvents(t, filepath.Join(server.Dir(), "audit.log")) {
+	for _, event := range framework.AuditEvents(t, filepath.Join(server.Dir(), "audit.log"), "") {
 		codes[fmt.Sprint(event.User.Username, " ", event.Verb, " ", event.Stage, " ", event.ResponseStatus.Code)]++
 	}
 	require.Equal(t, map[string]int{

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package operations tests what operators live through: servers that start in any
-// order, are misconfigured, stop, are killed, and lose what they depend on.
+// order, are misconfigured, limited and loaded, stop, and lose what they depend on.
 package operations
 
 import (

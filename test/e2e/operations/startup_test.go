@@ -35,15 +35,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-const group = "/apis/restaurant.programming-kubernetes.info"
-
-// kubectl runs an administrator's kubectl, which must succeed.
-func kubectl(t *testing.T, cp *controlplane.ControlPlane, args ...string) {
-	t.Helper()
-	output, err := cp.Kubectl(t.Context(), args...).CombinedOutput()
-	require.NoError(t, err, "kubectl %s: %s", strings.Join(args, " "), output)
-}
-
 // A server that starts while kube-apiserver is away waits for it.
 func TestServerStartsBeforeKubeAPIServer(t *testing.T) {
 	cp.KubeAPIServer.Kill()
@@ -66,17 +57,17 @@ func TestRolesArriveLate(t *testing.T) {
 
 	framework.WaitForLog(t, server, "this server may not read the ConfigMap extension-apiserver-authentication: "+
 		"bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding")
-	kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
+	framework.Kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
 	framework.WaitForLog(t, server, "this server may not create tokenreviews.authentication.k8s.io: "+
 		"bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding")
-	kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
 
 	// Each of these would otherwise be an admission plugin that refuses all requests.
 	const registration = ".admissionregistration.k8s.io"
 	roles := kubernetes.NewForConfigOrDie(cp.RESTConfig()).RbacV1().ClusterRoles()
 	role, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole="+user, "--user="+user)
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", user, "--clusterrole="+user, "--user="+user)
 	for _, step := range []struct {
 		missing string
 		grant   []string
@@ -175,7 +166,7 @@ func TestFrontProxyOfTheCluster(t *testing.T) {
 		t.Helper()
 		patch, err := json.Marshal(map[string]any{"data": data})
 		require.NoError(t, err)
-		kubectl(t, cp, "patch", "configmap", "extension-apiserver-authentication", "--namespace=kube-system", "--type=merge", "--patch="+string(patch))
+		framework.Kubectl(t, cp, "patch", "configmap", "extension-apiserver-authentication", "--namespace=kube-system", "--type=merge", "--patch="+string(patch))
 	}
 
 	require.NoError(t, server.Launch())

@@ -61,7 +61,7 @@ func bakeOne(t *testing.T, at *controlplane.Component, name string) {
 func track(t *testing.T, client *http.Client, at *controlplane.Component, name string, seconds int) *bufio.Scanner {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		fmt.Sprintf("%s%s/v1/namespaces/default/pizzas/%s/track?follow=true&timeoutSeconds=%d", at.URL(), group, name, seconds), http.NoBody)
+		fmt.Sprintf("%s%s/v1/namespaces/default/pizzas/%s/track?follow=true&timeoutSeconds=%d", at.URL(), framework.GroupPath, name, seconds), http.NoBody)
 	require.NoError(t, err)
 	response, err := client.Do(request)
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestAThousandTracks(t *testing.T) {
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)
 	orderPizza(t, server, "margherita", 3)
-	registerAtEnd(t)
+	framework.RegisterAtEnd(t, cp)
 	require.NoError(t, cp.Register(t.Context(), server))
 	ofServer, tracker := httpClient(t, server), httpClient(t, cp.KubeAPIServer)
 	ctx, leave := context.WithCancel(t.Context())
@@ -174,7 +174,7 @@ func TestAThousandTracks(t *testing.T) {
 	var baked [2]atomic.Int32
 	for range clients {
 		all.Go(func() {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, cp.KubeAPIServer.URL()+group+"/v1/namespaces/default/pizzas/margherita/track?follow=true&timeoutSeconds=3600", http.NoBody)
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, cp.KubeAPIServer.URL()+framework.GroupPath+"/v1/namespaces/default/pizzas/margherita/track?follow=true&timeoutSeconds=3600", http.NoBody)
 			if err != nil {
 				t.Error(err)
 				return

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package doctor
 
 import (
 	"context"
@@ -41,6 +41,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const (
@@ -60,7 +61,7 @@ func (f finding) String() string { return f.Status + " " + f.Check + ": " + f.Ca
 func doctor(t *testing.T, cp *controlplane.ControlPlane, args ...string) (code int, findings []finding) {
 	t.Helper()
 	args = append([]string{"doctor", "--kubeconfig=" + cp.Kubeconfig(), "--output=json"}, args...)
-	code, stdout, stderr := tool(t, nil, args...)
+	code, stdout, stderr := framework.Tool(t, cp, nil, args...)
 	var output struct{ Results []finding }
 	require.NoError(t, json.Unmarshal([]byte(stdout), &output), "%s%s", stdout, stderr)
 	require.NotEmpty(t, output.Results)
@@ -111,12 +112,6 @@ func apply(t *testing.T, manifests string) {
 	t.Cleanup(func() { run(context.Background(), "delete", "--ignore-not-found", "--grace-period=0", "--force") })
 }
 
-// registerAtEnd restores the Service and the APIServices when the test ends.
-func registerAtEnd(t *testing.T) {
-	t.Helper()
-	t.Cleanup(func() { require.NoError(t, cp.Register(context.Background(), cp.APIServer)) })
-}
-
 func apiServices() interface {
 	Get(context.Context, string, metav1.GetOptions) (*apiregistrationv1.APIService, error)
 	Update(context.Context, *apiregistrationv1.APIService, metav1.UpdateOptions) (*apiregistrationv1.APIService, error)
@@ -128,7 +123,7 @@ func apiServices() interface {
 // changeAPIServices changes all versions until the test ends.
 func changeAPIServices(t *testing.T, change func(*apiregistrationv1.APIServiceSpec)) {
 	t.Helper()
-	registerAtEnd(t)
+	framework.RegisterAtEnd(t, cp)
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
 		update := func(ctx context.Context, change func(*apiregistrationv1.APIServiceSpec)) {
 			controlplane.Eventually(t, func() error {
@@ -196,7 +191,7 @@ func TestDoctor(t *testing.T) {
 			}
 			return nil
 		})
-		code, stdout, stderr := tool(t, nil, "doctor", "--kubeconfig="+cp.Kubeconfig())
+		code, stdout, stderr := framework.Tool(t, cp, nil, "doctor", "--kubeconfig="+cp.Kubeconfig())
 		require.Equal(t, 0, code, stderr)
 		require.Empty(t, stderr)
 		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
@@ -246,7 +241,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: doctor}]
 	})
 
 	t.Run("at an address that is none", func(t *testing.T) {
-		code, _, stderr := tool(t, nil, "doctor", "--kubeconfig="+cp.Kubeconfig(), "--server-address=localhost")
+		code, _, stderr := framework.Tool(t, cp, nil, "doctor", "--kubeconfig="+cp.Kubeconfig(), "--server-address=localhost")
 		require.Equal(t, 1, code)
 		require.Equal(t, "Error: --server-address must be host:port: address localhost: missing port in address\n", stderr)
 	})
@@ -335,12 +330,12 @@ func proxyTo(t *testing.T, config *rest.Config, version string) string {
 
 func testDoctorOnAPIServices(t *testing.T) {
 	t.Run("one is missing", func(t *testing.T) {
-		registerAtEnd(t)
+		framework.RegisterAtEnd(t, cp)
 		require.NoError(t, apiServices().Delete(t.Context(), "v1alpha1."+groupName, metav1.DeleteOptions{}))
 		requireSymptom(t, `warning apiservices: v1alpha1\.`+regexp.QuoteMeta(groupName)+` is not registered, so that its clients find nothing: apply the APIServices of this release, unless it is left out on purpose`)
 	})
 	t.Run("all are missing", func(t *testing.T) {
-		registerAtEnd(t)
+		framework.RegisterAtEnd(t, cp)
 		for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
 			require.NoError(t, apiServices().Delete(t.Context(), version+"."+groupName, metav1.DeleteOptions{}))
 		}
@@ -348,7 +343,7 @@ func testDoctorOnAPIServices(t *testing.T) {
 			"--namespace="+serverNamespace)
 	})
 	t.Run("one is served from a CustomResourceDefinition", func(t *testing.T) {
-		registerAtEnd(t)
+		framework.RegisterAtEnd(t, cp)
 		require.NoError(t, apiServices().Delete(t.Context(), "v1alpha1."+groupName, metav1.DeleteOptions{}))
 		apply(t, `
 apiVersion: apiextensions.k8s.io/v1
@@ -368,7 +363,7 @@ spec:
 			return err
 		})
 		requireSymptom(t, `failure apiservices: kube-apiserver serves v1alpha1\.`+regexp.QuoteMeta(groupName)+` itself, from CustomResourceDefinitions: save the objects, delete the CustomResourceDefinitions, and apply the APIServices`)
-		kubectl(t, cp, "delete", "customresourcedefinition", "pizzas."+groupName)
+		framework.Kubectl(t, cp, "delete", "customresourcedefinition", "pizzas."+groupName)
 		controlplane.Eventually(t, func() error {
 			_, err := apiServices().Get(t.Context(), "v1alpha1."+groupName, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -439,7 +434,7 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 		t.Helper()
 		patch, err := json.Marshal(map[string]any{"data": map[string]string{"requestheader-client-ca-file": string(ca.CertPEM()), "requestheader-allowed-names": names}})
 		require.NoError(t, err)
-		kubectl(t, cp, "patch", "configmap", "extension-apiserver-authentication", "--namespace=kube-system", "--type=merge", "--patch="+string(patch))
+		framework.Kubectl(t, cp, "patch", "configmap", "extension-apiserver-authentication", "--namespace=kube-system", "--type=merge", "--patch="+string(patch))
 	}
 
 	code, findings := doctor(t, cp, "--namespace="+serverNamespace)

@@ -14,7 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+// Package certificates tests that certificates and their authorities are replaced without
+// anybody noticing. Each test has a control plane of its own.
+package certificates
 
 import (
 	"context"

@@ -14,13 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package storage
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -45,7 +40,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	watcher, err := framework.ClientAt(t, cp, cp.KubeAPIServer).RestaurantV1().Pizzas("default").Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	defer watcher.Stop()
-	require.Equal(t, watch.Added, next(t, watcher).Type)
+	require.Equal(t, watch.Added, framework.Next(t, watcher).Type)
 
 	require.NoError(t, storage.Stop())
 	framework.WaitUnready(t, cp, server, "etcd")
@@ -53,14 +48,14 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	require.Equal(t, 200, code, "The server would be restarted for no gain.")
 
 	for path, want := range map[string]string{
-		"/apis":                       `"restaurant.programming-kubernetes.info/v1"`,
-		group:                         `"preferredVersion":{"groupVersion":"restaurant.programming-kubernetes.info/v1","version":"v1"}`,
-		group + "/v1":                 `"name":"pizzas/scale"`,
-		group + "/v1beta1":            `"name":"pizzas/scale"`,
-		group + "/v1alpha1":           `"name":"pizzas/scale"`,
-		"/openapi/v2":                 `info.programming-kubernetes.restaurant.v1alpha1.Pizza"`,
-		"/openapi/v3":                 `"` + group[1:] + `/v1alpha1"`,
-		"/openapi/v3" + group + "/v1": `"kind":"Pizza"`,
+		"/apis":                                     `"restaurant.programming-kubernetes.info/v1"`,
+		framework.GroupPath:                         `"preferredVersion":{"groupVersion":"restaurant.programming-kubernetes.info/v1","version":"v1"}`,
+		framework.GroupPath + "/v1":                 `"name":"pizzas/scale"`,
+		framework.GroupPath + "/v1beta1":            `"name":"pizzas/scale"`,
+		framework.GroupPath + "/v1alpha1":           `"name":"pizzas/scale"`,
+		"/openapi/v2":                               `info.programming-kubernetes.restaurant.v1alpha1.Pizza"`,
+		"/openapi/v3":                               `"` + framework.GroupPath[1:] + `/v1alpha1"`,
+		"/openapi/v3" + framework.GroupPath + "/v1": `"kind":"Pizza"`,
 	} {
 		for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
 			code, body := framework.Get(t, cp, at, path)
@@ -78,7 +73,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	require.Len(t, cached.Items, 1)
 
 	// These wait for etcd for some seconds, so all at the same time.
-	const pizzas = group + "/v1/namespaces/default/pizzas"
+	const pizzas = framework.PizzasPath
 	var requests sync.WaitGroup
 	for _, at := range []*controlplane.Component{server, cp.KubeAPIServer} {
 		config := framework.AdminConfig(t, cp, at)
@@ -95,7 +90,7 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 			requests.Go(func() {
 				what := request.method + " " + request.path + " at " + at.Name()
 				began := time.Now()
-				got, err := send(config, request.method, request.path, request.contentType, request.body)
+				got, err := framework.Send(config, request.method, request.path, request.contentType, request.body)
 				if err != nil {
 					got = err.Error()
 				}
@@ -112,43 +107,8 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	back := framework.ClientAt(t, cp, cp.KubeAPIServer).RestaurantV1().Pizzas("default")
 	require.NoError(t, back.Delete(t.Context(), "before", metav1.DeleteOptions{}))
 	// The pricing controller may have written meanwhile.
-	for event := next(t, watcher); event.Type != watch.Deleted; event = next(t, watcher) {
+	for event := framework.Next(t, watcher); event.Type != watch.Deleted; event = framework.Next(t, watcher) {
 		require.Equal(t, watch.Modified, event.Type)
-	}
-}
-
-// send returns the answer to a request of an administrator's: its code and
-// message, and when to try again.
-func send(config *rest.Config, method, path, contentType, body string) (string, error) {
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return "", err
-	}
-	defer client.CloseIdleConnections()
-	request, err := http.NewRequest(method, config.Host+path, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Content-Type", contentType)
-	response, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	var status metav1.Status
-	err = json.NewDecoder(response.Body).Decode(&status)
-	return fmt.Sprintf("%d %s, Retry-After: %s", response.StatusCode, status.Message, response.Header.Get("Retry-After")), err
-}
-
-func next(t *testing.T, watcher watch.Interface) watch.Event {
-	t.Helper()
-	select {
-	case event, ok := <-watcher.ResultChan():
-		require.True(t, ok, "The watch has ended.")
-		return event
-	case <-time.After(controlplane.Patience):
-		t.Fatal("The watch is silent.")
-		return watch.Event{}
 	}
 }
 

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package observability
 
 import (
 	"fmt"
@@ -34,8 +34,8 @@ import (
 func TestWhoMayLookInside(t *testing.T) {
 	t.Parallel()
 	server := cp.APIServer
-	kubectl(t, cp, "create", "clusterrole", "profiler", "--verb=get", "--non-resource-url=/debug/pprof/*")
-	kubectl(t, cp, "create", "clusterrolebinding", "profiler", "--clusterrole=profiler", "--user=profiler")
+	framework.Kubectl(t, cp, "create", "clusterrole", "profiler", "--verb=get", "--non-resource-url=/debug/pprof/*")
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", "profiler", "--clusterrole=profiler", "--user=profiler")
 	anonymous := framework.ConfigFor(t, cp, server, "nobody")
 	anonymous.CertData, anonymous.KeyData = nil, nil
 	users := []*rest.Config{anonymous, framework.ConfigFor(t, cp, server, "guest"), framework.ConfigFor(t, cp, server, "profiler"), framework.AdminConfig(t, cp, server)}

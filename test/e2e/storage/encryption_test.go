@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package storage
 
 import (
 	"bytes"
@@ -99,7 +99,7 @@ func externalEtcd(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplan
 
 // embeddedEtcdOf is one for the etcd inside a server.
 func embeddedEtcdOf(server *controlplane.Component) clientv3.Config {
-	return clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dataDir(server), "etcd.sock")}}
+	return clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(framework.DataDir(server), "etcd.sock")}}
 }
 
 func secretPizza(name string) *restaurantv1.Pizza {
@@ -140,7 +140,7 @@ func TestEncryptionAtRest(t *testing.T) {
 	} {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
-			config := configFile(t, encryptionConfig(test.resource, encryptionKey(provider, "mine")))
+			config := framework.File(t, encryptionConfig(test.resource, encryptionKey(provider, "mine")))
 			server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{
 				// Servers without the key would choke on it.
 				Flags: []string{"--encryption-provider-config=" + config, "--etcd-prefix=/" + provider},
@@ -175,9 +175,9 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 	t.Parallel()
 	const flag, still = "--encryption-provider-config=", "--run-controllers=false"
 	key, another := encryptionKey("secretbox", "mine"), encryptionKey("secretbox", "another")
-	right := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", key))
-	wrong := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another))
-	both := flag + configFile(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another, key))
+	right := flag + framework.File(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", key))
+	wrong := flag + framework.File(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another))
+	both := flag + framework.File(t, encryptionConfig("pizzas.restaurant.programming-kubernetes.info", another, key))
 	server := framework.NewServer(t, cp, framework.Flags(right, still))
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)
@@ -187,7 +187,7 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 	require.NoError(t, err)
 	path, _ := save(t, server)
 	require.NoError(t, server.Stop())
-	for _, dir := range []string{dataDir(server), filepath.Dir(path)} {
+	for _, dir := range []string{framework.DataDir(server), filepath.Dir(path)} {
 		require.NotEmpty(t, leaks(t, dir, "found-"+recipe), dir)
 		require.Empty(t, leaks(t, dir, "example.com/recipe"), dir)
 	}
@@ -243,7 +243,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	for _, server := range []*controlplane.Component{cp.APIServer, another} {
 		admin := framework.AdminConfig(t, cp, server)
 		replicas = append(replicas, &replica{
-			Component: server, file: configFile(t, encryptionConfig("*.*", old, "{identity: {}}")),
+			Component: server, file: framework.File(t, encryptionConfig("*.*", old, "{identity: {}}")),
 			admin: admin, pizzas: versioned.NewForConfigOrDie(admin).RestaurantV1().Pizzas("default"),
 		})
 	}
@@ -256,7 +256,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 		t.Helper()
 		content := encryptionConfig("*.*", providers...)
 		for _, replica := range replicas {
-			replaceFile(t, replica.file, []byte(content))
+			framework.ReplaceFile(t, replica.file, []byte(content))
 		}
 		for _, replica := range replicas {
 			waitReloaded(t, replica.admin, content)
@@ -314,7 +314,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	keys("old")
 
 	// The one that has not noticed yet goes on as well as the one that has.
-	replaceFile(t, replicas[0].file, []byte(encryptionConfig("*.*", strings.Replace(successor, "secret: ", "secret: short", 1))))
+	framework.ReplaceFile(t, replicas[0].file, []byte(encryptionConfig("*.*", strings.Replace(successor, "secret: ", "secret: short", 1))))
 	use(replicas[1:], old, successor)
 	waitForMetric(t, replicas[0].admin, `apiserver_encryption_config_controller_automatic_reloads_total{`, `status="failure"`)
 	framework.WaitForLog(t, replicas[0].Component, "error processing encryption config file "+replicas[0].file)
@@ -398,7 +398,7 @@ func TestEncryptionByKMS(t *testing.T) {
 	aead, err := cipher.NewGCM(block)
 	require.NoError(t, err)
 	socket := filepath.Join(t.TempDir(), "kms.sock")
-	config := configFile(t, encryptionConfig("*.*", "{kms: {apiVersion: v2, name: vault, endpoint: \"unix://"+socket+"\"}}"))
+	config := framework.File(t, encryptionConfig("*.*", "{kms: {apiVersion: v2, name: vault, endpoint: \"unix://"+socket+"\"}}"))
 	server := framework.NewServer(t, cp, framework.Flags("--encryption-provider-config="+config))
 	require.NoError(t, server.Launch())
 	framework.WaitUnready(t, cp, server, "kms-providers")
@@ -426,11 +426,11 @@ func TestEncryptionConfigErrors(t *testing.T) {
 	for name, test := range map[string]struct{ path, want string }{
 		"none":         {missing, "open " + missing + ": no such file or directory"},
 		"another kind": {cp.Kubeconfig(), "it must hold an EncryptionConfiguration of apiserver.config.k8s.io/v1: no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\""},
-		"a key": {configFile(t, encryptionConfig("*.*", "{aescbc: {keys: [{name: short, secret: c2VjcmV0}]}}")),
+		"a key": {framework.File(t, encryptionConfig("*.*", "{aescbc: {keys: [{name: short, secret: c2VjcmV0}]}}")),
 			"resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \\\"REDACTED\\\": secret is not of the expected length, got 6, expected one of [16 24 32]"},
-		"no group": {configFile(t, encryptionConfig("pizzas", key)),
+		"no group": {framework.File(t, encryptionConfig("pizzas", key)),
 			"nothing would be encrypted, since it names nothing that this server stores: add " + stored + ", or \\\"*.*\\\" for everything"},
-		"a kind": {configFile(t, encryptionConfig("pizza.restaurant.programming-kubernetes.info", key)),
+		"a kind": {framework.File(t, encryptionConfig("pizza.restaurant.programming-kubernetes.info", key)),
 			"resources[0].resources[0] is \\\"pizza.restaurant.programming-kubernetes.info\\\", but this server stores " + stored + " only: correct or remove it"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package certificates
 
 import (
 	"context"
@@ -63,8 +63,8 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 	require.NoError(t, server.Start(t.Context()))
 	require.NoError(t, cp.Register(t.Context(), server))
 	pid := server.PID()
-	kubectl(t, cp, "create", "serviceaccount", "operator", "--namespace=default")
-	kubectl(t, cp, "create", "clusterrolebinding", "operator", "--clusterrole=cluster-admin", "--serviceaccount=default:operator", "--user=chef")
+	framework.Kubectl(t, cp, "create", "serviceaccount", "operator", "--namespace=default")
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", "operator", "--clusterrole=cluster-admin", "--serviceaccount=default:operator", "--user=chef")
 	operator := tokenConfig(t, cp, "default", "operator")
 	failed, requests := requestAllTheTime(t, operator)
 
@@ -80,8 +80,8 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 			pair, err := next.Issue(controlplane.Certificate{User: "front-proxy-client"})
 			require.NoError(t, err)
 			file := filepath.Join(filepath.Dir(cp.PKI.FrontProxyCA.File), "front-proxy-client")
-			replaceFile(t, file+".key", pair.Key)
-			replaceFile(t, file+".crt", pair.Cert)
+			framework.ReplaceFile(t, file+".key", pair.Key)
+			framework.ReplaceFile(t, file+".crt", pair.Cert)
 			controlplane.Eventually(t, func() error {
 				log, err := os.ReadFile(cp.KubeAPIServer.LogFile())
 				// The first time was at its start.
@@ -104,7 +104,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		answers := func(at *controlplane.Component, issuer string, want int) {
 			t.Helper()
 			controlplane.Eventually(t, func() error {
-				response, err := clients[place{at.Name(), issuer}].Get(at.URL() + pizzasPath)
+				response, err := clients[place{at.Name(), issuer}].Get(at.URL() + framework.PizzasPath)
 				if err != nil {
 					return err
 				}
@@ -118,15 +118,15 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		answers(server, "old", http.StatusOK)
 		answers(server, "new", http.StatusUnauthorized)
 
-		replaceFile(t, test.ca.File, slices.Concat(test.ca.CertPEM(), next.CertPEM()))
+		framework.ReplaceFile(t, test.ca.File, slices.Concat(test.ca.CertPEM(), next.CertPEM()))
 		answers(server, "new", http.StatusOK)
 		answers(server, "old", http.StatusOK)
 		test.replace(next)
 
 		// kube-apiserver adds to what is published, and never takes anything away.
-		replaceFile(t, test.ca.File, next.CertPEM())
+		framework.ReplaceFile(t, test.ca.File, next.CertPEM())
 		answers(cp.KubeAPIServer, "old", http.StatusUnauthorized)
-		response, err := clients[place{server.Name(), "old"}].Get(server.URL() + pizzasPath)
+		response, err := clients[place{server.Name(), "old"}].Get(server.URL() + framework.PizzasPath)
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		require.Equal(t, http.StatusOK, response.StatusCode, "%s: the old authority is refused before it is removed.", test.key)
@@ -163,7 +163,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 // it keeps.
 func frontProxyOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA) *http.Client {
 	t.Helper()
-	return keptClient(t, proxied(t, cp, at, ca, "chef"))
+	return framework.HTTPClient(t, framework.FrontProxy(t, cp, at, ca, "chef", "system:authenticated"))
 }
 
 // chefOf is a user with a certificate of an authority.
@@ -173,15 +173,7 @@ func chefOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Compon
 	require.NoError(t, err)
 	config := framework.ConfigFor(t, cp, at, "chef")
 	config.CertData, config.KeyData = pair.Cert, pair.Key
-	return keptClient(t, config)
-}
-
-func keptClient(t *testing.T, config *rest.Config) *http.Client {
-	t.Helper()
-	client, err := rest.HTTPClientFor(config)
-	require.NoError(t, err)
-	t.Cleanup(client.CloseIdleConnections)
-	return client
+	return framework.HTTPClient(t, config)
 }
 
 // requestAllTheTime makes requests until the test ends or one fails, which is then in
@@ -215,7 +207,7 @@ func requestAllTheTime(t *testing.T, config *rest.Config) (failed chan error, re
 }
 
 func withoutRetryAfter(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return framework.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(req)
 		if err == nil {
 			response.Header.Del("Retry-After")
@@ -251,12 +243,4 @@ func tokenKubeconfig(t *testing.T, config *rest.Config, namespace string) string
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*kubeconfig, file))
 	return file
-}
-
-// replaceFile replaces a file so that nobody reads a part of it.
-func replaceFile(t *testing.T, path string, content []byte) {
-	t.Helper()
-	next := path + ".next"
-	require.NoError(t, os.WriteFile(next, content, 0o600))
-	require.NoError(t, os.Rename(next, path))
 }

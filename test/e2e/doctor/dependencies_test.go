@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package doctor
 
 import (
 	"crypto/tls"
@@ -186,7 +186,7 @@ func testDoctorOnEtcd(t *testing.T) {
 	t.Run("that is embedded", func(t *testing.T) {
 		server := framework.NewServer(t, cp, framework.Flags())
 		require.NoError(t, server.Start(t.Context()))
-		dir := "--data-dir=" + dataDir(server)
+		dir := "--data-dir=" + framework.DataDir(server)
 		_, findings := doctor(t, cp, dir)
 		require.Empty(t, symptoms(findings))
 		require.Equal(t, "ok", statuses(findings)["etcd"], "%v", findings)
@@ -319,7 +319,7 @@ webhooks:
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			registerAtEnd(t)
+			framework.RegisterAtEnd(t, cp)
 			// No node runs the pod: only its environment is looked at.
 			apply(t, `
 apiVersion: v1

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package doctor
 
 import (
 	"context"
@@ -30,6 +30,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 func testDoctorOnPermissions(t *testing.T) {
@@ -60,7 +61,7 @@ func testDoctorOnPermissions(t *testing.T) {
 				output, err := cmd.CombinedOutput()
 				require.NoError(t, err, "%s", output)
 			})
-			kubectl(t, cp, append([]string{"delete", test.kind, test.binding}, namespace...)...)
+			framework.Kubectl(t, cp, append([]string{"delete", test.kind, test.binding}, namespace...)...)
 			want := `failure permissions: ` + user + ` may not ` + test.want
 			// kube-apiserver learns of it a moment later.
 			controlplane.Eventually(t, func() error {
@@ -111,18 +112,18 @@ spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: null, por
 `, `failure service: the Service restaurant-system/apiserver has no selector, and no endpoint that is ready: give it a selector of the server's pods`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			registerAtEnd(t)
+			framework.RegisterAtEnd(t, cp)
 			apply(t, test.manifests)
 			requireSymptom(t, test.want)
 		})
 	}
 	t.Run("that does not exist", func(t *testing.T) {
-		registerAtEnd(t)
-		kubectl(t, cp, "delete", "service", "apiserver", "--namespace="+serverNamespace)
+		framework.RegisterAtEnd(t, cp)
+		framework.Kubectl(t, cp, "delete", "service", "apiserver", "--namespace="+serverNamespace)
 		requireSymptom(t, `failure service: the Service restaurant-system/apiserver does not exist: create it, by it the server is found`)
 	})
 	t.Run("that leads elsewhere", func(t *testing.T) {
-		registerAtEnd(t)
+		framework.RegisterAtEnd(t, cp)
 		apply(t, fmt.Sprintf(selected, port)+podWith(`ports: [{name: https, containerPort: 6443}]`)+`---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice

@@ -14,16 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package storage
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,23 +40,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// tool runs one of the binary's commands and returns its exit code with what it
-// prints.
-func tool(t *testing.T, stdin []byte, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), "apiserver"), args...)
-	var out, errOut bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errOut
-	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-		require.NoError(t, err)
-	}
-	require.NoError(t, ctx.Err(), "The command has not ended: %s", errOut.String())
-	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
-}
-
 // snapshot is what "snapshot" prints for programs.
 type snapshot struct {
 	Revision int64
@@ -72,7 +53,7 @@ type snapshot struct {
 func save(t *testing.T, server *controlplane.Component) (path string, described snapshot) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "snapshot")
-	code, stdout, stderr := tool(t, nil, "snapshot", "save", path, "--data-dir="+dataDir(server), "--output=json")
+	code, stdout, stderr := framework.Tool(t, cp, nil, "snapshot", "save", path, "--data-dir="+framework.DataDir(server), "--output=json")
 	require.Equal(t, 0, code, stderr)
 	require.NoError(t, json.Unmarshal([]byte(stdout), &described))
 	return path, described
@@ -83,12 +64,10 @@ func save(t *testing.T, server *controlplane.Component) (path string, described 
 func restoreInto(t *testing.T, server *controlplane.Component, path string, flags ...string) {
 	t.Helper()
 	dir := filepath.Join(server.Dir(), filepath.Base(t.TempDir()))
-	code, _, stderr := tool(t, nil, "snapshot", "restore", path, "--data-dir="+dir)
+	code, _, stderr := framework.Tool(t, cp, nil, "snapshot", "restore", path, "--data-dir="+dir)
 	require.Equal(t, 0, code, stderr)
 	server.SetFlags(append(flags, "--data-dir="+dir)...)
 }
-
-func dataDir(server *controlplane.Component) string { return filepath.Join(server.Dir(), "data") }
 
 func pizzasOf(t *testing.T, server *controlplane.Component) map[string]restaurantv1.Pizza {
 	t.Helper()
@@ -192,7 +171,7 @@ func TestInformerLivesThroughARestore(t *testing.T) {
 		seen(old)
 		watcher, err := pizzas.Watch(t.Context(), metav1.ListOptions{ResourceVersion: last})
 		if err == nil {
-			err = apierrors.FromObject(next(t, watcher).Object)
+			err = apierrors.FromObject(framework.Next(t, watcher).Object)
 			watcher.Stop()
 		}
 		require.True(t, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "A watch from before the restore gets %v.", err)
@@ -225,19 +204,19 @@ func TestSnapshotThroughPipes(t *testing.T) {
 	framework.Stock(t, cp, server)
 	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
-	code, content, stderr := tool(t, nil, "snapshot", "save", "-", "--data-dir="+dataDir(server))
+	code, content, stderr := framework.Tool(t, cp, nil, "snapshot", "save", "-", "--data-dir="+framework.DataDir(server))
 	require.Equal(t, 0, code, stderr)
 	require.Regexp(t, `^(Saving: \d+\.\d MiB of \d+\.\d MiB \(\d+ %\)\n)+$`, stderr)
 
 	path := filepath.Join(t.TempDir(), "snapshot")
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	code, status, stderr := tool(t, nil, "snapshot", "status", path)
+	code, status, stderr := framework.Tool(t, cp, nil, "snapshot", "status", path)
 	require.Equal(t, 0, code, stderr)
 	require.Regexp(t, `^(Verifying: \d+\.\d MiB of \d+\.\d MiB \(\d+ %\)\n)+$`, stderr)
 	require.Regexp(t, `^Revision:  \d+\nKeys:      \d+\nSize:      \d+\.\d MiB\nSHA-256:   [0-9a-f]{64}\nVersion:   3\.7\.0\n$`, status)
 
 	copied := framework.NewServer(t, cp, framework.Flags())
-	code, restored, stderr := tool(t, []byte(content), "snapshot", "restore", "-", "--data-dir="+dataDir(copied))
+	code, restored, stderr := framework.Tool(t, cp, []byte(content), "snapshot", "restore", "-", "--data-dir="+framework.DataDir(copied))
 	require.Equal(t, 0, code, stderr)
 	require.Regexp(t, `^(Restoring: \d+\.\d MiB\n)+$`, stderr)
 	require.Equal(t, status, restored)
@@ -285,15 +264,15 @@ func TestSnapshotRefusals(t *testing.T) {
 		"restoring a file without a hash":  {[]string{"restore", bare, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
 		"restoring no file":                {[]string{"restore", missing, "--data-dir=" + empty}, "opening the snapshot: open " + missing + ": no such file or directory"},
 		"restoring over other files":       {[]string{"restore", path, "--data-dir=" + occupied}, "the data folder " + occupied + " is not empty, but has \"photos\"" + anotherFolder},
-		"restoring over a running server":  {[]string{"restore", path, "--data-dir=" + dataDir(server)}, "the data folder " + dataDir(server) + " is in use by a server" + anotherFolder},
+		"restoring over a running server":  {[]string{"restore", path, "--data-dir=" + framework.DataDir(server)}, "the data folder " + framework.DataDir(server) + " is in use by a server" + anotherFolder},
 		"saving an empty folder":           {[]string{"save", missing, "--data-dir=" + dir}, "there is no database of an embedded etcd in " + dir + ": name the folder of the server by --data-dir, and run this as the same user (stat " + dir + "/etcd: no such file or directory)"},
 		"saving nothing":                   {[]string{"save", missing, "--data-dir="}, "--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"},
-		"saving into no folder":            {[]string{"save", missing + "/file", "--data-dir=" + dataDir(server)}, "creating the snapshot: open "},
+		"saving into no folder":            {[]string{"save", missing + "/file", "--data-dir=" + framework.DataDir(server)}, "creating the snapshot: open "},
 		"saving without a file":            {[]string{"save"}, "accepts 1 arg(s), received 0"},
 		"a format":                         {[]string{"status", path, "--output=xml"}, "--output must be \"json\" or left out, not \"xml\""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := tool(t, nil, append([]string{"snapshot"}, test.args...)...)
+			code, stdout, stderr := framework.Tool(t, cp, nil, append([]string{"snapshot"}, test.args...)...)
 			require.Equal(t, 1, code)
 			require.Empty(t, stdout)
 			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package observability
 
 import (
 	"context"
@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -142,17 +141,9 @@ func callers(spans map[string]span, of span) (services []string, beginning strin
 	}
 }
 
-// configFile writes the configuration of something into a file of its own.
-func configFile(t *testing.T, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
-}
-
 func tracingConfig(t *testing.T, collector *traceCollector, perMillion int) string {
 	t.Helper()
-	return configFile(t, fmt.Sprintf(`apiVersion: apiserver.config.k8s.io/v1
+	return framework.File(t, fmt.Sprintf(`apiVersion: apiserver.config.k8s.io/v1
 kind: TracingConfiguration
 endpoint: %s
 samplingRatePerMillion: %d
@@ -197,7 +188,7 @@ func TestTraces(t *testing.T) {
 	require.NoError(t, cp.Register(t.Context(), server))
 
 	admin := framework.AdminConfig(t, cp, cp.KubeAPIServer)
-	const toppings = group + "/v1/toppings"
+	const toppings = framework.GroupPath + "/v1/toppings"
 	t.Run("from kube-apiserver to etcd", func(t *testing.T) {
 		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 		require.Equal(t, http.StatusCreated, sendTraced(t, admin, trace, "POST", toppings, `{"metadata":{"name":"basil"},"spec":{"cost":"1"}}`))
@@ -218,7 +209,7 @@ func TestTraces(t *testing.T) {
 		require.Equal(t, http.StatusOK, sendTraced(t, admin, trace, "DELETE", toppings+"/basil", ""))
 		controlplane.Eventually(t, func() error {
 			for _, span := range collector.of(trace) {
-				if span.service == restaurant.GroupName && strings.HasPrefix(span.target, group+"/v1/pizzas") {
+				if span.service == restaurant.GroupName && strings.HasPrefix(span.target, framework.GroupPath+"/v1/pizzas") {
 					return nil
 				}
 			}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package observability
 
 import (
 	"bytes"
@@ -92,7 +92,7 @@ func TestLogsInJSON(t *testing.T) {
 	framework.Stock(t, cp, server)
 	require.NoError(t, server.Stop())
 	// The embedded etcd has something to say about this.
-	require.NoError(t, os.WriteFile(filepath.Join(dataDir(server), "etcd", "member", "wal", "notes.txt"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(framework.DataDir(server), "etcd", "member", "wal", "notes.txt"), nil, 0o600))
 	require.NoError(t, server.Start(t.Context()))
 	controlplane.Eventually(t, func() error { // The server learns of webhooks in its own time.
 		watched := framework.Pizza("")

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package operations
+package observability
 
 import (
 	"bytes"
@@ -76,45 +76,6 @@ func auditSink(t *testing.T, answer http.HandlerFunc) (kubeconfig string) {
 	return kubeconfig
 }
 
-// loggedEvents are those in an audit log, each a line.
-func loggedEvents(t *testing.T, path string) []auditv1.Event {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
-	var events []auditv1.Event
-	for line := range bytes.Lines(content) {
-		var event auditv1.Event
-		decoder := json.NewDecoder(bytes.NewReader(line))
-		decoder.DisallowUnknownFields()
-		require.NoError(t, decoder.Decode(&event), "%s", line)
-		require.Equal(t, metav1.TypeMeta{APIVersion: "audit.k8s.io/v1", Kind: "Event"}, event.TypeMeta)
-		events = append(events, event)
-	}
-	return events
-}
-
-// asFrontProxy is the front proxy's configuration for requests of a user.
-func asFrontProxy(t *testing.T, server *controlplane.Component, user string, groups ...string) *rest.Config {
-	t.Helper()
-	issued, err := cp.PKI.FrontProxyCA.Issue(controlplane.Certificate{User: "front-proxy-client"})
-	require.NoError(t, err)
-	config := framework.ConfigFor(t, cp, server, "nobody")
-	config.CertData, config.KeyData = issued.Cert, issued.Key
-	config.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(request *http.Request) (*http.Response, error) {
-			request = request.Clone(request.Context())
-			request.Header["X-Remote-User"], request.Header["X-Remote-Group"] = []string{user}, groups
-			return inner.RoundTrip(request)
-		})
-	}
-	return config
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip sends a request.
-func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
 // What is recorded of a request is what the policy says, in the log and by the webhook,
 // and names the users that the request is by and for.
 func TestAudit(t *testing.T) {
@@ -129,13 +90,13 @@ func TestAudit(t *testing.T) {
 			received <- event
 		}
 	})
-	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-log-path=audit.log",
 		"--audit-webhook-config-file="+sink, "--run-controllers=false"))
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)
 
-	alice := asFrontProxy(t, server, "alice", "system:masters")
-	const pizzas = group + "/v1/namespaces/default/pizzas"
+	alice := framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "alice", "system:masters")
+	const pizzas = framework.PizzasPath
 	impersonating := framework.AdminConfig(t, cp, server)
 	impersonating.Impersonate.UserName = "bob"
 	for _, request := range []struct {
@@ -164,7 +125,7 @@ func TestAudit(t *testing.T) {
 	}
 	groups := map[string][]string{}
 	var records []record
-	logged := loggedEvents(t, filepath.Join(server.Dir(), "audit.log"))
+	logged := framework.AuditEvents(t, filepath.Join(server.Dir(), "audit.log"), "")
 	for _, event := range logged {
 		record := record{
 			Stage: event.Stage, Level: event.Level, Verb: event.Verb, User: event.User.Username, Code: event.ResponseStatus.Code,
@@ -229,7 +190,7 @@ func TestAuditWebhookFails(t *testing.T) {
 		asked.Add(1)
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+sink,
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-webhook-config-file="+sink,
 		"--audit-webhook-initial-backoff=1ms", "--audit-webhook-batch-max-wait=1ms"))
 	require.NoError(t, server.Start(t.Context()))
 	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
@@ -250,7 +211,7 @@ func TestAuditWebhookFails(t *testing.T) {
 func TestStopWithoutCollectors(t *testing.T) {
 	t.Parallel()
 	refusing := auditSink(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-webhook-config-file="+refusing,
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-webhook-config-file="+refusing,
 		"--tracing-config-file="+tracingConfig(t, &traceCollector{address: "127.0.0.1:1"}, 1e6)))
 	require.NoError(t, server.Start(t.Context()))
 	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").List(t.Context(), metav1.ListOptions{})
@@ -265,7 +226,7 @@ func TestStopWithoutCollectors(t *testing.T) {
 // The log does not grow without bound.
 func TestAuditLogRotates(t *testing.T) {
 	t.Parallel()
-	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+configFile(t, auditPolicy), "--audit-log-path=audit.log",
+	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-log-path=audit.log",
 		"--audit-log-maxsize=1", "--audit-log-maxbackup=1", "--audit-log-compress=true"))
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)
@@ -287,15 +248,15 @@ func TestAuditLogRotates(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, info.Size(), int64(1<<20))
 	require.Equal(t, os.FileMode(0o600), info.Mode())
-	require.NotEmpty(t, loggedEvents(t, current))
+	require.NotEmpty(t, framework.AuditEvents(t, current, ""))
 }
 
 func TestAuditConfigErrors(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
-	policy := configFile(t, auditPolicy)
-	none := configFile(t, strings.Split(auditPolicy, "rules:")[0])
-	wrong := configFile(t, strings.Replace(auditPolicy, "level: Metadata", "level: Everything", 1))
+	policy := framework.File(t, auditPolicy)
+	none := framework.File(t, strings.Split(auditPolicy, "rules:")[0])
+	wrong := framework.File(t, strings.Replace(auditPolicy, "level: Metadata", "level: Everything", 1))
 	const unusable = "--audit-policy-file %s can't be used: it must hold a Policy of audit.k8s.io/v1: "
 	for name, test := range map[string]struct {
 		args []string

@@ -1,0 +1,87 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package framework
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// Execute runs one of the repository's binaries, which must end by itself, and returns
+// its exit code with what it has printed.
+func Execute(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...string) (code int, output string) {
+	t.Helper()
+	var buffer bytes.Buffer
+	code = execute(t, cp, binary, nil, &buffer, &buffer, args)
+	return code, buffer.String()
+}
+
+// Tool runs a command of the server's binary on an input.
+func Tool(t *testing.T, cp *controlplane.ControlPlane, stdin []byte, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = execute(t, cp, "apiserver", bytes.NewReader(stdin), &out, &errOut, args)
+	return code, out.String(), errOut.String()
+}
+
+func execute(t *testing.T, cp *controlplane.ControlPlane, binary string, stdin io.Reader, stdout, stderr *bytes.Buffer, args []string) (code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), binary), args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, ctx.Err(), "%s has not ended by itself: %s", binary, stderr)
+	return cmd.ProcessState.ExitCode()
+}
+
+// Kubectl runs an administrator's kubectl, which must succeed.
+func Kubectl(t *testing.T, cp *controlplane.ControlPlane, args ...string) {
+	t.Helper()
+	output, err := cp.Kubectl(t.Context(), args...).CombinedOutput()
+	require.NoError(t, err, "kubectl %s: %s", strings.Join(args, " "), output)
+}
+
+// File writes a file that is the test's.
+func File(t *testing.T, content string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// ReplaceFile replaces a file so that nobody reads a part of it.
+func ReplaceFile(t *testing.T, path string, content []byte) {
+	t.Helper()
+	next := path + ".next"
+	require.NoError(t, os.WriteFile(next, content, 0o600))
+	require.NoError(t, os.Rename(next, path))
+}
