@@ -82,17 +82,22 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 ##@ Test
 
 # The race detector covers all code that runs inside the test's own process.
-# What ./test starts are processes built without it; their packages each start
-# a control plane, so they run one after the other, and always, as Go's cache
-# does not know which binaries they used.
+# What ./test starts are processes built without it; their packages are always
+# run, as Go's cache does not know which binaries they used.
+UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... | grep --invert-match /pkg/generated/)
+E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/e2e/(remote|konnectivity)$$')
+TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
+TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1
 
+# What fails does not keep the rest from running, but is in the exit code.
 .PHONY: test
-test: test-unit test-fuzz test-e2e test-remote ## Runs all tests
+test: ## Runs all tests; says first which this machine can't run, and for want of what
+	@hack/test-needs.sh
+	@$(MAKE) --keep-going --no-print-directory test-unit test-fuzz test-e2e test-remote
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
-	packages=$$(go list ./cmd/... ./pkg/... ./hack/... | grep --invert-match /pkg/generated/); \
-		CGO_ENABLED=1 go run ./hack/testrun -race -timeout=20m $${packages}
+	packages="$(UNIT_PACKAGES)"; $(TEST_UNIT) -timeout=20m $${packages}
 
 .PHONY: test-fuzz
 test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
@@ -100,19 +105,31 @@ test-fuzz: ## Sends 10 000 objects of each kind through each version and encodin
 
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane
-	packages=$$(go list ./test/... | grep --invert-match --extended-regexp '/test/e2e/(remote|konnectivity)$$'); \
-		CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=20m $${packages}
+	packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages}
 
-# What users do with kubectl and clients in Go. The rest of ./test/e2e/api is about what
-# happens in the server, to which the way there makes no difference, or talks to the
-# server without the clients that know the way.
-REMOTE_TESTS := CRUD|TypedClients|Apply.*|Patch|Scale|Bake|TypedBake|ConcurrentBakes|TrackOnePizza|TypedTrack|Pages|TableOf.*|Watch.*|Informers|PriceReview
-REMOTE_TESTS := $(REMOTE_TESTS)|Kubectl(Get|GetWhole|Watch|Wait|Describe|Explain|CanI|Discovery|Apply|ApplyConflict|Diff|Scale|Delete|Patch|Bake)
-
+# The second command runs the tests that framework.AlsoRemote marks.
 .PHONY: test-remote
 test-remote: binaries ## Runs the tests through proxies, SSH and Konnectivity, as root, and the core of the others through SSH
-	CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1 -timeout=10m ./test/e2e/remote ./test/e2e/konnectivity
-	CGO_ENABLED=0 E2E_BASTION=true go run ./hack/testrun -trimpath -count=1 -timeout=10m -run='^Test($(REMOTE_TESTS))$$' ./test/e2e/api
+	failed=0; \
+		$(TEST_E2E) -timeout=10m ./test/e2e/remote ./test/e2e/konnectivity || failed=1; \
+		E2E_BASTION=true $(TEST_E2E) -timeout=10m ./test/e2e/api || failed=1; \
+		exit $${failed}
+
+ROUNDS ?= 20
+E2E_ROUNDS ?= 5
+STRESS = go run ./hack/stress -load=20
+
+.PHONY: stress
+stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times beside a load of 20: UNIT_PACKAGES and E2E_PACKAGES
+	@$(MAKE) --keep-going --no-print-directory stress-unit stress-e2e
+
+.PHONY: stress-unit
+stress-unit:
+	packages="$(UNIT_PACKAGES)"; $(STRESS) -rounds=$(ROUNDS) env $(TEST_UNIT) -count=1 -timeout=60m $${packages}
+
+.PHONY: stress-e2e
+stress-e2e: binaries
+	packages="$(E2E_PACKAGES)"; $(STRESS) -rounds=$(E2E_ROUNDS) env $(TEST_E2E) -timeout=60m $${packages}
 
 .PHONY: bench
 bench: binaries ## Measures the server's idle memory, its start, and what admission costs

@@ -16,7 +16,8 @@ limitations under the License.
 
 // Command testrun runs "go test" with the arguments it is given and prints what
 // "go test" without -v prints: one closing line per package, and the output of
-// tests that failed. As that can be long, it names them once more at the end.
+// tests that failed. As that can be long, it names them once more at the end, and before
+// them the packages that took longest.
 //
 // It adds one rule. A skipped test has tested nothing, so testrun lists every
 // test that was skipped, and when the environment says CI=true it fails, unless
@@ -26,6 +27,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +35,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -61,6 +64,7 @@ func run(args []string) int {
 	readErr := report.read(stdout)
 	// What can't be understood is read, too: go test waits until it is.
 	_, _ = io.Copy(io.Discard, stdout)
+	report.nameSlow()
 	report.nameFailed()
 	if err := cmd.Wait(); err != nil {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
@@ -84,6 +88,8 @@ func run(args []string) int {
 // "go help buildjson".
 type event struct {
 	Action, Package, Test, Output string
+	// Elapsed is in seconds.
+	Elapsed float64
 }
 
 // report turns the events of a test run into what is worth printing.
@@ -92,6 +98,8 @@ type report struct {
 	// output holds, per package, the output events that may have to be printed.
 	output map[string][]event
 	failed []event
+	// packages are the closing events of all packages.
+	packages []event
 	// needless counts the skipped tests whose reason is not the hardware.
 	needless int
 }
@@ -129,6 +137,16 @@ func (r *report) add(e event) {
 			r.skip(e)
 		case e.Action == "pass":
 			r.take(e)
+		}
+	}
+}
+
+// nameSlow names the packages that took a second or longer, the slowest first.
+func (r *report) nameSlow() {
+	slices.SortStableFunc(r.packages, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range r.packages {
+		if e.Elapsed >= 1 {
+			fmt.Fprintf(r.out, "%6.0fs\t%s\n", e.Elapsed, e.Package)
 		}
 	}
 }
@@ -194,4 +212,5 @@ func (r *report) closePackage(e event) {
 		}
 	}
 	delete(r.output, e.Package)
+	r.packages = append(r.packages, e)
 }

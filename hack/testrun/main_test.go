@@ -107,6 +107,16 @@ skip|TestSkip|`,
 			printed:  "SKIP\tp\tTestSkip: no reason given\n",
 			needless: 1,
 		},
+		"packages that take long are named in the end, the slowest first": {
+			events: `
+output||ok  	p	1.2s
+pass|||1.2
+output||ok  	p	0.9s
+pass|||0.9
+output||ok  	p	60.4s
+pass|||60.4`,
+			printed: "ok  \tp\t1.2s\nok  \tp\t0.9s\nok  \tp\t60.4s\n    60s\tp\n     1s\tp\n",
+		},
 		"a package may be skipped as a whole": {
 			events: `
 output||Skipped: this needs root
@@ -120,6 +130,7 @@ pass||`,
 			var printed strings.Builder
 			report := report{out: &printed}
 			require.NoError(t, report.read(strings.NewReader(goTestJSON(test.events))))
+			report.nameSlow()
 			report.nameFailed()
 			require.Equal(t, test.printed, printed.String())
 			require.Equal(t, test.needless, report.needless)
@@ -148,16 +159,16 @@ func TestRunEndsWithOtherOutput(t *testing.T) {
 	}
 }
 
-// goTestJSON turns lines of "action|test|output" into the events that go test
+// goTestJSON turns lines of "action|test|output", and perhaps "|seconds", into the events that go test
 // -json prints for a package p.
 func goTestJSON(lines string) string {
 	var events strings.Builder
 	for line := range strings.Lines(strings.TrimPrefix(lines, "\n")) {
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 3)
+		fields := append(strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 4), "0")
 		if fields[2] != "" {
 			fields[2] += "\n"
 		}
-		fmt.Fprintf(&events, `{"Action":%q,"Package":"p","Test":%q,"Output":%q}`+"\n", fields[0], fields[1], fields[2])
+		fmt.Fprintf(&events, `{"Action":%q,"Package":"p","Test":%q,"Output":%q,"Elapsed":%s}`+"\n", fields[0], fields[1], fields[2], fields[3])
 	}
 	return events.String()
 }

@@ -87,6 +87,7 @@ func owners(t *testing.T, object metav1.Object) map[string][]string {
 }
 
 func TestApplyCreates(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		options := metav1.ApplyOptions{FieldManager: "alice"}
 		created, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), options)
@@ -120,6 +121,7 @@ func TestApplyCreates(t *testing.T) {
 // Whoever applies something else than somebody else has applied is told what it
 // is and who has, whatever versions they use.
 func TestApplyConflict(t *testing.T) {
+	framework.AlsoRemote(t)
 	for _, kind := range []string{"Pizza", "Topping"} {
 		for _, mine := range framework.Versions() {
 			for _, yours := range framework.Versions() {
@@ -159,6 +161,7 @@ func TestApplyConflict(t *testing.T) {
 // An update takes what it changes from those who have applied it, without asking,
 // and is then asked for.
 func TestApplyConflictWithUpdate(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		field, first, second := s.specField()
 		_, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), by("alice"))
@@ -181,6 +184,7 @@ func TestApplyConflictWithUpdate(t *testing.T) {
 
 // What its last owner no longer applies is removed, or has its default again.
 func TestApplyRemoves(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -202,6 +206,7 @@ func TestApplyRemoves(t *testing.T) {
 
 // Two who apply different toppings each keep their own.
 func TestApplyMergesToppings(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range []string{"v1beta1", "v1"} {
 		t.Run(version, func(t *testing.T) {
@@ -236,6 +241,7 @@ func TestApplyMergesToppings(t *testing.T) {
 
 // Who moves on to another version still owns what they owned, and nothing twice.
 func TestApplyInAnotherVersion(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, before := range framework.Versions() {
 		for _, after := range framework.Versions() {
@@ -261,6 +267,7 @@ func TestApplyInAnotherVersion(t *testing.T) {
 
 // In v1alpha1 the toppings are one value; in v1 each has owners of its own.
 func TestApplyToppingsAcrossVersions(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	v1 := newSubject(t, "Pizza", "v1")
 	v1alpha1 := v1.in("v1alpha1")
@@ -280,6 +287,7 @@ func TestApplyToppingsAcrossVersions(t *testing.T) {
 // Who applies through the main resource does not own the status, and through the
 // status nothing else.
 func TestApplyStatus(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -328,6 +336,7 @@ func TestApplyStatus(t *testing.T) {
 
 // What a manager owns can be read back, changed and applied.
 func TestApplyConfigurations(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	ns, client := framework.Namespace(t, cp), framework.Restaurant(cp)
 	t.Run("v1", func(t *testing.T) {

@@ -71,6 +71,7 @@ func (s subject) wanting(t *testing.T, replicas int, finalizers ...string) *unst
 }
 
 func TestBake(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -140,6 +141,7 @@ func TestBakeWithoutPizza(t *testing.T) {
 
 // The generated clients speak protobuf.
 func TestTypedBake(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for version, bake := range map[string]func(t *testing.T, client versioned.Interface, ns, name string, count *int32) (int32, error){
 		"v1": func(t *testing.T, client versioned.Interface, ns, name string, count *int32) (int32, error) {
@@ -184,6 +186,7 @@ func TestTypedBake(t *testing.T) {
 
 // Clients of all kinds compete for fewer pizzas than they ask for.
 func TestConcurrentBakes(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	const orders, wanted = 200, 150
 	s := newSubject(t, "Pizza", "v1")
@@ -242,6 +245,7 @@ func bakePath(k kubectl) string {
 }
 
 func TestKubectlBake(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	order := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Bake","spec":{"count":2}}`, restaurant.GroupName)

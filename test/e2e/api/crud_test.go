@@ -35,6 +35,7 @@ import (
 )
 
 func TestCRUD(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		client, name := s.Client(), s.Name("a")
 		requireNotFound := func(err error) {
@@ -102,6 +103,7 @@ func TestCRUD(t *testing.T) {
 
 // The typed clients speak protobuf.
 func TestTypedClients(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	ns, client := framework.Namespace(t, cp), framework.Restaurant(cp)
 	metadata := metav1.ObjectMeta{Name: "a"}

@@ -155,6 +155,7 @@ func newKubectl(t *testing.T) kubectl {
 }
 
 func TestKubectlGet(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	toppings := newSubject(t, "Topping", "v1")
@@ -234,6 +235,7 @@ func TestKubectlGet(t *testing.T) {
 
 // A client reads what it has asked for, whatever the form of the output.
 func TestKubectlGetWhole(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	toppings := []any{
@@ -272,6 +274,7 @@ func TestKubectlGetWhole(t *testing.T) {
 }
 
 func TestKubectlWatch(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	cmd := k.command(t, "get", "pizzas", "--watch", "--output-watch-events", "--no-headers")
@@ -299,6 +302,7 @@ func TestKubectlWatch(t *testing.T) {
 }
 
 func TestKubectlWait(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	const met = "pizza.restaurant.programming-kubernetes.info/margherita condition met\n"
@@ -330,6 +334,7 @@ func TestKubectlWait(t *testing.T) {
 }
 
 func TestKubectlDescribe(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	for version, toppings := range map[string]string{
@@ -353,6 +358,7 @@ func TestKubectlDescribe(t *testing.T) {
 }
 
 func TestKubectlExplain(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := kubectl{}
 	for version, toppings := range map[string]string{
@@ -387,6 +393,7 @@ func TestKubectlExplain(t *testing.T) {
 }
 
 func TestKubectlCanI(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	ns := framework.Namespace(t, cp)
 	user := "waiter-" + ns
@@ -433,6 +440,7 @@ func TestKubectlCanI(t *testing.T) {
 }
 
 func TestKubectlDiscovery(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := kubectl{namespace: framework.Namespace(t, cp)}
 	const verbs = "create,delete,deletecollection,get,list,patch,update,watch"

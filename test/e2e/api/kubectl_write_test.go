@@ -30,6 +30,7 @@ import (
 )
 
 func TestKubectlApply(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	const name = "pizza.restaurant.programming-kubernetes.info/margherita "
 	for version, test := range map[string]struct {
@@ -69,6 +70,7 @@ func TestKubectlApply(t *testing.T) {
 }
 
 func TestKubectlApplyConflict(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := kubectl{namespace: framework.Namespace(t, cp)}
 	k.okWith(t, margherita(3), "apply", "--server-side", "--filename=-", "--field-manager=first")
@@ -80,6 +82,7 @@ func TestKubectlApplyConflict(t *testing.T) {
 }
 
 func TestKubectlDiff(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := kubectl{namespace: framework.Namespace(t, cp)}
 	changes := regexp.MustCompile(`(?m)^[-+] .*\n`)
@@ -145,6 +148,7 @@ func script(t *testing.T, commands string) string {
 }
 
 func TestKubectlScale(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
 	const scaled = "pizza.restaurant.programming-kubernetes.info/margherita scaled\n"
@@ -185,6 +189,7 @@ func TestKubectlLabelAndAnnotate(t *testing.T) {
 }
 
 func TestKubectlDelete(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	deleted := func(k kubectl) string {
 		return "pizza.restaurant.programming-kubernetes.info \"margherita\" deleted from " + k.namespace + " namespace"
@@ -282,6 +287,7 @@ func TestKubectlReplace(t *testing.T) {
 }
 
 func TestKubectlPatch(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	const (
 		patchedPizza = "pizza.restaurant.programming-kubernetes.info/margherita patched\n"

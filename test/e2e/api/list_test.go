@@ -167,6 +167,7 @@ func (s subject) list(t *testing.T, options metav1.ListOptions) *unstructured.Un
 // Pages together are the list as it was at the first page, whatever happens in
 // between, and in whichever version the next one is asked for.
 func TestPages(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -313,6 +314,7 @@ func (s subject) get(t *testing.T, path string, headers map[string]string) (*htt
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 func TestTableOfPizzas(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range framework.Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -342,6 +344,7 @@ func TestTableOfPizzas(t *testing.T) {
 }
 
 func TestTableOfToppings(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range framework.Versions() {
 		s := newSubject(t, "Topping", version)
@@ -353,6 +356,7 @@ func TestTableOfToppings(t *testing.T) {
 }
 
 func TestTableOfScale(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	for _, version := range framework.Versions() {
 		s := newSubject(t, "Pizza", version)

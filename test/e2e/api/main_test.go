@@ -26,12 +26,15 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
 // cp is the control plane that all tests share. With E2E_BASTION=true it is out of
-// reach but by SSH, see package bastion, for those tests that have no other clients
-// than it hands out.
+// reach but by SSH, see package bastion, for the tests that framework.AlsoRemote marks:
+// those of what users do with kubectl and clients in Go. The others are about what
+// happens in the server, to which the way there makes no difference, or talk to it
+// without the clients that know the way.
 //
 // None may stop or break any of its components; who has to, starts one with
 // controlplane.ForTest.
@@ -46,7 +49,11 @@ func TestMain(m *testing.M) {
 	}
 	var config controlplane.Config
 	preparations := []controlplane.Preparation{fixture.Toppings("mozzarella", "tomato", "salami", "basil")}
-	if os.Getenv("E2E_BASTION") == "true" {
+	if framework.Remote() {
+		if err := framework.SelectRemote(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		network, err := bastion.New()
 		if bastion.Unable(err) {
 			fmt.Println("Skipped:", err)

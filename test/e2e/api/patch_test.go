@@ -37,6 +37,7 @@ func portion(name string, quantity int64) any {
 // The pizza that is patched has one portion each of mozzarella and tomato, and
 // one replica.
 func TestPatch(t *testing.T) {
+	framework.AlsoRemote(t)
 	alpha, others := []string{"v1alpha1"}, []string{"v1beta1", "v1"}
 	for name, test := range map[string]struct {
 		versions []string

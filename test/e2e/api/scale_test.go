@@ -46,6 +46,7 @@ func scaleClient(t *testing.T) scale.ScalesGetter {
 }
 
 func TestScale(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	client := scaleClient(t)
 	for _, version := range framework.Versions() {

@@ -160,6 +160,7 @@ func TestTrack(t *testing.T) {
 // Whoever is not to see a pizza does not see it come and go: a pizza of the same
 // name in another namespace is another one.
 func TestTrackOnePizza(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k, other := newKubectl(t), newKubectl(t)
 	client, err := rest.HTTPClientFor(framework.Config(cp))
@@ -179,6 +180,7 @@ func TestTrackOnePizza(t *testing.T) {
 func trackPath(k kubectl) string { return strings.Replace(bakePath(k), "/bake", "/track", 1) }
 
 func TestTypedTrack(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	client := versioned.NewForConfigOrDie(framework.Config(cp))
 	seconds := int64(30)

@@ -100,6 +100,7 @@ func (w watcher) expect(want watch.EventType) *unstructured.Unstructured {
 
 // A watch in one version sees what is written in all others.
 func TestWatchAcrossVersions(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		w := s.watch(t, metav1.ListOptions{})
 		for _, written := range framework.Versions() {
@@ -142,6 +143,7 @@ func watchList() metav1.ListOptions {
 }
 
 func TestWatchList(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		a, b := s.Create(t, "a"), s.Create(t, "b")
 		w := s.watch(t, watchList())
@@ -161,6 +163,7 @@ func TestWatchList(t *testing.T) {
 
 // Where there is nothing to send, the end comes all the same.
 func TestWatchListOfNothing(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		end := s.watch(t, watchList()).expect(watch.Bookmark)
 		require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
@@ -169,6 +172,7 @@ func TestWatchListOfNothing(t *testing.T) {
 
 // The controllers that are for all kinds watch the metadata only, as protobuf.
 func TestWatchListOfMetadata(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		created := s.Create(t, "a")
 		options := watchList()
@@ -192,6 +196,7 @@ func TestWatchListOfMetadata(t *testing.T) {
 
 // This is what "kubectl get --watch" asks for.
 func TestWatchListAsTable(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		created := s.Create(t, "a")
 		stream, err := framework.Kube(cp).Discovery().RESTClient().Get().AbsPath(s.Path()).
@@ -259,6 +264,7 @@ func TestBookmarks(t *testing.T) {
 
 // An object that comes to match is new to the watch; one that ceases to is gone.
 func TestWatchBySelector(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		update := func(object *unstructured.Unstructured, subresources ...string) *unstructured.Unstructured {
 			t.Helper()
@@ -305,6 +311,7 @@ func TestWatchBySelector(t *testing.T) {
 }
 
 func TestWatchGoesOn(t *testing.T) {
+	framework.AlsoRemote(t)
 	forEachSubject(t, func(t *testing.T, s subject) {
 		seen := s.Create(t, "a")
 		changed := seen.DeepCopy()
@@ -374,6 +381,7 @@ func TestForgottenHistory(t *testing.T) {
 }
 
 func TestInformers(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	pizza, topping := newSubject(t, "Pizza", "v1"), newSubject(t, "Topping", "v1")
 	pizza.ID = topping.ID
