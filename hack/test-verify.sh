@@ -97,6 +97,7 @@ while read -r from to sentence; do
 done <<EOF
 pkg/registry pkg/apis/pizza pkg/registry must not import pkg/apis.
 pkg/registry pkg/registry/restaurant/pizza pkg/registry must not import pkg/registry/*.
+pkg/registry/restaurant/pizza pkg/controller/restaurant/pricing pkg/registry/* must not import pkg/controller/*.
 pkg/registry/restaurant/pizza pkg/apiserver pkg/registry/* must not import pkg/apiserver.
 pkg/apiserver/options pkg/generated/clientset pkg/apiserver must not import pkg/generated.
 pkg/apiserver/options pkg/doctor pkg/apiserver must not import pkg/doctor.

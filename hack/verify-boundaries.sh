@@ -25,14 +25,16 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # every package has a layer, looking at direct imports covers indirect ones.
 layers() {
 	cat <<'EOF'
-cmd                           pkg/cmd pkg/webhook/* pkg/webhook pkg/registry/* pkg/registry
+cmd                           pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 pkg/cmd                       pkg/apiserver pkg/doctor pkg/etcd pkg/certificates pkg/startup pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd
-pkg/registry/*                pkg/registry pkg/admission pkg/admission/plugin/* pkg/controller/* pkg/generated pkg/apis
+pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
+pkg/registry/*                pkg/registry pkg/apis
 pkg/registry/*(tests)         pkg/etcd
-pkg/admission/plugin/*        pkg/admission pkg/generated pkg/apis
-pkg/controller/*              pkg/generated pkg/apis
-pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/generated pkg/apis
+pkg/admission/plugin/*        pkg/admission pkg/lookup/* pkg/generated pkg/apis
+pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
+pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
+pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/filters         pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry pkg/apis
 pkg/apiserver/authentication
@@ -52,7 +54,7 @@ pkg/quantities
 pkg/generated                 pkg/apis
 pkg/apis
 hack                          pkg/generated pkg/apis
-test                          cmd pkg/cmd pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
+test                          cmd pkg/cmd pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
 EOF
 }
 

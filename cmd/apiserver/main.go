@@ -24,10 +24,10 @@ import (
 	"k8s.io/component-base/cli"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups"
 )
 
 func main() {
 	ctx := genericapiserver.SetupSignalContext()
-	os.Exit(cli.Run(server.NewCommand(ctx, restaurant.Group())))
+	os.Exit(cli.Run(server.NewCommand(ctx, groups.All()...)))
 }

@@ -29,8 +29,8 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar"
 	barv1 "restaurant.programming-kubernetes.info/apiserver/test/thirdkind/apis/bar/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/thirdkind/openapi"

@@ -37,10 +37,21 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
+
+// group returns the kinds in a group without anything else.
+func group() registry.Group {
+	return registry.Group{
+		Name:           restaurant.GroupName,
+		Install:        install.Install,
+		StorageVersion: restaurantv1.SchemeGroupVersion.Version,
+		Kinds:          Kinds(nil),
+	}
+}
 
 // newStorage returns the group's storage in version v1.
 func newStorage(t *testing.T) map[string]rest.Storage {
@@ -64,7 +75,7 @@ func newStorageByVersion(t *testing.T) map[string]map[string]rest.Storage {
 		}
 	})
 
-	group := Group()
+	group := group()
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
 	if err := group.InstallTypes(scheme); err != nil {
@@ -364,7 +375,7 @@ func TestStoragePrefixes(t *testing.T) {
 		restaurant.Resource("pizzas"):   "restaurant.programming-kubernetes.info/pizzas",
 		restaurant.Resource("toppings"): "restaurant.programming-kubernetes.info/toppings",
 	}
-	if diff := cmp.Diff(want, Group().StoragePrefixes()); diff != "" {
+	if diff := cmp.Diff(want, group().StoragePrefixes()); diff != "" {
 		t.Errorf("unexpected prefixes (-want +got):\n%s", diff)
 	}
 }

@@ -22,19 +22,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/controller/restaurant/pricing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// priceReview reads the costs when it is asked: they are there when the server runs.
-func priceReview(costs *pricing.Costs) registry.Review[*restaurant.PriceReview] {
+// CostFunc returns what a topping costs, or nil if there is no such topping.
+type CostFunc func(ctx context.Context, topping string) (*resource.Quantity, error)
+
+func priceReview(costs CostFunc) registry.Review[*restaurant.PriceReview] {
 	return registry.Review[*restaurant.PriceReview]{
 		New:      func() *restaurant.PriceReview { return &restaurant.PriceReview{} },
 		Resource: "pricereviews",
 		Singular: "pricereview",
 		Answer: func(ctx context.Context, review *restaurant.PriceReview) error {
 			cost, missing, err := restaurant.Price(review.Spec.Toppings, func(topping string) (*resource.Quantity, error) {
-				return costs.Of(ctx, topping)
+				return costs(ctx, topping)
 			})
 			review.Status = restaurant.PriceReviewStatus{Cost: cost, MissingToppings: missing}
 			return err

@@ -38,7 +38,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
-	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/webhook"
 )
 
@@ -55,7 +55,7 @@ func New(config *rest.Config) (webhook.Webhooks, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	kinds := externalversions.NewSharedInformerFactory(client, 0).Restaurant().V1()
-	rules := rules{client.RestaurantV1(), kinds.Toppings().Lister()}
+	rules := rules{lookup.NewToppings(kinds.Toppings().Lister(), client.RestaurantV1()), client.RestaurantV1()}
 	return webhook.Webhooks{
 		Scheme:         scheme,
 		Mutate:         mutate,
@@ -85,8 +85,8 @@ func validateObject(obj runtime.Object) field.ErrorList {
 
 // rules are what must hold between objects.
 type rules struct {
-	client   clients.RestaurantV1Interface
-	toppings listers.ToppingLister
+	toppings *lookup.Toppings
+	pizzas   clients.PizzasGetter
 }
 
 // validate refuses a pizza with toppings that do not exist, and to delete a topping
@@ -97,12 +97,12 @@ func (r rules) validate(ctx context.Context, request *webhook.Request) error {
 	}
 	if pizza, ok := request.New.(*restaurant.Pizza); ok {
 		old, _ := request.Old.(*restaurant.Pizza) // nil on create
-		return pizzatoppings.Check(pizza, old, pizzatoppings.Lookup(ctx, r.toppings, r.client))
+		return pizzatoppings.Check(ctx, pizza, old, r.toppings.Get)
 	}
 	// When a collection is deleted, only the object has a name.
 	if topping, ok := request.Old.(*restaurant.Topping); ok && request.Operation == admissionv1.Delete {
 		return toppinginuse.Check(topping.Name, func() (*restaurantv1.PizzaList, error) {
-			return r.client.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+			return r.pizzas.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 		})
 	}
 	return nil

@@ -41,6 +41,7 @@ import (
 	clientscheme "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 )
 
 const (
@@ -62,7 +63,7 @@ type Controller struct {
 	pizzas      cache.SharedIndexInformer
 	pizzaLister listers.PizzaLister
 	toppings    cache.SharedIndexInformer
-	costs       Costs
+	costs       *lookup.Toppings
 }
 
 // New returns a controller that reads from the informers, writes with the client,
@@ -75,7 +76,7 @@ func New(client versioned.Interface, informers externalversions.SharedInformerFa
 		pizzas:      kinds.Pizzas().Informer(),
 		pizzaLister: kinds.Pizzas().Lister(),
 		toppings:    kinds.Toppings().Informer(),
-		costs:       NewCosts(client, informers),
+		costs:       lookup.NewToppings(kinds.Toppings().Lister(), client.RestaurantV1()),
 	}
 	return c, c.pizzas.AddIndexers(cache.Indexers{byTopping: toppingsOf})
 }
@@ -210,7 +211,7 @@ func (r *run) reconcile(ctx context.Context, key cache.ObjectName) error {
 		return err
 	}
 	updated := pizza.DeepCopy()
-	if err := setStatus(updated, func(topping string) (*resource.Quantity, error) { return r.costs.Of(ctx, topping) }); err != nil {
+	if err := setStatus(updated, func(topping string) (*resource.Quantity, error) { return r.costs.Cost(ctx, topping) }); err != nil {
 		return err
 	}
 	if equality.Semantic.DeepEqual(updated.Status, pizza.Status) {

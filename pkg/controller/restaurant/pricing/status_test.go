@@ -32,7 +32,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-func lookup(name string) (*resource.Quantity, error) {
+func costOf(name string) (*resource.Quantity, error) {
 	switch name {
 	case "tomato":
 		return ptr.To(resource.MustParse("0.5")), nil
@@ -109,13 +109,13 @@ func TestSetStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := setStatus(test.pizza, lookup)
+			err := setStatus(test.pizza, costOf)
 			require.ErrorIs(t, err, test.err)
 			if test.err != nil {
 				return
 			}
 			again := test.pizza.DeepCopy()
-			require.NoError(t, setStatus(again, lookup))
+			require.NoError(t, setStatus(again, costOf))
 			require.True(t, equality.Semantic.DeepEqual(test.pizza, again), "A second time nothing may change.")
 
 			for i := range test.pizza.Status.Conditions {

@@ -21,30 +21,30 @@ package initializer
 import (
 	"k8s.io/apiserver/pkg/admission"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 )
 
 // WantsRestaurant is a plugin that reads pizzas or toppings. ValidateInitialization
 // must fail if SetRestaurant has not been called.
 type WantsRestaurant interface {
-	SetRestaurant(versioned.Interface, externalversions.SharedInformerFactory)
+	SetRestaurant(*lookup.Toppings, clients.PizzasGetter)
 	admission.InitializationValidator
 }
 
 type initializer struct {
-	client    versioned.Interface
-	informers externalversions.SharedInformerFactory
+	toppings *lookup.Toppings
+	pizzas   clients.PizzasGetter
 }
 
-// New returns an initializer of plugins that implement WantsRestaurant. The client
-// reads what the informers may not have seen yet.
-func New(client versioned.Interface, informers externalversions.SharedInformerFactory) admission.PluginInitializer {
-	return initializer{client, informers}
+// New returns an initializer of plugins that implement WantsRestaurant. Pizzas
+// are read as they are stored now.
+func New(toppings *lookup.Toppings, pizzas clients.PizzasGetter) admission.PluginInitializer {
+	return initializer{toppings, pizzas}
 }
 
 func (i initializer) Initialize(plugin admission.Interface) {
 	if wants, ok := plugin.(WantsRestaurant); ok {
-		wants.SetRestaurant(i.client, i.informers)
+		wants.SetRestaurant(i.toppings, i.pizzas)
 	}
 }

@@ -27,7 +27,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -35,10 +34,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/initializer"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
-	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 )
 
 // PluginName is the plugin's name in flags and metrics.
@@ -56,8 +53,7 @@ func Register(plugins *admission.Plugins) {
 
 type plugin struct {
 	*admission.Handler
-	lister listers.ToppingLister
-	client versioned.Interface
+	toppings *lookup.Toppings
 }
 
 var (
@@ -70,13 +66,12 @@ func newPlugin() *plugin {
 	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (p *plugin) SetRestaurant(client versioned.Interface, informers externalversions.SharedInformerFactory) {
-	p.client = client
-	p.lister = informers.Restaurant().V1().Toppings().Lister()
+func (p *plugin) SetRestaurant(toppings *lookup.Toppings, _ clients.PizzasGetter) {
+	p.toppings = toppings
 }
 
 func (p *plugin) ValidateInitialization() error {
-	if p.client == nil || p.lister == nil {
+	if p.toppings == nil {
 		return errors.New(PluginName + " has no access to toppings")
 	}
 	return nil
@@ -98,7 +93,7 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if pizza == nil || err != nil {
 		return err
 	}
-	return Check(pizza, old, Lookup(ctx, p.lister, p.client.RestaurantV1()))
+	return Check(ctx, pizza, old, p.toppings.Get)
 }
 
 // pizzas returns the pizza that is written and the one it replaces, or nil. A
@@ -130,11 +125,11 @@ func Default(pizza *restaurant.Pizza) {
 // stay there, or an update of something else would be refused. The error is a
 // Status: Invalid with the path of each topping that is missing, or what get
 // returned if that is not NotFound.
-func Check(pizza, old *restaurant.Pizza, get func(name string) (*restaurantv1.Topping, error)) error {
+func Check(ctx context.Context, pizza, old *restaurant.Pizza, get func(ctx context.Context, name string) (*restaurantv1.Topping, error)) error {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "toppings")
 	for _, name := range added(pizza, old) {
-		topping, err := get(name)
+		topping, err := get(ctx, name)
 		switch {
 		case apierrors.IsNotFound(err):
 			errs = append(errs, field.NotFound(path.Key(name), name))
@@ -148,19 +143,6 @@ func Check(pizza, old *restaurant.Pizza, get func(name string) (*restaurantv1.To
 		return apierrors.NewInvalid(restaurant.Kind("Pizza"), pizza.Name, errs)
 	}
 	return nil
-}
-
-// Lookup returns what gets a topping for Check. It may be one of a moment ago: the
-// informer may not know it yet, so that only a read from the server tells that it does
-// not exist.
-func Lookup(ctx context.Context, cached listers.ToppingLister, live clients.ToppingsGetter) func(name string) (*restaurantv1.Topping, error) {
-	return func(name string) (*restaurantv1.Topping, error) {
-		topping, err := cached.Get(name)
-		if apierrors.IsNotFound(err) {
-			return live.Toppings().Get(ctx, name, metav1.GetOptions{})
-		}
-		return topping, err
-	}
 }
 
 func lookupError(name string, err error) error {

@@ -17,6 +17,7 @@ limitations under the License.
 package pizzatoppings
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -33,6 +34,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/fake"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 )
 
 // with returns a pizza with one portion each of some toppings.
@@ -92,7 +94,7 @@ func TestCheck(t *testing.T) {
 	notFound := apierrors.NewNotFound(restaurantv1.Resource("toppings"), "any")
 	timeout := apierrors.NewTimeoutError("etcd has not answered in time", 2)
 	now := metav1.Now()
-	get := func(name string) (*restaurantv1.Topping, error) {
+	get := func(_ context.Context, name string) (*restaurantv1.Topping, error) {
 		switch name {
 		case "tomato", "basil":
 			return &restaurantv1.Topping{}, nil
@@ -126,7 +128,7 @@ func TestCheck(t *testing.T) {
 		"an error and a miss":    {with("tar", "odd"), nil, `Internal error occurred: the topping "odd" can't be looked up: the index is broken`, metav1.StatusReasonInternalError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireError(t, Check(test.pizza, test.old, get), test.want, test.wantReason)
+			requireError(t, Check(t.Context(), test.pizza, test.old, get), test.want, test.wantReason)
 		})
 	}
 }
@@ -152,11 +154,12 @@ func newTestPlugin(t *testing.T) (*plugin, *fake.Clientset) {
 	client := fake.NewClientset(tomato, &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "basil"}})
 	informers := externalversions.NewSharedInformerFactory(client, 0)
 	p := newPlugin()
-	p.SetRestaurant(client, informers)
+	kinds := informers.Restaurant().V1()
+	p.SetRestaurant(lookup.NewToppings(kinds.Toppings().Lister(), client.RestaurantV1()), nil)
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
-	if err := informers.Restaurant().V1().Toppings().Informer().GetIndexer().Add(tomato); err != nil {
+	if err := kinds.Toppings().Informer().GetIndexer().Add(tomato); err != nil {
 		t.Fatal(err)
 	}
 	return p, client
@@ -220,8 +223,7 @@ func TestInitialization(t *testing.T) {
 	if _, err := plugins.InitPlugin(PluginName, nil, admission.PluginInitializers{}); err == nil || err.Error() != `failed to initialize admission plugin "PizzaToppings": PizzaToppings has no access to toppings` {
 		t.Errorf("got %v for a plugin that was given nothing", err)
 	}
-	client := fake.NewClientset()
-	initialized, err := plugins.InitPlugin(PluginName, nil, initializer.New(client, externalversions.NewSharedInformerFactory(client, 0)))
+	initialized, err := plugins.InitPlugin(PluginName, nil, initializer.New(&lookup.Toppings{}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

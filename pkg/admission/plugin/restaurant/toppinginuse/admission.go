@@ -36,8 +36,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/initializer"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 )
 
 const (
@@ -59,7 +59,7 @@ func Register(plugins *admission.Plugins) {
 
 type plugin struct {
 	*admission.Handler
-	client versioned.Interface
+	pizzas clients.PizzasGetter
 }
 
 var (
@@ -71,12 +71,12 @@ func newPlugin() *plugin {
 	return &plugin{Handler: admission.NewHandler(admission.Delete)}
 }
 
-func (p *plugin) SetRestaurant(client versioned.Interface, _ externalversions.SharedInformerFactory) {
-	p.client = client
+func (p *plugin) SetRestaurant(_ *lookup.Toppings, pizzas clients.PizzasGetter) {
+	p.pizzas = pizzas
 }
 
 func (p *plugin) ValidateInitialization() error {
-	if p.client == nil {
+	if p.pizzas == nil {
 		return errors.New(PluginName + " has no access to pizzas")
 	}
 	return nil
@@ -93,7 +93,7 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 		return apierrors.NewInternalError(fmt.Errorf("%s was given no topping: %w", PluginName, err))
 	}
 	return Check(topping.GetName(), func() (*restaurantv1.PizzaList, error) {
-		return p.client.RestaurantV1().Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		return p.pizzas.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	})
 }
 

@@ -30,7 +30,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/fake"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 )
 
 // pizza returns a pizza with some toppings.
@@ -107,7 +106,7 @@ func TestPlugin(t *testing.T) {
 			margherita := pizza("default", "margherita", "basil")
 			client := fake.NewClientset(&margherita)
 			p := newPlugin()
-			p.SetRestaurant(client, nil)
+			p.SetRestaurant(nil, client.RestaurantV1())
 			requireError(t, p.Validate(t.Context(), test.attributes, nil), test.want, test.wantReason)
 			for _, action := range client.Actions() {
 				if version := action.(clienttesting.ListActionImpl).ListOptions.ResourceVersion; version != "" {
@@ -123,7 +122,7 @@ func TestPlugin(t *testing.T) {
 			return true, nil, errors.New("connection refused")
 		})
 		p := newPlugin()
-		p.SetRestaurant(client, nil)
+		p.SetRestaurant(nil, client.RestaurantV1())
 		requireError(t, p.Validate(t.Context(), attributes("basil", basil, "toppings", ""), nil), "connection refused", metav1.StatusReasonUnknown)
 	})
 }
@@ -135,7 +134,7 @@ func TestInitialization(t *testing.T) {
 		t.Errorf("got %v for a plugin that was given nothing", err)
 	}
 	client := fake.NewClientset()
-	initialized, err := plugins.InitPlugin(PluginName, nil, initializer.New(client, externalversions.NewSharedInformerFactory(client, 0)))
+	initialized, err := plugins.InitPlugin(PluginName, nil, initializer.New(nil, client.RestaurantV1()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package pricing
+// Package restaurant looks up the restaurant's objects for whoever needs them inside
+// a process: admission plugins, webhooks, reviews and controllers.
+package restaurant
 
 import (
 	"context"
@@ -25,28 +27,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
 )
 
-// Costs are what toppings cost.
-type Costs struct {
-	lister listers.ToppingLister
-	// live is asked for what the lister does not know, which may be a topping of a
-	// moment ago.
-	live clients.ToppingsGetter
+// Toppings looks up toppings in a cache first, and on the server if they are not
+// there: the cache may not know a topping of a moment ago yet. What it does know may
+// be outdated by as much.
+type Toppings struct {
+	cached listers.ToppingLister
+	live   clients.ToppingsGetter
 }
 
-// NewCosts returns the costs that the informers know, or else the server.
-func NewCosts(client versioned.Interface, informers externalversions.SharedInformerFactory) Costs {
-	return Costs{lister: informers.Restaurant().V1().Toppings().Lister(), live: client.RestaurantV1()}
+// NewToppings returns a lookup in this cache and on this server.
+func NewToppings(cached listers.ToppingLister, live clients.ToppingsGetter) *Toppings {
+	return &Toppings{cached, live}
 }
 
-// Of returns the cost of a topping, or nil if there is no such topping.
-func (c Costs) Of(ctx context.Context, name string) (*resource.Quantity, error) {
-	topping, err := c.get(ctx, name)
+// Get returns a topping, which callers must not change, or NotFound if the server
+// doesn't have it either.
+func (t *Toppings) Get(ctx context.Context, name string) (*restaurantv1.Topping, error) {
+	topping, err := t.cached.Get(name)
+	if apierrors.IsNotFound(err) {
+		return t.live.Toppings().Get(ctx, name, metav1.GetOptions{})
+	}
+	return topping, err
+}
+
+// Cost returns what a topping costs, or nil if there is no such topping.
+func (t *Toppings) Cost(ctx context.Context, name string) (*resource.Quantity, error) {
+	topping, err := t.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -57,12 +67,4 @@ func (c Costs) Of(ctx context.Context, name string) (*resource.Quantity, error) 
 		return nil, fmt.Errorf("the topping %s is stored without a cost", name)
 	}
 	return topping.Spec.Cost, nil
-}
-
-func (c Costs) get(ctx context.Context, name string) (*restaurantv1.Topping, error) {
-	topping, err := c.lister.Get(name)
-	if apierrors.IsNotFound(err) {
-		return c.live.Toppings().Get(ctx, name, metav1.GetOptions{})
-	}
-	return topping, err
 }

@@ -14,11 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package restaurant declares the restaurant's API group: a file for each kind,
-// and the list of them here.
+// Package restaurant puts the restaurant's API group together: its kinds, its
+// admission plugins, and what runs beside its API.
 package restaurant
 
 import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,32 +37,32 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/openapi"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	kinds "restaurant.programming-kubernetes.info/apiserver/pkg/registry/restaurant"
 )
 
 // Group returns the declaration of restaurant.programming-kubernetes.info.
 func Group() registry.Group {
-	var costs pricing.Costs
+	var toppings *lookup.Toppings
 	return registry.Group{
 		Name:           restaurant.GroupName,
 		Install:        install.Install,
 		StorageVersion: restaurantv1.SchemeGroupVersion.Version,
 		OpenAPI:        openapi.GetOpenAPIDefinitions,
-		Kinds: []registry.Declaration{
-			pizza(),
-			topping(),
-			priceReview(&costs),
-		},
+		Kinds: kinds.Kinds(func(ctx context.Context, topping string) (*resource.Quantity, error) {
+			return toppings.Cost(ctx, topping)
+		}),
 		Admission: []admission.Plugin{
 			pizzatoppings.Plugin(),
 			toppinginuse.Plugin(),
 		},
-		Runtime: func(clients registry.Clients) (registry.Runtime, error) { return connect(clients, &costs) },
+		Runtime: func(clients registry.Clients) (registry.Runtime, error) { return connect(clients, &toppings) },
 	}
 }
 
-// connect makes what reads pizzas and toppings inside the server, and what they cost.
-func connect(clients registry.Clients, costs *pricing.Costs) (registry.Runtime, error) {
+// connect makes what reads pizzas and toppings inside the server.
+func connect(clients registry.Clients, toppings **lookup.Toppings) (registry.Runtime, error) {
 	loopback := rest.CopyConfig(clients.Loopback)
 	loopback.ContentType = runtime.ContentTypeProtobuf
 	client, err := versioned.NewForConfig(loopback)
@@ -71,14 +74,14 @@ func connect(clients registry.Clients, costs *pricing.Costs) (registry.Runtime, 
 		return registry.Runtime{}, err
 	}
 	informers := externalversions.NewSharedInformerFactory(client, 0)
-	*costs = pricing.NewCosts(client, informers)
+	*toppings = lookup.NewToppings(informers.Restaurant().V1().Toppings().Lister(), client.RestaurantV1())
 	prices, err := pricing.New(client, informers, cluster)
 	if err != nil {
 		return registry.Runtime{}, err
 	}
 	return registry.Runtime{
 		Informers:   informers,
-		Admission:   initializer.New(client, informers),
+		Admission:   initializer.New(*toppings, client.RestaurantV1()),
 		Controllers: []registry.Controller{prices},
 	}, nil
 }
