@@ -138,7 +138,7 @@ bench: binaries ## Measures the server's idle memory, its start, and what admiss
 ##@ Verify
 
 .PHONY: verify
-verify: verify-lint verify-boundaries verify-headers verify-shell verify-modules verify-codegen verify-vulnerabilities test-hack ## Runs all checks
+verify: verify-lint verify-boundaries verify-headers verify-figures verify-shell verify-modules verify-codegen verify-vulnerabilities test-hack ## Runs all checks
 
 .PHONY: test-hack
 test-hack: ## Shows that the checks of "make verify" fail when they should
@@ -155,6 +155,10 @@ verify-boundaries: ## Checks that imports point one way
 .PHONY: verify-headers
 verify-headers: ## Checks that every source file has the licence header
 	hack/verify-headers.sh
+
+.PHONY: verify-figures
+verify-figures: ## Checks that figures match their sources
+	hack/verify-figures.sh
 
 .PHONY: verify-shell
 verify-shell: ## Checks the shell scripts
@@ -188,3 +192,7 @@ update-format: ## Formats Go code and shell scripts
 .PHONY: update-modules
 update-modules: ## Tidies every go.mod and go.sum
 	hack/update-modules.sh
+
+.PHONY: update-figures
+update-figures: ## Draws the figures of the documentation, with graphviz
+	hack/update-figures.sh

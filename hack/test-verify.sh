@@ -113,7 +113,26 @@ go_file handy >pkg/handy/handy.go <<<'import _ "strings"'
 rejects boundaries './pkg/handy belongs to no layer.'
 rm -r pkg/handy
 
-for file in pkg/apis/group/bare.go bare.sh bare bare.yaml bare.mk Makefile bare.proto; do
+mkdir -p docs/figures
+echo 'digraph figure { a -> b }' >docs/figures/figure.dot
+rejects figures 'docs/figures/figure.svg'
+echo '<svg/>' >docs/figures/figure.svg
+rejects figures 'docs/figures/figure.svg'
+(
+	source hack/lib.sh
+	checksum=$(figure_checksum docs/figures/figure.{dot,svg})
+	echo "<!-- ${checksum} -->" >>docs/figures/figure.svg
+)
+passes figures
+cp -r docs/figures drawn
+echo '// changed' >>docs/figures/figure.dot
+rejects figures 'Run "make update-figures".'
+cp drawn/* docs/figures
+sed -i 's,<svg/>,<svg></svg>,' docs/figures/figure.svg
+rejects figures 'Run "make update-figures".'
+rm -r docs drawn
+
+for file in pkg/apis/group/bare.go bare.dot bare.sh bare bare.yaml bare.mk Makefile bare.proto; do
 	printf '#!/bin/bash\n' >"${file}"
 	rejects headers "${file}"
 	rm "${file}"

@@ -146,7 +146,7 @@ spec:
 	require.NoError(t, err, "%s", output)
 	require.JSONEq(t, `{"missingToppings":["no-such"]}`, string(output))
 
-	output, err = cp.Kubectl(t.Context(), "create", "--filename=../../../artifacts/examples/questions/pricereview.yaml", "--output=yaml").CombinedOutput()
+	output, err = cp.Kubectl(t.Context(), "create", "--filename=../../../artifacts/examples/reviews/pricereview.yaml", "--output=yaml").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	// The tests' toppings cost 1 each.
 	require.Contains(t, string(output), "\nstatus:\n  cost: \"4\"\n")
