@@ -31,6 +31,7 @@ const maxAnswerBytes = 16 << 20
 
 // boundAnswers bounds what a webhook that answers without end can make this server
 // keep in memory. The library reads an answer to its end.
+// Upstream fault 60.
 func boundAnswers(wrap webhook.AuthenticationInfoResolverWrapper) webhook.AuthenticationInfoResolverWrapper {
 	return func(delegate webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		resolver := wrap(delegate)

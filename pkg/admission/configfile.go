@@ -43,6 +43,7 @@ func ValidateConfigFile(file string, plugins []string) []error {
 	}
 	var errs []error
 	for _, plugin := range config.Plugins {
+		// Upstream fault 44.
 		if !slices.Contains(plugins, plugin.Name) {
 			errs = append(errs, fmt.Errorf("--admission-control-config-file: %s configures a plugin %q that does not exist; there are %s",
 				file, plugin.Name, strings.Join(plugins, ", ")))
@@ -54,6 +55,7 @@ func ValidateConfigFile(file string, plugins []string) []error {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(file), path)
 		}
+		// Upstream fault 45.
 		if _, err := os.ReadFile(path); err != nil {
 			errs = append(errs, fmt.Errorf("--admission-control-config-file: the configuration of the plugin %s, named in %s, can't be read: %w", plugin.Name, file, err))
 		}

@@ -59,6 +59,7 @@ func (i policyInterfaces) GetObjectConvertor() runtime.ObjectConvertor {
 // policyConvertor makes what a mutation returns a typed object. The library wants it
 // in the version of the request, and goes on as if it were in that of the policy;
 // versions are converted by way of the internal one only.
+// Upstream fault 65.
 type policyConvertor struct {
 	runtime.ObjectConvertor
 }

@@ -42,6 +42,7 @@ const absentRetry = 30 * time.Second
 // switched off, for one without objects. Without that, the plugins that read the
 // resource would refuse every request for ever. It must be called before anything
 // else uses the factory.
+// Upstream fault 64.
 func TolerateAbsence(factory informers.SharedInformerFactory) {
 	for _, optional := range []struct {
 		resource     string

@@ -45,6 +45,7 @@ const parameterResync = 10 * time.Minute
 // the shared informers.
 //
 // The plugin asks for a resource and starts what it got, under its own lock.
+// Upstream fault 62.
 type parameterInformers struct {
 	informers.SharedInformerFactory
 	client dynamic.Interface
@@ -72,6 +73,7 @@ func (f *parameterInformers) Start(stop <-chan struct{}) {
 // parameterInformer reports a missing permission from its lister, at once, where
 // other informers go on waiting: so it becomes the error of the policies that need
 // the permission, and follows their failurePolicy.
+// Upstream fault 63.
 type parameterInformer struct {
 	cache.SharedIndexInformer
 	resource schema.GroupResource

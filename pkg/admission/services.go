@@ -29,6 +29,7 @@ import (
 
 // serviceResolver finds the Services of webhooks as kube-apiserver does: by the
 // cluster IP or the external name of the Service, without DNS.
+// Upstream fault 61.
 type serviceResolver struct {
 	services corelisters.ServiceLister
 	// kubeAPIServer is where the Service kubernetes leads to.

@@ -36,12 +36,14 @@ const auditFlushTimeout = 5 * time.Second
 // validateAudit returns what is wrong with the policy. The library finds that out only
 // after all that the server waits for, and without one records nothing, silently.
 func (o CompletedOptions) validateAudit() error {
+	// Upstream fault 39.
 	if o.Audit.PolicyFile == "" {
 		if o.Audit.LogOptions.Path != "" || o.Audit.WebhookOptions.ConfigFile != "" {
 			return errors.New("--audit-log-path and --audit-webhook-config-file record nothing without --audit-policy-file: set that, too")
 		}
 		return nil
 	}
+	// Upstream fault 38.
 	if _, err := policy.LoadPolicyFromFile(o.Audit.PolicyFile); err != nil {
 		return fmt.Errorf("--audit-policy-file %s can't be used: it must hold a Policy of audit.k8s.io/v1: %w", o.Audit.PolicyFile, err)
 	}
@@ -66,6 +68,7 @@ type auditBackend struct {
 
 // ProcessEvents corrects the events of requests that kube-apiserver could not be asked
 // about: the library answers, and records, an internal error, which retryable replaces.
+// Upstream fault 18.
 func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
 		status := event.ResponseStatus
@@ -78,6 +81,7 @@ func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 
 // Shutdown returns when all events have been sent, or could be by now. The library would
 // try for more than a minute, longer than a pod has to stop.
+// Upstream fault 57.
 func (b auditBackend) Shutdown() {
 	done := make(chan struct{})
 	go func() {

@@ -37,6 +37,7 @@ import (
 // AuthorizationOptions are the library's options of authorization by
 // SubjectAccessReview, with limits on how many reviews are asked for, which the
 // library fixes.
+// Upstream fault 50.
 type AuthorizationOptions struct {
 	*genericoptions.DelegatingAuthorizationOptions
 

@@ -35,6 +35,7 @@ import (
 
 // awaitEtcd waits for an external etcd. The library alone gives it 20 seconds, and
 // does not say what it is waiting for.
+// Upstream fault 33.
 func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 	config := o.Etcd.StorageConfig
 	client, err := o.NewEtcdClient(config.Transport.ServerList...)

@@ -181,6 +181,7 @@ func (c *client) checkMay(ctx context.Context, permissions ...rbac.Permission) e
 // checkAuthentication finds out whether a front proxy can be told from an
 // ordinary client. It looks where the generic options will look, since they take
 // any answer for good and fail on none.
+// Upstream fault 30.
 func (c *cluster) checkAuthentication(ctx context.Context) error {
 	options, client := c.authentication, c.authenticationClient
 	published := &corev1.ConfigMap{}

@@ -125,6 +125,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if generic.EgressSelector, err = o.egress(); err != nil {
 		return err
 	}
+	// Upstream fault 35.
 	port := o.SecureServing.BindPort // It is not kept when it can't be listened on.
 	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
 		return serveError(port, err)
@@ -132,6 +133,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.applyTraces(&generic.Config); err != nil {
 		return err
 	}
+	// Upstream fault 48.
 	o.Etcd.StorageConfig.Transport.TracerProvider = generic.TracerProvider
 	factory, err := o.storageFactory(config)
 	if err != nil {
@@ -143,6 +145,7 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	}
 	// While etcd is away, this server is not ready, but nothing that a restart would
 	// mend: discovery goes on, and all else does once etcd is back.
+	// Upstream fault 54.
 	generic.LivezChecks = livez
 	if err := o.applyAuthentication(&generic.Config); err != nil {
 		return err
@@ -193,6 +196,7 @@ func (c *Config) connect() (initializers []genericadmission.PluginInitializer, e
 	loopback := rest.CopyConfig(c.Generic.LoopbackClientConfig)
 	loopback.QPS = -1
 	// With --bind-address it is not to the loopback interface, which HTTPS_PROXY spares.
+	// Upstream fault 52.
 	loopback.Proxy = http.ProxyURL(nil)
 	for _, group := range c.Groups {
 		if group.Runtime == nil {
@@ -221,6 +225,7 @@ func serveError(port int, err error) error {
 	return fmt.Errorf("TLS can't be served; check --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
 }
 
+// Upstream fault 49.
 func (o CompletedOptions) storageFactory(config *Config) (serverstorage.StorageFactory, error) {
 	encoding := serverstorage.NewDefaultResourceEncodingConfig(config.Scheme)
 	prefixes := map[schema.GroupResource]string{}

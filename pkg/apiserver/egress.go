@@ -40,6 +40,7 @@ func newEgressSelector(file string) (*egressselector.EgressSelector, error) {
 	}
 	for _, selection := range config.EgressSelections {
 		// The library takes it for valid, and panics.
+		// Upstream fault 46.
 		if transport := selection.Connection.Transport; transport != nil && transport.TCP != nil && transport.TCP.TLSConfig == nil {
 			return nil, fmt.Errorf("egress selection %q: a proxy that is reached by TCP needs a tlsConfig and a url that begins with https://", selection.Name)
 		}
@@ -78,6 +79,7 @@ func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet
 
 // kubeconfig loads the configuration of a client of kube-apiserver that goes by the
 // egress selection for it.
+// Upstream fault 47.
 func (o CompletedOptions) kubeconfig(flag, path string) (*rest.Config, error) {
 	config, err := startup.Kubeconfig(flag, path)
 	if err != nil {

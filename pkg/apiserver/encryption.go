@@ -33,6 +33,7 @@ import (
 // validateEncryption returns what is wrong with the file of
 // --encryption-provider-config. The library finds that out only after all that the
 // server waits for, and leaves unencrypted what the file does not name, unnoticed.
+// Upstream fault 36.
 func (o CompletedOptions) validateEncryption() error {
 	path := o.Etcd.EncryptionProviderConfigFilepath
 	if path == "" {
@@ -68,6 +69,7 @@ func readEncryptionConfiguration(path string, reload bool) (*apiserver.Encryptio
 
 // validateEncryptedResources returns an error if the configuration is about nothing
 // that is stored, or about what only looks as if it were.
+// Upstream fault 37.
 func validateEncryptedResources(configuration *apiserver.EncryptionConfiguration, stored sets.Set[schema.GroupResource]) error {
 	groups, names := sets.New("*"), sets.New[string]()
 	for resource := range stored {

@@ -103,6 +103,7 @@ func NewOptions(groups ...registry.Group) *Options {
 	components := compatibility.NewComponentGlobalsRegistry()
 	// The library has one feature gate for the whole process, which takes new
 	// features only before its first use.
+	// Upstream fault 51.
 	if _, known := utilfeature.DefaultMutableFeatureGate.GetAll()[logsapi.ContextualLogging]; !known {
 		utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 	}
@@ -115,6 +116,7 @@ func NewOptions(groups ...registry.Group) *Options {
 
 	serverRun := genericoptions.NewServerRunOptionsForComponent(compatibility.DefaultKubeComponent, components)
 	// By default the library does not end watches, but waits a minute for their clients to.
+	// Upstream fault 55.
 	serverRun.ShutdownWatchTerminationGracePeriod = watchGracePeriod
 
 	var own []admission.Plugin
@@ -305,13 +307,16 @@ func (o CompletedOptions) Validate() []error {
 			errs = append(errs, fmt.Errorf("--serving-cert-validity or --serving-ca-validity: %w", err))
 		}
 	}
+	// Upstream fault 43.
 	if o.Features.EnablePriorityAndFairness && o.ServerRun.MaxRequestsInFlight == 0 && o.ServerRun.MaxMutatingRequestsInFlight == 0 {
 		errs = append(errs, errors.New("--max-requests-inflight and --max-mutating-requests-inflight must not both be 0, unless --enable-priority-and-fairness is false"))
 	}
+	// Upstream fault 42.
 	if _, err := genericoptions.ParseWatchCacheSizes(o.Etcd.WatchCacheSizes); err != nil {
 		errs = append(errs, fmt.Errorf("--watch-cache-sizes: %w", err))
 	}
 	if _, err := o.egress(); err != nil {
+		// Upstream fault 40.
 		errs = append(errs, fmt.Errorf("--egress-selector-config-file: %w", err))
 	}
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&o.LeaderElection, nil) {
@@ -362,6 +367,7 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 	}
 	if cluster.unprioritized != nil {
 		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities, until this server is started anew with the right to read these", "reason", cluster.unprioritized.Error())
+		// Upstream fault 63.
 		o.Features.EnablePriorityAndFairness = false
 	}
 	d := &dependencies{cluster: cluster}

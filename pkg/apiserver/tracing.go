@@ -46,6 +46,7 @@ type tracerProvider struct {
 }
 
 // Shutdown returns when all spans have been sent, or could be by now.
+// Upstream fault 58.
 func (p tracerProvider) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tracesFlushTimeout)
 	defer cancel()
@@ -54,6 +55,7 @@ func (p tracerProvider) Shutdown(ctx context.Context) error {
 
 // tracingConfiguration reads the file of --tracing-config-file. It returns nil if none
 // is named.
+// Upstream fault 41.
 func (o CompletedOptions) tracingConfiguration() (*tracingapi.TracingConfiguration, error) {
 	if o.Traces.ConfigFile == "" {
 		return nil, nil
@@ -71,6 +73,7 @@ func (o CompletedOptions) tracingConfiguration() (*tracingapi.TracingConfigurati
 // applyTraces does what TracingOptions.ApplyTo of the library does, but calls the
 // service by the name of its groups. The library has the same name for each API
 // server, so that one could not be told from kube-apiserver in a trace of both.
+// Upstream fault 59.
 func (o CompletedOptions) applyTraces(config *genericapiserver.Config) error {
 	configuration, err := o.tracingConfiguration()
 	if err != nil || configuration == nil {

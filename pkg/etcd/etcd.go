@@ -142,6 +142,7 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	}
 	started := &Etcd{etcd, lock, logLevel}
 	// The folder may be one that an operator has made for more than one user.
+	// Upstream fault 70.
 	if err := os.Chmod(c.socket(), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("closing the socket of the embedded etcd to others: %w", err), started.Close())
 	}
@@ -212,6 +213,7 @@ func (c Config) embedded(logger *zap.Logger) *embed.Config {
 // space now: the quota may be higher, or objects may have been deleted. What they
 // took is free only when their history is compacted away, which the API server
 // can't do while it may not write; and nobody watches yet who could miss it.
+// Upstream fault 71.
 func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 	for _, alarm := range e.Server.Alarms() {
 		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE {

@@ -49,6 +49,7 @@ func Check(mediaType string, body []byte) error {
 // spend minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
 // (kubernetes/kubernetes#141306). It is no regular expression, as those are slow on
 // long numbers themselves.
+// Upstream fault 6.
 func isExpensive(text []byte) bool {
 	// The longest ending that is neither part of a number nor a tiny exponent.
 	const maxSuffix = len("e+123456789")
@@ -69,6 +70,7 @@ func isExpensive(text []byte) bool {
 // isTinyExponent tells whether the text, which follows an "e", begins with a very
 // small exponent. One of ten digits overflows: to the library, 1e3000000000 is
 // 1e-1294967296.
+// Upstream fault 7.
 func isTinyExponent(text []byte) bool {
 	digits := 10
 	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {

@@ -83,6 +83,7 @@ func (b *broadcaster[O]) read(ctx context.Context, name string) (news, error) {
 func (b *broadcaster[O]) news(obj runtime.Object) (news, error) {
 	// If there are many watchers, it comes from the watch cache in a wrapping that
 	// all of them share.
+	// Upstream fault 66.
 	if shared, ok := obj.(runtime.CacheableObject); ok {
 		obj = shared.GetObject()
 	}

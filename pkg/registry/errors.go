@@ -119,6 +119,7 @@ const (
 
 // notDecrypted is in each of the errors, otherwise different, that the library returns
 // when what is in etcd can't be decrypted, and that it has no type for.
+// Upstream fault 25.
 const notDecrypted = "data from the storage is not transformable"
 
 // errSilent ends operations while etcd is away.
@@ -127,6 +128,7 @@ var errSilent = errors.New("etcd does not answer")
 // try ends an operation in time, and as soon as etcd turns out not to answer at all. Its
 // client alone waits for as long as the request may take; but to take long is no failure
 // of a large list, or of an update that calls webhooks.
+// Upstream fault 24.
 func (s statusErrorStorage) try(ctx context.Context, operation string, run func(context.Context) error) error {
 	ctx, cancel := beforeDeadline(ctx)
 	defer cancel()
@@ -175,6 +177,7 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	if err == nil {
 		return nil
 	}
+	// Upstream fault 14.
 	var invalid storage.InvalidError
 	if errors.As(err, &invalid) {
 		return apierrors.NewInvalid(schema.GroupKind{Group: s.resource.Group, Kind: s.resource.Resource}, "", invalid.Errs)
@@ -189,10 +192,13 @@ func (s statusErrorStorage) status(err error, operation string) error {
 			Message: fmt.Sprintf("%s can't be decrypted until an operator adds the key that was used to --encryption-provider-config, behind the first one: %v",
 				s.resource, err),
 		}}
+	// Upstream fault 21.
 	case errors.Is(cause, rpctypes.ErrRequestTooLarge), status.Code(cause) == codes.ResourceExhausted:
 		return apierrors.NewRequestEntityTooLargeError("the object is larger than etcd stores (by default 1.5 MiB)")
+	// Upstream fault 22.
 	case errors.Is(cause, rpctypes.ErrNoSpace):
 		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
+	// Upstream fault 23.
 	case status.Code(cause) == codes.Unavailable:
 		return apierrors.NewServerTimeout(s.resource, operation, retrySeconds)
 	case errors.Is(cause, context.DeadlineExceeded), status.Code(cause) == codes.DeadlineExceeded:
@@ -226,6 +232,7 @@ func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
+	// Upstream fault 13.
 	version := object.GetResourceVersion()
 	if _, err := strconv.ParseUint(version, 10, 64); version != "" && err != nil {
 		return nil, apierrors.NewInvalid(requestKind(ctx), object.GetName(), field.ErrorList{
@@ -237,6 +244,7 @@ func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object)
 
 // apply turns a panic while a patch is applied into an error: the library compares
 // what a strategic merge patch has for a key with ==, whatever type it is of.
+// Upstream fault 11.
 func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runtime.Object, err error) {
 	defer func() {
 		if !isPatch(ctx) {
@@ -253,6 +261,7 @@ func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runt
 // patchError gives a status to the error of a patch that can't be applied: an
 // unknown $patch directive, a list that is applied with a key twice, a value of
 // the wrong type. Admission runs inside the same call, but its refusals have one.
+// Upstream fault 12.
 func patchError(ctx context.Context, err error) error {
 	var known apierrors.APIStatus
 	if errors.As(err, &known) || !isPatch(ctx) {

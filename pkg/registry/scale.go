@@ -34,6 +34,7 @@ import (
 
 // installScale registers autoscaling/v1 Scale as its own internal type, since
 // the endpoint handlers decode every body into an internal version.
+// Upstream fault 67.
 func installScale(scheme *runtime.Scheme) {
 	for _, version := range []string{autoscalingv1.SchemeGroupVersion.Version, runtime.APIVersionInternal} {
 		scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: version}, &autoscalingv1.Scale{})

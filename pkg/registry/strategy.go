@@ -120,6 +120,7 @@ func (s strategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object
 // Validate checks a new object. Unlike the store alone it answers an object that
 // brings a resourceVersion with 422, and accepts no names that can't be part of
 // a host name.
+// Upstream fault 15.
 func (s strategy[O]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	o := obj.(O)
 	metadata := field.NewPath("metadata")
@@ -171,6 +172,7 @@ func (s strategy[O]) ValidateDeclaratively(ctx context.Context, obj, old runtime
 	// The library marks what tags on its own metadata would find too. No tags of a
 	// kind's type do, and each such error of a client would be logged as a fault of
 	// the server.
+	// Upstream fault 26.
 	for _, err := range errs {
 		err.CoveredByDeclarative = false
 	}

@@ -164,6 +164,7 @@ func (w lineWriter) write(line string) bool {
 		return false
 	}
 	// Of an HTTP/2 stream the deadline holds when nothing is written, too.
+	// Upstream fault 68.
 	return w.control.SetWriteDeadline(time.Time{}) == nil
 }
 

@@ -89,6 +89,7 @@ func newHandler(ctx context.Context, hooks Webhooks) http.Handler {
 }
 
 // withTimeout ends requests, also those of clients who send or read slowly.
+// Upstream fault 10.
 func withTimeout(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), timeout)

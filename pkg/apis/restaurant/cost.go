@@ -27,6 +27,7 @@ import (
 // (kubernetes/kubernetes#142013 changes that in a later release of the library).
 // For such a number BoundCost returns one that is cheap to handle, has the same
 // sign and is as invalid; every other cost, and nil, it returns as it is.
+// Upstream fault 8.
 func BoundCost(cost *resource.Quantity) *resource.Quantity {
 	const tooMuch = 1000 * MaxPizzaCost
 

@@ -36,6 +36,7 @@ const primeTimeout = 10 * time.Second
 // its first connection. The library alone begins to read them from the cluster
 // when it serves, and until it has, it takes everybody for a stranger, even
 // kube-apiserver: a server that has just become ready would refuse requests.
+// Upstream fault 32.
 type primedCA struct {
 	dynamiccertificates.CAContentProvider
 	want []*x509.Certificate

@@ -30,6 +30,7 @@ func OverlapError(subject string) error {
 
 // Overlap tells whether a certificate of a user could pass for one of a front
 // proxy: the client CA has the key of a request-header CA, or is issued by one.
+// Upstream fault 29.
 func Overlap(requestHeader, client []*x509.Certificate) (subject string, ok bool) {
 	roots := x509.NewCertPool()
 	for _, ca := range requestHeader {

@@ -44,13 +44,16 @@ const (
 	// maxPatchDepth is how deep objects and arrays of a patch may be nested. A patch
 	// library reads a patch again on every level, so that the cost of a deep one
 	// grows with the square of its size; no kind's schema comes near a hundred.
+	// Upstream fault 1.
 	maxPatchDepth = 100
 	// maxPatchElements is how many elements a list of a strategic merge patch may
 	// have. The library looks for each of them among all others, one by one.
+	// Upstream fault 2.
 	maxPatchElements = 1000
 	// maxElements is how many elements all lists and objects of a body may have
 	// together. To tell who owns which field, the library inserts the keys of each into
 	// a sorted list, one by one: 200 000 labels kept a processor busy for half a minute.
+	// Upstream fault 3.
 	maxElements = 20_000
 )
 
@@ -78,6 +81,7 @@ func WithRequestChecks(next http.Handler, serializer runtime.NegotiatedSerialize
 // library only answers then: over HTTP/1.1 the answer itself waits for the body, and a
 // client that stops in the middle of one keeps its share of the requests in flight from
 // all others for as long as it likes.
+// Upstream fault 9.
 func WithBodyDeadline(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.ContentLength != 0 {
@@ -89,6 +93,7 @@ func WithBodyDeadline(next http.Handler, timeout time.Duration) http.Handler {
 	})
 }
 
+// Upstream fault 16.
 func checkNamespace(namespace string) error {
 	if reasons := content.IsPathSegmentName(namespace); len(reasons) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("the namespace %q %s", namespace, strings.Join(reasons, ", ")))
@@ -154,6 +159,7 @@ func checkElements(mediaType string, body []byte) error {
 		}
 		// What is in strings counts, too: to tell, it would have to be decoded, which
 		// takes hundreds of times its size.
+		// Upstream fault 4.
 		separators := 0
 		for _, separator := range []string{",", "\n", "\r", "\u0085", "\u2028", "\u2029"} {
 			separators += bytes.Count(body, []byte(separator))

@@ -30,6 +30,7 @@ const openAPIV3Path = "/openapi/v3/"
 // Every server built on the library has the same of them, "apis" and "version",
 // and kube-apiserver, which merges the lists of all servers, would send clients at
 // random to the document of one server with the hash of another's.
+// Upstream fault 28.
 func KeepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
 	if generic.OpenAPIV3VersionedService == nil {
 		return
@@ -45,6 +46,7 @@ func KeepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
 // older one with the current one. The library would redirect to it, which
 // kube-apiserver does not let pass: after an upgrade that changes a schema, all
 // clients would fail until kube-apiserver has heard of the new hash.
+// Upstream fault 27.
 func WithCurrentOpenAPI(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		query := req.URL.Query()

@@ -39,6 +39,7 @@ const undecidedRetrySeconds = 1
 // retryable writes a metav1.Status that says when to try again where the library writes
 // text: when there are too many requests, and when nobody could say whether a request is
 // allowed, which the library takes for an internal error and no client repeats.
+// Upstream fault 18.
 type retryable struct {
 	http.ResponseWriter
 	req        *http.Request
@@ -88,6 +89,7 @@ func (r *retryable) status(code int) error {
 		return nil
 	}
 	switch {
+	// Upstream fault 19.
 	case code == http.StatusTooManyRequests:
 		seconds, _ := strconv.Atoi(r.Header().Get("Retry-After"))
 		return apierrors.NewTooManyRequests("this server has too many requests to work on", seconds)
@@ -112,6 +114,7 @@ type retryableAuthorizer struct {
 	authorizer.Authorizer
 	// timeout is for watches and streams, too, which have no deadline of their own, and
 	// would wait for their turn to be asked about for as long as that takes.
+	// Upstream fault 20.
 	timeout time.Duration
 }
 

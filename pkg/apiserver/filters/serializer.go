@@ -27,6 +27,7 @@ import (
 
 // maxOwners is how many owners an object may have. Before it validates anything,
 // the library compares each of them with each other.
+// Upstream fault 5.
 const maxOwners = 256
 
 // BoundObjects returns a serializer that decodes no objects with more owners than that, nor with more elements

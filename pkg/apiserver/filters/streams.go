@@ -31,6 +31,7 @@ import (
 // Streams lets the requests for some subresources go on like watches: no timeout
 // ends them, and a stopping server tells them to end and waits for it. The library
 // does so only for requests whose verb is watch.
+// Upstream fault 56.
 type Streams struct {
 	subresources sets.Set[schema.GroupResource]
 	shutdown     chan struct{}

@@ -46,6 +46,7 @@ func Funcs(serializer.CodecFactory) []any {
 	return []any{
 		// Labels and annotations have keys like these, and never "<<", which the
 		// library for YAML takes for a merge even in quotes.
+		// Upstream fault 69.
 		func(m *map[string]string, c randfill.Continue) {
 			*m = map[string]string{}
 			for range c.Intn(4) {

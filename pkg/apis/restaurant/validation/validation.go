@@ -53,6 +53,7 @@ func validateConditions(conditions []metav1.Condition, path *field.Path) field.E
 		// The library marks what its own tags cover. Ours do not descend into
 		// conditions, and without an error from a tag beside it a mark would
 		// be reported in the log as a fault of the server.
+		// Upstream fault 26.
 		err.CoveredByDeclarative = false
 	}
 	return errs

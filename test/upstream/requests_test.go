@@ -1,0 +1,126 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package upstream
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// newPod is a pod of the library's example group.
+func newPod(name string) string {
+	return fmt.Sprintf(`{"apiVersion":"example.apiserver.k8s.io/v1","kind":"Pod","metadata":{"name":%q}}`, name)
+}
+
+// answer is what a server answers.
+type answer struct {
+	code        int
+	contentType string
+	body        string
+}
+
+// send sends a request.
+func send(t *testing.T, method, url, mediaType, body string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", mediaType)
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header.Get("Content-Type"), string(content)}
+}
+
+func TestMalformedResourceVersionIsInternalError(t *testing.T) {
+	pods := servePods(t)
+	if created := send(t, http.MethodPost, pods, "application/json", newPod("a")); created.code != http.StatusCreated {
+		t.Fatal(created)
+	}
+	a := send(t, http.MethodPut, pods+"/a", "application/json", strings.Replace(newPod("a"), `"name"`, `"resourceVersion":"x","name"`, 1))
+	if a.code != http.StatusInternalServerError {
+		fixed(t, "a malformed resourceVersion is answered with %d: %s", a.code, a.body)
+	}
+}
+
+func TestResourceVersionOfNewObjectIsInternalError(t *testing.T) {
+	a := send(t, http.MethodPost, servePods(t), "application/json", strings.Replace(newPod("a"), `"name"`, `"resourceVersion":"1","name"`, 1))
+	if a.code != http.StatusInternalServerError {
+		fixed(t, "a new object with a resourceVersion is answered with %d: %s", a.code, a.body)
+	}
+}
+
+func TestNamespaceOfDotsIsInternalError(t *testing.T) {
+	a := send(t, http.MethodGet, strings.Replace(servePods(t), "/default/", "/%2e%2e/", 1)+"/a", "", "")
+	if a.code != http.StatusInternalServerError {
+		fixed(t, "the namespace .. is answered with %d: %s", a.code, a.body)
+	}
+}
+
+func TestUnknownPatchDirectiveIsInternalError(t *testing.T) {
+	pods := servePods(t)
+	if created := send(t, http.MethodPost, pods, "application/json", newPod("a")); created.code != http.StatusCreated {
+		t.Fatal(created)
+	}
+	a := send(t, http.MethodPatch, pods+"/a", "application/strategic-merge-patch+json", `{"spec":{"$patch":"x"}}`)
+	if a.code != http.StatusInternalServerError {
+		fixed(t, "a patch with an unknown directive is answered with %d: %s", a.code, a.body)
+	}
+}
+
+func TestPathOfNoResourceIsInternalError(t *testing.T) {
+	config, _, _ := newConfig(t)
+	a := send(t, http.MethodGet, serve(t, config)+"/apis/example.apiserver.k8s.io/v1/watch", "", "")
+	if a.code != http.StatusInternalServerError {
+		fixed(t, "a path that names no resource is answered with %d: %s", a.code, a.body)
+	}
+}
+
+func TestOpenAPIOfWrongHashIsRedirected(t *testing.T) {
+	config, _, _ := newConfig(t)
+	a := send(t, http.MethodGet, serve(t, config)+"/openapi/v3/apis?hash=0", "", "")
+	if a.code != http.StatusMovedPermanently {
+		fixed(t, "an OpenAPI v3 document with an old hash is answered with %d", a.code)
+	}
+}
+
+func TestOpenAPIOfEveryServerIsListed(t *testing.T) {
+	config, _, _ := newConfig(t)
+	a := send(t, http.MethodGet, serve(t, config)+"/openapi/v3", "", "")
+	if !strings.Contains(a.body, `"apis":`) {
+		fixed(t, "the OpenAPI v3 document that every server has is not listed: %s", a.body)
+	}
+}
+
+func TestMalformedResourceVersionOfReadIsInternalError(t *testing.T) {
+	pods := servePods(t)
+	for _, path := range []string{"/a?resourceVersion=x", "?watch=true&resourceVersion=x"} {
+		if a := send(t, http.MethodGet, pods+path, "", ""); a.code != http.StatusInternalServerError {
+			fixed(t, "the malformed resourceVersion of %s is answered with %d: %s", path, a.code, a.body)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package upstream
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/apiserver/plugin/pkg/audit/buffered"
+	auditwebhook "k8s.io/apiserver/plugin/pkg/audit/webhook"
+	"k8s.io/component-base/tracing"
+)
+
+// TestAuditHoldsUpShutdown needs no time: the clock is that of the bubble.
+func TestAuditHoldsUpShutdown(t *testing.T) {
+	kubeconfig := writeFile(t, "{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: \"http://localhost:1\"}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}")
+	synctest.Test(t, func(t *testing.T) {
+		options := genericoptions.NewAuditOptions().WebhookOptions
+		unreachable := func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+		collector, err := auditwebhook.NewBackend(kubeconfig, auditv1.SchemeGroupVersion, webhook.DefaultRetryBackoffWithInitialDelay(options.InitialBackoff), unreachable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend := buffered.NewBackend(collector, options.BatchOptions.BatchConfig)
+		stop := make(chan struct{})
+		if err := backend.Run(stop); err != nil {
+			t.Fatal(err)
+		}
+		backend.ProcessEvents(&auditinternal.Event{})
+		close(stop)
+		began := time.Now()
+		backend.Shutdown()
+		if took := time.Since(began); took < time.Minute {
+			fixed(t, "a server waits only %s for who collects its audit events", took)
+		}
+	})
+}
+
+// endlessProvider records how long it may take to shut down.
+type endlessProvider struct {
+	tracing.TracerProvider
+	bounded *bool
+}
+
+func (p endlessProvider) Shutdown(ctx context.Context) error {
+	_, *p.bounded = ctx.Deadline()
+	return nil
+}
+
+func TestTracesHoldUpShutdown(t *testing.T) {
+	config, _, _ := newConfig(t)
+	bounded := false
+	config.TracerProvider = endlessProvider{tracing.NewNoopTracerProvider(), &bounded}
+	server, err := config.Complete().New("upstream", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Destroy()
+	if bounded {
+		fixed(t, "a server bounds how long it waits for the collector of its traces")
+	}
+}
+
+// collector receives traces.
+type collector struct {
+	v1.UnimplementedTraceServiceServer
+	names chan string
+}
+
+func (c collector) Export(_ context.Context, req *v1.ExportTraceServiceRequest) (*v1.ExportTraceServiceResponse, error) {
+	for _, spans := range req.GetResourceSpans() {
+		for _, attribute := range spans.GetResource().GetAttributes() {
+			if attribute.GetKey() == "service.name" {
+				c.names <- attribute.GetValue().GetStringValue()
+			}
+		}
+	}
+	return &v1.ExportTraceServiceResponse{}, nil
+}
+
+func TestTracesHaveTheNameOfEveryServer(t *testing.T) {
+	t.Setenv("OTEL_SERVICE_NAME", "restaurant")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, traces := grpc.NewServer(), collector{names: make(chan string, 10)}
+	v1.RegisterTraceServiceServer(server, traces)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+
+	options := genericoptions.NewTracingOptions()
+	options.ConfigFile = writeFile(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\nendpoint: "+listener.Addr().String()+"\n")
+	config, _, _ := newConfig(t)
+	if err := options.ApplyTo(nil, &config.Config); err != nil {
+		t.Fatal(err)
+	}
+	_, span := config.TracerProvider.Tracer("upstream").Start(t.Context(), "span")
+	span.End()
+	if err := config.TracerProvider.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if name := <-traces.names; name != "apiserver" {
+		fixed(t, "the traces of a server have the name %q", name)
+	}
+}
