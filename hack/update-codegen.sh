@@ -26,6 +26,8 @@ readonly versions=(v1 v1beta1 v1alpha1)
 readonly generated=pkg/generated
 # The kind that a test adds to the group has no client.
 readonly third=test/thirdkind
+# The group for tests of generic packages has neither a client nor protobuf.
+readonly workshop=pkg/registry/testing/apis/workshop
 readonly header=hack/boilerplate.go.txt
 readonly work="${PWD}/_output/codegen"
 
@@ -33,6 +35,9 @@ versioned=("${versions[@]/#/${module}/${apis}/}")
 internal_types=("${module}/${apis}" "${module}/${third}/apis/bar")
 versioned_types=("${versioned[@]}" "${module}/${third}/apis/bar/v1")
 printf -v versioned_list '%s,' "${versioned_types[@]}"
+workshop_types=("${module}/${workshop}/v1" "${module}/${workshop}/v1alpha1")
+internal_types+=("${module}/${workshop}")
+versioned_types+=("${workshop_types[@]}")
 
 step() {
 	echo "update-codegen: $*"
@@ -57,8 +62,8 @@ GOBIN="${work}/bin" CGO_ENABLED=0 go -C hack/tools/codegen install -trimpath too
 export PATH="${work}/bin:${PATH}"
 
 # What a type no longer asks for must not stay behind.
-find "${apis}" "${third}" \( -name 'zz_generated.*.go' -o -name 'generated.p*' \) -delete
-rm -rf "${generated}" "${third}/openapi"
+find "${apis}" "${third}" "${workshop}" \( -name 'zz_generated.*.go' -o -name 'generated.p*' \) -delete
+rm -rf "${generated}" "${third}/openapi" "${workshop}/openapi"
 
 step "deep copies"
 deepcopy-gen --go-header-file "${header}" --output-file zz_generated.deepcopy.go \
@@ -121,6 +126,7 @@ openapi() {
 }
 openapi "${generated}/openapi" "${versioned[@]}"
 openapi "${third}/openapi" "${module}/${third}/apis/bar/v1"
+openapi "${workshop}/openapi" "${workshop_types[@]}"
 
 # applyconfiguration-gen expects models under names that follow from import
 # paths, and writes those names into its code; ours are shorter.

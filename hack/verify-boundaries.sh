@@ -30,19 +30,21 @@ pkg/cmd                       pkg/apiserver pkg/doctor pkg/etcd pkg/certificates
 pkg/registry/testing          pkg/registry pkg/etcd
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
 pkg/registry/*                pkg/registry pkg/apis
-pkg/registry/*(tests)         pkg/etcd
+pkg/registry/*(tests)         pkg/registry/testing
 pkg/admission/plugin/*        pkg/admission pkg/lookup/* pkg/generated pkg/apis
 pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
 pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/filters         pkg/quantities
-pkg/apiserver/filters(tests)  pkg/registry pkg/apis
+pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
-pkg/apiserver/authorization  pkg/apiserver/authentication
+pkg/apiserver(tests)          pkg/registry/testing
+pkg/apiserver/authorization   pkg/apiserver/authentication
 pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac
+pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/etcd pkg/rbac
 pkg/registry                  pkg/admission
-pkg/registry(tests)           pkg/etcd
+pkg/registry(tests)           pkg/registry/testing pkg/etcd
 pkg/webhook                   pkg/quantities
 pkg/webhook(tests)            pkg/apis
 pkg/admission

@@ -230,11 +230,13 @@ func (o CompletedOptions) storageFactory(config *Config) (serverstorage.StorageF
 	encoding := serverstorage.NewDefaultResourceEncodingConfig(config.Scheme)
 	prefixes := map[schema.GroupResource]string{}
 	for _, group := range config.Groups {
-		for resource, prefix := range group.StoragePrefixes() {
-			prefixes[resource] = prefix
-			encoding.SetResourceEncoding(resource,
-				schema.GroupVersion{Group: group.Name, Version: group.StorageVersion},
-				schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
+		maps.Copy(prefixes, group.StoragePrefixes())
+		versions, err := group.StorageVersions(config.Scheme)
+		if err != nil {
+			return nil, err
+		}
+		for resource, version := range versions {
+			encoding.SetResourceEncoding(resource, version, schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
 		}
 	}
 	factory := serverstorage.NewDefaultStorageFactory(o.Etcd.StorageConfig, o.Etcd.DefaultStorageMediaType, config.Codecs,

@@ -58,6 +58,9 @@ func (g statusErrors) GetRESTOptions(resource schema.GroupResource, example runt
 	if err != nil {
 		return options, err
 	}
+	if _, err := runtime.Encode(options.StorageConfig.Codec, example); err != nil {
+		return options, fmt.Errorf("its objects can't be stored: %w", err)
+	}
 	decorate := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		inner, destroy, err := decorate(config, prefix, key, newObject, newList, attributes, trigger, indexers)

@@ -38,8 +38,6 @@ type Group struct {
 	// Install registers the group's types, conversions, defaults and the
 	// priority of its versions.
 	Install func(*runtime.Scheme)
-	// StorageVersion is the version in which objects are written to etcd.
-	StorageVersion string
 	// OpenAPI returns the generated definitions of the group's types.
 	OpenAPI common.GetOpenAPIDefinitions
 	// Kinds are served in every version that has their type.
@@ -63,8 +61,9 @@ type Declaration interface {
 	// longRunning are the paths of the kind's subresources whose requests go on for
 	// as long as their clients want.
 	longRunning() []string
-	// stored tells whether there are objects of the kind in etcd.
-	stored() bool
+	// stored tells whether there are objects of the kind in etcd, and in which version
+	// if one is chosen.
+	stored() (version string, ok bool)
 	// storage returns the kind's REST storage by path: the resource itself, then
 	// "resource/subresource".
 	storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error)
@@ -150,12 +149,46 @@ func internalKind(scheme *runtime.Scheme, kind Declaration) (schema.GroupVersion
 func (g Group) StoragePrefixes() map[schema.GroupResource]string {
 	prefixes := map[schema.GroupResource]string{}
 	for _, kind := range g.Kinds {
-		if !kind.stored() {
+		if _, stored := kind.stored(); !stored {
 			continue
 		}
 		prefixes[schema.GroupResource{Group: g.Name, Resource: kind.resource()}] = g.Name + "/" + kind.resource()
 	}
 	return prefixes
+}
+
+// StorageVersions returns the version in which the objects of each resource are written
+// to etcd: that of Kind.StorageVersion, or else the first in the scheme's order of
+// priority that has the kind. The scheme must have the group's types.
+func (g Group) StorageVersions(scheme *runtime.Scheme) (map[schema.GroupResource]schema.GroupVersion, error) {
+	versions := map[schema.GroupResource]schema.GroupVersion{}
+	for _, kind := range g.Kinds {
+		chosen, stored := kind.stored()
+		if !stored {
+			continue
+		}
+		resource := schema.GroupResource{Group: g.Name, Resource: kind.resource()}
+		gvk, err := internalKind(scheme, kind)
+		if err != nil {
+			return nil, fmt.Errorf("choosing the version in which %s are stored: %w", resource, err)
+		}
+		if versions[resource], err = storageVersion(scheme, gvk.GroupKind(), chosen); err != nil {
+			return nil, fmt.Errorf("%s can't be stored: %w", resource, err)
+		}
+	}
+	return versions, nil
+}
+
+func storageVersion(scheme *runtime.Scheme, kind schema.GroupKind, chosen string) (schema.GroupVersion, error) {
+	for _, version := range scheme.PrioritizedVersionsForGroup(kind.Group) {
+		if (chosen == "" || chosen == version.Version) && scheme.Recognizes(version.WithKind(kind.Kind)) {
+			return version, nil
+		}
+	}
+	if chosen != "" {
+		return schema.GroupVersion{}, fmt.Errorf("its StorageVersion is %s, which has no kind %s: choose a version that has, or none", chosen, kind.Kind)
+	}
+	return schema.GroupVersion{}, fmt.Errorf("no version of the group has the kind %s: register its type in one in Install", kind.Kind)
 }
 
 // Resources returns the resources of the group's kinds, stored or not.

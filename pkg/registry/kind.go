@@ -17,6 +17,8 @@ limitations under the License.
 package registry
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,6 +39,12 @@ type Kind[O Object] struct {
 
 	// Resource is the plural name in paths, Singular the one for people.
 	Resource, Singular string
+	// StorageVersion is the version in which objects are written to etcd, such as
+	// "v1". Left out, it is the first in the scheme's order of priority that has the
+	// kind. What is stored in another version is still read, and is written in this
+	// one by the next update. It must be a version that every server which may have to
+	// read it knows: in an upgrade or a rollback the one before, too.
+	StorageVersion string
 	// Namespaced is false for kinds of the whole cluster.
 	Namespaced bool
 	// ShortNames and Categories are what kubectl accepts besides the names.
@@ -56,11 +64,17 @@ type Kind[O Object] struct {
 	// itself, the second its /status, which exists if they are set.
 	KeepStatus, KeepSpec func(to, from O)
 
-	// Validate says what declarative validation tags can't.
-	Validate func(O) field.ErrorList
-	// ValidateUpdate compares with the stored object what may not change. It
-	// runs in addition to Validate.
-	ValidateUpdate func(to, from O) field.ErrorList
+	// Validate says what declarative validation tags can't. It checks each object
+	// that is written, and on an update compares it with the stored one, which is
+	// nil on a create. To tolerate in the stored object what is no longer allowed in
+	// a new one (ratcheting), it skips what is equal in both, as declarative
+	// validation does by itself.
+	Validate func(ctx context.Context, o, old O) field.ErrorList
+	// ValidationOptions enables or disables the options that declarative validation
+	// tags name, such as +k8s:ifEnabled(Option). The stored object is nil on a
+	// create. An option that a tag names and the map does not is an internal error.
+	// See rest.DeclarativeValidationConfig.
+	ValidationOptions func(ctx context.Context, o, old O) map[string]bool
 
 	// Scale is set for kinds with /scale.
 	Scale *Scale[O]

@@ -38,7 +38,7 @@ type Review[O Object] struct {
 	// Namespaced is false for questions about the whole cluster.
 	Namespaced bool
 	// Validate says what declarative validation tags can't.
-	Validate func(O) field.ErrorList
+	Validate func(context.Context, O) field.ErrorList
 	// Answer writes the whole status of a valid question that admission has let
 	// pass. An error that has no status of its own is one of the server's.
 	Answer func(context.Context, O) error
@@ -52,13 +52,16 @@ func (Review[O]) fieldLabels() []string { return nil }
 
 func (Review[O]) longRunning() []string { return nil }
 
-func (Review[O]) stored() bool { return false }
+func (Review[O]) stored() (version string, ok bool) { return "", false }
 
 func (r Review[O]) storage(group *installedGroup, _ generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	if r.Answer == nil {
 		return nil, errors.New("set Answer, without which there is none")
 	}
-	questions := &Kind[O]{Namespaced: r.Namespaced, Validate: r.Validate}
+	questions := &Kind[O]{Namespaced: r.Namespaced}
+	if r.Validate != nil {
+		questions.Validate = func(ctx context.Context, o, _ O) field.ErrorList { return r.Validate(ctx, o) }
+	}
 	return map[string]rest.Storage{
 		r.Resource: &reviewREST[O]{r, newStrategy(questions, group.scheme, group.versions)},
 	}, nil

@@ -40,7 +40,7 @@ func (k Kind[O]) fieldLabels() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-func (k Kind[O]) stored() bool { return true }
+func (k Kind[O]) stored() (version string, ok bool) { return k.StorageVersion, true }
 
 func (k Kind[O]) longRunning() []string {
 	var paths []string

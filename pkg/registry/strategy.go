@@ -121,14 +121,15 @@ func (s strategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object
 // brings a resourceVersion with 422, and accepts no names that can't be part of
 // a host name.
 // Upstream fault 15.
-func (s strategy[O]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s strategy[O]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	o := obj.(O)
 	metadata := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(o, s.kind.Namespaced, validation.NameIsDNSSubdomain, metadata)
 	if version := o.GetResourceVersion(); version != "" {
 		errs = append(errs, field.Invalid(metadata.Child("resourceVersion"), version, "must not be set on objects to be created"))
 	}
-	return append(errs, s.kind.validate(o)...)
+	var none O
+	return append(errs, s.kind.validate(ctx, o, none)...)
 }
 
 // checkUnstored checks an object that is an order or a question, answered and never
@@ -147,22 +148,26 @@ func (s strategy[O]) checkUnstored(ctx context.Context, o O) error {
 	return invalid(s.Scheme, o, name, errs)
 }
 
-// ValidateUpdate checks the new object as if it were created, then against the
-// stored one. The caller has checked the metadata already.
-func (s strategy[O]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	to, from := obj.(O), old.(O)
-	errs := s.kind.validate(to)
-	if s.kind.ValidateUpdate != nil {
-		errs = append(errs, s.kind.ValidateUpdate(to, from)...)
-	}
-	return errs
+// ValidateUpdate checks the new object as if it were created, and against the stored
+// one. The caller has checked the metadata already.
+func (s strategy[O]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return s.kind.validate(ctx, obj.(O), old.(O))
 }
 
-func (k *Kind[O]) validate(o O) field.ErrorList {
+func (k *Kind[O]) validate(ctx context.Context, o, old O) field.ErrorList {
 	if k.Validate == nil {
 		return nil
 	}
-	return k.Validate(o)
+	return k.Validate(ctx, o, old)
+}
+
+// DeclarativeValidationConfig tells which options of the validation tags are enabled.
+func (s strategy[O]) DeclarativeValidationConfig(ctx context.Context, obj, old runtime.Object) rest.DeclarativeValidationConfig {
+	if s.kind.ValidationOptions == nil {
+		return rest.DeclarativeValidationConfig{}
+	}
+	from, _ := old.(O)
+	return rest.DeclarativeValidationConfig{Options: s.kind.ValidationOptions(ctx, obj.(O), from)}
 }
 
 // ValidateDeclaratively runs the generated validation of the requested version.

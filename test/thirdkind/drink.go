@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -47,29 +48,23 @@ func drinks() registry.Kind[*bar.Drink] {
 			registry.AgeColumn[*bar.Drink](),
 		},
 
-		Spec:           func(d *bar.Drink) any { return d.Spec },
-		KeepStatus:     func(to, from *bar.Drink) { to.Status = from.Status },
-		KeepSpec:       func(to, from *bar.Drink) { to.Spec = from.Spec },
-		Validate:       validateDrink,
-		ValidateUpdate: validateDrinkUpdate,
+		Spec:       func(d *bar.Drink) any { return d.Spec },
+		KeepStatus: func(to, from *bar.Drink) { to.Status = from.Status },
+		KeepSpec:   func(to, from *bar.Drink) { to.Spec = from.Spec },
+		Validate:   validateDrink,
 	}
 }
 
-// validateDrink says what no tag can.
-func validateDrink(d *bar.Drink) field.ErrorList {
+// validateDrink says what no tag can, and lets no glass shrink.
+func validateDrink(_ context.Context, d, old *bar.Drink) field.ErrorList {
 	var errs field.ErrorList
 	for i, garnish := range d.Spec.Garnishes {
 		if strings.Contains(garnish.Name, "pineapple") {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "garnishes").Index(i).Child("name"), garnish.Name, "belongs on no drink, and on no pizza"))
 		}
 	}
-	return errs
-}
-
-// validateDrinkUpdate lets no glass shrink.
-func validateDrinkUpdate(to, from *bar.Drink) field.ErrorList {
-	if to.Spec.Millilitres < from.Spec.Millilitres {
-		return field.ErrorList{field.Forbidden(field.NewPath("spec", "millilitres"), "must not become less")}
+	if old != nil && d.Spec.Millilitres < old.Spec.Millilitres {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "millilitres"), "must not become less"))
 	}
-	return nil
+	return errs
 }

@@ -32,7 +32,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/toppinginuse"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
-	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/controller/restaurant/pricing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
@@ -46,10 +45,9 @@ import (
 func Group() registry.Group {
 	var toppings *lookup.Toppings
 	return registry.Group{
-		Name:           restaurant.GroupName,
-		Install:        install.Install,
-		StorageVersion: restaurantv1.SchemeGroupVersion.Version,
-		OpenAPI:        openapi.GetOpenAPIDefinitions,
+		Name:    restaurant.GroupName,
+		Install: install.Install,
+		OpenAPI: openapi.GetOpenAPIDefinitions,
 		Kinds: kinds.Kinds(func(ctx context.Context, topping string) (*resource.Quantity, error) {
 			return toppings.Cost(ctx, topping)
 		}),

@@ -30,26 +30,22 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
 )
 
 // group returns the kinds in a group without anything else.
 func group() registry.Group {
 	return registry.Group{
-		Name:           restaurant.GroupName,
-		Install:        install.Install,
-		StorageVersion: restaurantv1.SchemeGroupVersion.Version,
-		Kinds:          Kinds(nil),
+		Name:    restaurant.GroupName,
+		Install: install.Install,
+		Kinds:   Kinds(nil),
 	}
 }
 
@@ -62,46 +58,7 @@ func newStorage(t *testing.T) map[string]rest.Storage {
 // newStorageByVersion returns the group's storage on a real etcd.
 func newStorageByVersion(t *testing.T) map[string]map[string]rest.Storage {
 	t.Helper()
-	etcd := etcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
-	start, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	running, err := etcd.Start(start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := running.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-
-	group := group()
-	scheme := runtime.NewScheme()
-	registry.InstallMeta(scheme)
-	if err := group.InstallTypes(scheme); err != nil {
-		t.Fatal(err)
-	}
-	codec := serializer.NewCodecFactory(scheme).LegacyCodec(restaurantv1.SchemeGroupVersion)
-	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", codec))
-	options.StorageConfig.Transport.ServerList = []string{etcd.Endpoint()}
-	getter := options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)
-
-	byVersion, err := group.Storage(scheme, getter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, storage := range byVersion["v1"] {
-		t.Cleanup(storage.Destroy)
-		ready, ok := storage.(rest.StorageWithReadiness)
-		for ok && ready.ReadinessCheck() != nil {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-start.Done():
-				t.Fatalf("the watch cache of %s does not become ready", path)
-			}
-		}
-	}
-	return byVersion
+	return registrytesting.NewStorage(t, group()).ByVersion
 }
 
 func requestContext(t *testing.T, resource, subresource string) context.Context {

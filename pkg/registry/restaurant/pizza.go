@@ -17,6 +17,7 @@ limitations under the License.
 package restaurant
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/validation"
@@ -61,7 +63,7 @@ func pizza() registry.Kind[*restaurant.Pizza] {
 		Spec:       func(p *restaurant.Pizza) any { return p.Spec },
 		KeepStatus: func(to, from *restaurant.Pizza) { to.Status = from.Status },
 		KeepSpec:   func(to, from *restaurant.Pizza) { to.Spec = from.Spec },
-		Validate:   validation.ValidatePizza,
+		Validate:   func(_ context.Context, p, _ *restaurant.Pizza) field.ErrorList { return validation.ValidatePizza(p) },
 		Scale: &registry.Scale[*restaurant.Pizza]{
 			Replicas:       func(p *restaurant.Pizza) *int32 { return &p.Spec.Replicas },
 			StatusReplicas: func(p *restaurant.Pizza) int32 { return p.Status.Replicas },

@@ -17,8 +17,11 @@ limitations under the License.
 package restaurant
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/validation"
@@ -41,7 +44,9 @@ func topping() registry.Kind[*restaurant.Topping] {
 			registry.AgeColumn[*restaurant.Topping](),
 		},
 
-		Spec:     func(t *restaurant.Topping) any { return t.Spec },
-		Validate: validation.ValidateTopping,
+		Spec: func(t *restaurant.Topping) any { return t.Spec },
+		Validate: func(_ context.Context, t, _ *restaurant.Topping) field.ErrorList {
+			return validation.ValidateTopping(t)
+		},
 	}
 }

@@ -1,0 +1,276 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +k8s:supportsSubresource="/status"
+// +k8s:supportsSubresource="/scale"
+
+// Machine is a namespaced kind with all that a kind can have.
+type Machine struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
+	// +optional
+	// +k8s:opaqueType
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the machine should be.
+	// +optional
+	Spec MachineSpec `json:"spec,omitempty"`
+
+	// status is what is known about the machine. It is filled in by the server and read-only.
+	// +optional
+	Status MachineStatus `json:"status,omitempty"`
+}
+
+// MachineSpec is what a machine should be.
+type MachineSpec struct {
+	// site is the name of the Site where the machine stands. It can't be changed.
+	// +optional
+	Site string `json:"site,omitempty"`
+
+	// parts lists what the machine is made of, each part once.
+	// +optional
+	// +patchMergeKey=name
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=name
+	// +k8s:optional
+	// +k8s:listType=map
+	// +k8s:listMapKey=name
+	// +k8s:maxItems=8
+	Parts []Part `json:"parts,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
+
+	// width is how wide the machine is in centimetres. Either both of width and height are set or neither.
+	// +optional
+	// +k8s:optional
+	// +k8s:minimum=0
+	Width int32 `json:"width,omitempty"`
+
+	// height is how high the machine is in centimetres.
+	// +optional
+	// +k8s:optional
+	// +k8s:minimum=0
+	Height int32 `json:"height,omitempty"`
+
+	// replicas is how many machines of this kind should run. Defaults to 1.
+	// +optional
+	// +default=1
+	// +k8s:optional
+	// +k8s:minimum=0
+	// +k8s:maximum=100
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// turbo is there for tests of fields behind a feature gate.
+	// +optional
+	Turbo bool `json:"turbo,omitempty"`
+}
+
+// Part is a part of a machine.
+type Part struct {
+	// name is the name of the part.
+	// +required
+	// +k8s:required
+	// +k8s:format=k8s-long-name
+	Name string `json:"name"`
+
+	// count is how often the part is in the machine. Defaults to 1.
+	// +optional
+	// +default=1
+	// +k8s:optional
+	// +k8s:minimum=1
+	// +k8s:maximum=10
+	Count *int32 `json:"count,omitempty"`
+}
+
+// MachineStatus is what is known about a machine.
+type MachineStatus struct {
+	// replicas is how many machines of this kind run.
+	// +optional
+	// +k8s:optional
+	// +k8s:minimum=0
+	Replicas int32 `json:"replicas"`
+
+	// selector is the label selector that the scale subresource reports.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// MachineList is a list of machines.
+type MachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items is the list of machines.
+	Items []Machine `json:"items"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Run is the Action of a machine: it starts some of its replicas.
+type Run struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
+	// +optional
+	// +k8s:opaqueType
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what to run.
+	// +optional
+	Spec RunSpec `json:"spec,omitempty"`
+
+	// status is what has been done. It is filled in by the server and read-only.
+	// +optional
+	Status RunStatus `json:"status,omitempty"`
+}
+
+// RunSpec is what to run.
+type RunSpec struct {
+	// count is how many replicas to start. Defaults to 1.
+	// +optional
+	// +default=1
+	// +k8s:optional
+	// +k8s:minimum=1
+	// +k8s:maximum=100
+	Count *int32 `json:"count,omitempty"`
+}
+
+// RunStatus is what has been done.
+type RunStatus struct {
+	// started is how many replicas have been started: never more than were missing.
+	// +optional
+	Started int32 `json:"started"`
+}
+
+// +k8s:conversion-gen:explicit-from=net/url.Values
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ProgressOptions are the query parameters of a machine's Stream.
+type ProgressOptions struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+
+	// follow asks for a line whenever there is progress.
+	// +optional
+	Follow bool `json:"follow,omitempty"`
+
+	// timeoutSeconds is how long to follow the machine. Defaults to 50.
+	// +optional
+	// +default=50
+	// +k8s:optional
+	// +k8s:minimum=1
+	// +k8s:maximum=3600
+	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Site is a cluster-scoped kind without a status.
+type Site struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
+	// +optional
+	// +k8s:opaqueType
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the site should be.
+	// +optional
+	Spec SiteSpec `json:"spec,omitempty"`
+}
+
+// SiteSpec is what a site should be.
+type SiteSpec struct {
+	// capacity is how many machines can stand there.
+	// +required
+	// +k8s:required
+	// +k8s:minimum=1
+	Capacity *int32 `json:"capacity,omitempty"`
+
+	// region is where the site is.
+	// +optional
+	// +k8s:optional
+	// +k8s:ifEnabled(ShortRegions)=+k8s:maxLength=4
+	Region string `json:"region,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// SiteList is a list of sites.
+type SiteList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items is the list of sites.
+	Items []Site `json:"items"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Prototype is a kind that exists in v1alpha1 only.
+type Prototype struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
+	// +optional
+	// +k8s:opaqueType
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the prototype should be.
+	// +optional
+	Spec PrototypeSpec `json:"spec,omitempty"`
+}
+
+// PrototypeSpec is what a prototype should be.
+type PrototypeSpec struct {
+	// note is what there is to say about the prototype.
+	// +required
+	// +k8s:required
+	Note string `json:"note,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PrototypeList is a list of prototypes.
+type PrototypeList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items is the list of prototypes.
+	Items []Prototype `json:"items"`
+}

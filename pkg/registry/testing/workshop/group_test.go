@@ -1,0 +1,60 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package workshop
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
+)
+
+func TestMachine(t *testing.T) {
+	registrytesting.TestKind(t, Group(), registrytesting.Case[*workshop.Machine]{
+		Valid: &workshop.Machine{
+			ObjectMeta: metav1.ObjectMeta{Name: "drill"},
+			Spec:       workshop.MachineSpec{Parts: []workshop.Part{{Name: "motor", Count: 1}}, Replicas: 2},
+		},
+		Invalid: &workshop.Machine{
+			ObjectMeta: metav1.ObjectMeta{Name: "drill"},
+			Spec:       workshop.MachineSpec{Dimensions: workshop.Dimensions{Width: 1}},
+		},
+		Update:  func(m *workshop.Machine) { m.Spec.Replicas++ },
+		Corrupt: func(m *workshop.Machine) { m.Spec.Replicas = -1 },
+	})
+}
+
+func TestSite(t *testing.T) {
+	registrytesting.TestKind(t, Group(), registrytesting.Case[*workshop.Site]{
+		Valid:   &workshop.Site{ObjectMeta: metav1.ObjectMeta{Name: "hall"}, Spec: workshop.SiteSpec{Capacity: 1}},
+		Invalid: &workshop.Site{ObjectMeta: metav1.ObjectMeta{Name: "hall"}},
+		Update:  func(s *workshop.Site) { s.Spec.Capacity++ },
+		Corrupt: func(s *workshop.Site) { s.Spec.Capacity = 0 },
+	})
+}
+
+// TestPrototype stores a kind that the preferred version does not have.
+func TestPrototype(t *testing.T) {
+	registrytesting.TestKind(t, Group(), registrytesting.Case[*workshop.Prototype]{
+		Valid:   &workshop.Prototype{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, Spec: workshop.PrototypeSpec{Note: "it walks"}},
+		Invalid: &workshop.Prototype{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
+		Update:  func(p *workshop.Prototype) { p.Spec.Note += ", and talks" },
+		Corrupt: func(p *workshop.Prototype) { p.Spec.Note = "" },
+	})
+}
