@@ -64,8 +64,9 @@ func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
 			"since its controllers run where they are elected")...)
 	}
 	if o.ServingCert.Secret != "" {
-		permissions = append(permissions, mayKeep(schema.GroupResource{Resource: "secrets"}, namespace, o.ServingCert.Secret,
-			"since it keeps its certificate authority there, by --serving-ca-secret")...)
+		// It may also be created empty by an operator, so that the server needs not create it.
+		permissions = append(permissions, may(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
+			rbac.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: o.ServingCert.Secret}, "get", "update")...)
 		for _, name := range o.ServingCert.APIServices {
 			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they have to trust the authority of --serving-ca-secret",
 				rbac.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)

@@ -44,26 +44,34 @@ func (s secrets) get(ctx context.Context, name string) (*corev1.Secret, error) {
 	if apierrors.IsNotFound(err) {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, nil
 	}
-	return secret, s.explain(name, err)
+	return secret, s.explain(name, err, "get and update")
 }
 
 // put writes a Secret, unless somebody else was first.
 func (s secrets) put(ctx context.Context, secret *corev1.Secret) error {
-	var err error
 	if secret.ResourceVersion == "" {
-		_, err = s.kube.CoreV1().Secrets(s.namespace).Create(ctx, secret, metav1.CreateOptions{})
-	} else {
-		_, err = s.kube.CoreV1().Secrets(s.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+		_, err := s.kube.CoreV1().Secrets(s.namespace).Create(ctx, secret, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			return fmt.Errorf("the Secret %[1]s in %[2]s does not exist: create it empty, by \"kubectl create secret generic %[1]s --namespace=%[2]s\", or allow the user of this server to create Secrets there%[3]s: %[4]w",
+				secret.Name, s.namespace, s.instead, err)
+		}
+		return unlessOutrun(err)
 	}
+	_, err := s.kube.CoreV1().Secrets(s.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	return s.explain(secret.Name, unlessOutrun(err), "update")
+}
+
+// unlessOutrun ignores that somebody else was first.
+func unlessOutrun(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return s.explain(secret.Name, err)
+	return err
 }
 
-func (s secrets) explain(name string, err error) error {
+func (s secrets) explain(name string, err error, verbs string) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("allow the user of this server to create Secrets in %s, and to get and update %s%s: %w", s.namespace, name, s.instead, err)
+		return fmt.Errorf("allow the user of this server to %s the Secret %s in %s%s: %w", verbs, name, s.namespace, s.instead, err)
 	}
 	return err
 }
@@ -87,7 +95,7 @@ func (k keeper) sync(ctx context.Context) (authority, error) {
 		}
 		a, err := decode(secret)
 		if err != nil {
-			return authority{}, fmt.Errorf("the Secret %s/%s can't be used; delete it, and a new certificate authority is made: %w", k.namespace, k.name, err)
+			return authority{}, fmt.Errorf("the Secret %s/%s can't be used; remove its data, and a new certificate authority is made: %w", k.namespace, k.name, err)
 		}
 		if a.current != nil {
 			if err := k.publish(ctx, a.bundle()); err != nil {

@@ -160,7 +160,7 @@ func TestCertificateRights(t *testing.T) {
 	config.Etcd = ""
 	server := framework.NewServer(t, cp, config)
 	require.NoError(t, server.Launch())
-	framework.WaitForLog(t, server, "allow the user of this server to create Secrets in restaurant-system, and to get and update apiserver-serving-ca")
+	framework.WaitForLog(t, server, "allow the user of this server to get and update the Secret apiserver-serving-ca in restaurant-system")
 	binding.ResourceVersion = ""
 	_, err = roles.Create(t.Context(), binding, metav1.CreateOptions{})
 	require.NoError(t, err)

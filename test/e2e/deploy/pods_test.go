@@ -323,6 +323,9 @@ func awaitSecret(t *testing.T, client kubernetes.Interface, name string) *corev1
 			return err
 		}
 		require.NoError(t, err)
+		if len(secret.Data) == 0 {
+			return fmt.Errorf("the Secret %s is empty", name)
+		}
 		return nil
 	})
 	return secret

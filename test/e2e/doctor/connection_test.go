@@ -85,7 +85,7 @@ func testDoctorOnPermissions(t *testing.T) {
 		require.Contains(t, found, "warning permissions: system:serviceaccount:restaurant-system:other may not list flowschemas.flowcontrol.apiserver.k8s.io, watch flowschemas.flowcontrol.apiserver.k8s.io, "+
 			"list prioritylevelconfigurations.flowcontrol.apiserver.k8s.io, watch prioritylevelconfigurations.flowcontrol.apiserver.k8s.io, patch flowschemas/status.flowcontrol.apiserver.k8s.io: "+
 			"bind a ClusterRole to its user that allows that, or use --enable-priority-and-fairness=false")
-		require.Contains(t, strings.Join(found, "\n"), `create secrets in restaurant-system, get secrets "authority" in restaurant-system, update secrets "authority" in restaurant-system: bind a Role in restaurant-system to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret`)
+		require.Contains(t, strings.Join(found, "\n"), `get secrets "authority" in restaurant-system, update secrets "authority" in restaurant-system: bind a Role in restaurant-system to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret`)
 	})
 }
 
