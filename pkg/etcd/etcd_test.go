@@ -33,7 +33,7 @@ const testQuota = 64 << 20
 
 func start(t *testing.T, config Config) *Etcd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	etcd, err := config.Start(ctx)
 	if err != nil {

@@ -63,8 +63,8 @@ type Snapshot struct {
 	Size int64 `json:"size"`
 	// Hash is the database's SHA-256 in hexadecimal.
 	Hash string `json:"hash"`
-	// Version is the oldest version of etcd that reads the database; empty if a
-	// server was killed before it could say so.
+	// Version is the oldest version of etcd that reads the database; empty if its
+	// server ended before etcd had written it, some seconds after the first start.
 	Version string `json:"version"`
 }
 

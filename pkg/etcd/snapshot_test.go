@@ -83,20 +83,29 @@ func restore(config Config, path string) (Snapshot, error) {
 
 func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 	const writes = 50
-	for name, prepare := range map[string]func(t *testing.T, config Config, stop func()) Config{
-		"of a running server": func(_ *testing.T, config Config, _ func()) Config { return config },
-		"of a stopped server": func(_ *testing.T, config Config, stop func()) Config {
+	for name, test := range map[string]struct {
+		// early does not wait until etcd has written its version, which it does not log
+		// before, and up to some seconds after it serves.
+		early   bool
+		prepare func(t *testing.T, config Config, stop func()) Config
+	}{
+		"of a running server": {prepare: func(_ *testing.T, config Config, _ func()) Config { return config }},
+		"of a stopped server": {prepare: func(_ *testing.T, config Config, stop func()) Config {
 			stop()
 			return config
-		},
-		// At once, so that the last writes are in the write-ahead log only.
-		"of a killed server": func(t *testing.T, config Config, _ func()) Config {
+		}},
+		"of a server that was stopped at once": {early: true, prepare: func(_ *testing.T, config Config, stop func()) Config {
+			stop()
+			return config
+		}},
+		// The last writes are in the write-ahead log only.
+		"of a server that was killed at once": {early: true, prepare: func(t *testing.T, config Config, _ func()) Config {
 			killed := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 			if err := os.CopyFS(killed.path(dataFolder), os.DirFS(config.path(dataFolder))); err != nil {
 				t.Fatal(err)
 			}
 			return killed
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
@@ -114,16 +123,20 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 				}
 				want[key], revision = "value", response.Header.Revision
 			}
-			config = prepare(t, config, stop)
+			if !test.early {
+				waitForStorageVersion(t, etcd)
+			}
+			config = test.prepare(t, config, stop)
 			path := filepath.Join(t.TempDir(), "snapshot")
 			snapshot, err := config.SaveFile(t.Context(), path, noProgress)
 			if err != nil {
 				t.Fatal(err)
 			}
-			// etcd does not log the version before it writes it.
-			unknown := name == "of a killed server" && snapshot.Version == ""
-			if snapshot.Revision != revision || snapshot.Keys != writes || snapshot.Version != "3.7.0" && !unknown {
-				t.Errorf("got %+v, want revision %d, %d keys, version 3.7.0", snapshot, revision, writes)
+			if snapshot.Revision != revision || snapshot.Keys != writes {
+				t.Errorf("got %+v, want revision %d, %d keys", snapshot, revision, writes)
+			}
+			if snapshot.Version != storageVersion && !(test.early && snapshot.Version == "") {
+				t.Errorf("got version %q, want %s", snapshot.Version, storageVersion)
 			}
 
 			restored := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
@@ -135,6 +148,23 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 				t.Errorf("unexpected keys (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// storageVersion is what etcd writes into a database.
+const storageVersion = "3.7.0"
+
+// waitForStorageVersion waits until etcd has written it.
+func waitForStorageVersion(t *testing.T, etcd *Etcd) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		version := etcd.Server.StorageVersion()
+		if version != nil && version.String() == storageVersion {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("etcd has written no storage version but %v", version)
+		}
 	}
 }
 
@@ -153,7 +183,7 @@ func TestARestoredDatabaseIsLater(t *testing.T) {
 		if diff := cmp.Diff(want, content(t, client)); diff != "" {
 			t.Errorf("unexpected keys (-want +got):\n%s", diff)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		watch := <-client.Watch(ctx, "key", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
 		cancel()
 		if err := watch.Err(); !errors.Is(err, rpctypes.ErrCompacted) {

@@ -45,7 +45,7 @@ import (
 // That of reading is left out, since its object lives for a second only.
 func TestLibrarysTests(t *testing.T) {
 	etcd := etcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
-	start, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	start, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	running, err := etcd.Start(start)
 	if err != nil {
@@ -130,7 +130,7 @@ func newPodStorage(t *testing.T, prefix, endpoint string) storage.Interface {
 		t.Fatal(err)
 	}
 	t.Cleanup(destroy)
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
 		return s.ReadinessCheck() == nil, nil
 	})
 	if err != nil {

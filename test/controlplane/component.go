@@ -35,11 +35,11 @@ const (
 
 	// readyTimeout bounds how long a component may take until it is ready. It
 	// is generous: a machine that builds and tests at once is slow.
-	readyTimeout = 2 * time.Minute
+	readyTimeout = 5 * time.Minute
 
 	// stopPatience is how long a component may take to end before it is killed;
 	// lingerPatience, one that is known to wait for its clients.
-	stopPatience   = 30 * time.Second
+	stopPatience   = 2 * time.Minute
 	lingerPatience = 5 * time.Second
 
 	// tailLines is how much of a component's log goes into an error: enough to
@@ -334,7 +334,7 @@ func environment() []string {
 // checkURL returns a check that a GET of the URL answers 200.
 func checkURL(client *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		const patience = 5 * time.Second
+		const patience = 20 * time.Second
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -49,7 +49,7 @@ const (
 	registeredAt = "controlplane/registered-at"
 
 	// registerTimeout bounds each step of the registration.
-	registerTimeout = time.Minute
+	registerTimeout = Patience
 )
 
 // Install applies the manifests that the server needs before it can start: its

@@ -17,6 +17,7 @@ limitations under the License.
 package snapshot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -175,7 +176,7 @@ func printSnapshot(out io.Writer, format string, snapshot etcd.Snapshot) error {
 	fmt.Fprintf(table, "Keys:\t%d\n", snapshot.Keys)
 	fmt.Fprintf(table, "Size:\t%s\n", mebibytes(snapshot.Size))
 	fmt.Fprintf(table, "SHA-256:\t%s\n", snapshot.Hash)
-	fmt.Fprintf(table, "Version:\t%s\n", snapshot.Version)
+	fmt.Fprintf(table, "Version:\t%s\n", cmp.Or(snapshot.Version, "unknown"))
 	return table.Flush()
 }
 

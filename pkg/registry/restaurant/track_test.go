@@ -37,7 +37,7 @@ import (
 )
 
 // patience bounds every wait for something that happens in its own time.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 func following(seconds int64) *restaurant.PizzaTrackOptions {
 	return &restaurant.PizzaTrackOptions{Follow: true, TimeoutSeconds: seconds}

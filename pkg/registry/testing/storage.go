@@ -48,7 +48,7 @@ import (
 
 const (
 	// startTime is how long an etcd, or a watch cache, may take to start.
-	startTime = 30 * time.Second
+	startTime = 3 * time.Minute
 	// quotaBytes bounds the database of a test.
 	quotaBytes = 64 << 20
 )

@@ -33,6 +33,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 // stopAfter is an output that cancels a run once it has said something.
@@ -135,7 +136,7 @@ func TestRunBehindABastion(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, answer, "proxyconnect tcp: dial tcp 127.0.0.1:1080: connect: connection refused")
 	var complaint bytes.Buffer
-	outlasting, kill := context.WithTimeout(t.Context(), time.Minute)
+	outlasting, kill := context.WithTimeout(t.Context(), 2*controlplane.Patience)
 	defer kill()
 	tunnel := exec.CommandContext(outlasting, "sh", "-c", "exec "+commands[0])
 	tunnel.Stderr = &complaint
@@ -143,7 +144,7 @@ func TestRunBehindABastion(t *testing.T) {
 	require.Eventually(t, func() bool {
 		answer, err = use()
 		return err == nil
-	}, time.Minute, 100*time.Millisecond)
+	}, controlplane.Patience, 100*time.Millisecond)
 	require.Equal(t, "No resources found in default namespace.\n", answer)
 
 	cancel()

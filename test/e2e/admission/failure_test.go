@@ -19,12 +19,12 @@ package admission
 import (
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,6 +33,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -138,7 +139,6 @@ func TestFailurePolicies(t *testing.T) {
 		clients[name] = clientConfig(test.server)
 	}
 	s.registerCases("CREATE", clients)
-	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	for name, test := range cases {
 		for _, v := range variants {
 			t.Run(name+"/"+v.sort+"/"+string(v.failurePolicy), func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestFailurePolicies(t *testing.T) {
 				}
 				status := framework.RequireStatus(t, err, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 				said := strings.NewReplacer(*clients[name].URL, "URL", test.server.Listener.Addr().String(), "ADDRESS").Replace(status.Message)
-				require.Equal(t, `Internal error occurred: failed calling webhook "`+v.of(name)+`": failed to call webhook: `+test.want, times.ReplaceAllString(said, "TIME"))
+				require.Equal(t, `Internal error occurred: failed calling webhook "`+v.of(name)+`": failed to call webhook: `+test.want, withoutAccidents(said))
 			})
 		}
 	}
@@ -181,7 +181,7 @@ func TestWebhookTimeouts(t *testing.T) {
 	webhook := s.webhook(allow)
 	var mutating []admissionregistrationv1.MutatingWebhook
 	var validating []admissionregistrationv1.ValidatingWebhook
-	for name, seconds := range map[string]*int32{"default": nil, "shortest": ptr.To[int32](1), "longest": ptr.To[int32](30)} {
+	for name, seconds := range map[string]*int32{"default": nil, "shortest": ptr.To[int32](2), "longest": ptr.To[int32](30)} {
 		m := webhook.mutating(rule(on("CREATE"), "pizzas"))
 		m.Name, m.ClientConfig, m.TimeoutSeconds = name+".mutating.example.com", at(webhook.server, name), seconds
 		v := webhook.validating(rule(on("CREATE"), "pizzas"))
@@ -193,9 +193,9 @@ func TestWebhookTimeouts(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout, shortest, byDefault, longest time.Duration
 	}{
-		"a request without a timeout": {0, time.Second, 10 * time.Second, 30 * time.Second},
-		"a request of 20 seconds":     {20 * time.Second, time.Second, 10 * time.Second, 20 * time.Second},
-		"a request of 5 seconds":      {5 * time.Second, time.Second, 5 * time.Second, 5 * time.Second},
+		"a request without a timeout": {0, 2 * time.Second, 10 * time.Second, 30 * time.Second},
+		"a request of 25 seconds":     {25 * time.Second, 2 * time.Second, 10 * time.Second, 25 * time.Second},
+		"a request of 9 seconds":      {9 * time.Second, 2 * time.Second, 9 * time.Second, 9 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			content, err := json.Marshal(s.pizza("v1", slug(name)))
@@ -204,10 +204,14 @@ func TestWebhookTimeouts(t *testing.T) {
 			if test.timeout != 0 {
 				post.Param("timeout", test.timeout.String())
 			}
-			before := len(webhook.received())
-			require.NoError(t, post.Do(t.Context()).Error())
+			// On a busy machine, the time may be over before the webhooks have answered.
+			var before int
+			controlplane.Eventually(t, func() error {
+				before = len(webhook.received())
+				return post.Do(t.Context()).Error()
+			})
 			calls := webhook.received()[before:]
-			require.Len(t, calls, 6)
+			require.GreaterOrEqual(t, len(calls), 6)
 			for _, call := range calls {
 				told, err := time.ParseDuration(call.http.URL.Query().Get("timeout"))
 				require.NoError(t, err)
@@ -215,10 +219,11 @@ func TestWebhookTimeouts(t *testing.T) {
 				want := map[string]time.Duration{"shortest": test.shortest, "default": test.byDefault, "longest": test.longest}[sort]
 				require.LessOrEqual(t, told, want, sort)
 				if want == test.timeout {
-					// Some of the request's time is over.
-					want -= 3 * time.Second
+					// Some of the request's time is over, but it is not one of the others.
+					require.Greater(t, told, test.shortest, sort)
+					continue
 				}
-				require.GreaterOrEqual(t, told, want, sort)
+				require.Equal(t, want, told, sort)
 			}
 		})
 	}
@@ -285,14 +290,23 @@ func TestHangingWebhooks(t *testing.T) {
 	require.Equal(t, fmt.Sprintf(`Internal error occurred: failed calling webhook "fail.hanging.example.com": failed to call webhook: Post "%s/webhook?timeout=1s": context deadline exceeded`, hanging.URL), status.Message)
 	require.Empty(t, reached.received())
 
-	require.NoError(t, create("ignore", "5s"))
+	require.NoError(t, create("ignore", "20s"))
 	calls := reached.received()
 	require.Len(t, calls, 1)
 	left, err := time.ParseDuration(calls[0].http.URL.Query().Get("timeout"))
 	require.NoError(t, err)
-	require.LessOrEqual(t, left, 4*time.Second)
+	require.LessOrEqual(t, left, 19*time.Second)
 
-	framework.RequireStatus(t, create("budget", "1s"), http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
+	// The library ends a request whose time is over, too. If it does while this one is being
+	// answered, it resets the stream.
+	controlplane.Eventually(t, func() error {
+		err = create("budget", "1s")
+		if answer := apierrors.APIStatus(nil); !errors.As(err, &answer) {
+			return fmt.Errorf("there is no answer: %w", err)
+		}
+		return nil
+	})
+	framework.RequireStatus(t, err, http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
 	require.Len(t, reached.received(), 1)
 }
 

@@ -44,12 +44,14 @@ import (
 var (
 	uidPattern    = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	schemePattern = regexp.MustCompile(`in scheme \\?"[^"]*"`)
+	timePattern   = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 )
 
 // withoutAccidents replaces what differs from one request to the next, and from one
 // version of the library to the next.
 func withoutAccidents(text string) string {
-	return schemePattern.ReplaceAllString(uidPattern.ReplaceAllString(text, "UID"), "in scheme SCHEME")
+	text = schemePattern.ReplaceAllString(uidPattern.ReplaceAllString(text, "UID"), "in scheme SCHEME")
+	return timePattern.ReplaceAllString(text, "TIME")
 }
 
 // TestMalformedResponses shows what a webhook's answer must not be: an error of the

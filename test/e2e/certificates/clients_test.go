@@ -49,6 +49,7 @@ import (
 // restarted; what the old authority has issued is good until it is removed, and no
 // longer.
 func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
+	t.Parallel()
 	cp := controlplane.ForTest(t, controlplane.Config{
 		// It logs what it has loaded.
 		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--v=2"}},

@@ -80,7 +80,7 @@ func TestMain(m *testing.M) {
 // settle waits until the controllers of a new cluster have made what every cluster has.
 func settle(ctx context.Context, started *controlplane.ControlPlane) error {
 	cp = started
-	const calm = 3 * time.Second
+	const calm = 5 * time.Second
 	var last map[string]string
 	since := time.Now()
 	for deadline := since.Add(controlplane.Patience); time.Now().Before(deadline); time.Sleep(pollInterval) {

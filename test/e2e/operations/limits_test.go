@@ -179,20 +179,32 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	admitGuests(t, server, "slow-guest", "next-guest")
 	slow, next := framework.ConfigFor(t, cp, server, "slow-guest"), framework.ConfigFor(t, cp, server, "next-guest")
 	slow.NextProtos = []string{"http/1.1"}
-	_, err := placeOrder(t, slow, "slow").body.Write([]byte("{"))
-	require.NoError(t, err)
-
 	client := framework.HTTPClient(t, next)
-	for i, want := range []string{tooMany, "201"} {
+	content, err := json.Marshal(framework.Pizza("next"))
+	require.NoError(t, err)
+	requireNext := func(want string, before func()) {
 		controlplane.Eventually(t, func() error {
-			content, err := json.Marshal(framework.Pizza(fmt.Sprintf("next-%d", i)))
-			require.NoError(t, err)
+			before()
 			if answer := answerOf(client.Post(next.Host+framework.PizzasPath+"?dryRun=All", "application/json", bytes.NewReader(content))); answer != want {
 				return fmt.Errorf("the next order gets %s", answer)
 			}
 			return nil
 		})
 	}
+	// On a busy machine, its time may be over before anybody else comes.
+	over := true
+	var waiting *order
+	requireNext(tooMany, func() {
+		if waiting != nil {
+			over = len(waiting.answer) > 0
+		}
+		if over {
+			waiting = placeOrder(t, slow, "slow")
+			_, err := waiting.body.Write([]byte("{"))
+			require.NoError(t, err)
+		}
+	})
+	requireNext("201", func() {})
 }
 
 // hold leaves a watch and a stream open until the test ends.

@@ -105,7 +105,8 @@ func TestTrackOutlivesTheRequestTimeout(t *testing.T) {
 // be sent to it. Then it ends each with a last line, and ends itself.
 func TestTrackUntilTheServerStops(t *testing.T) {
 	t.Parallel()
-	const delay = 3 * time.Second
+	// Long enough for all that is done until it is over.
+	const delay = 15 * time.Second
 	server := framework.NewServer(t, cp, framework.Flags("--shutdown-delay-duration="+delay.String()))
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)

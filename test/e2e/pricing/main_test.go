@@ -41,15 +41,16 @@ import (
 // cp is the control plane that all tests share.
 var cp *controlplane.ControlPlane
 
-// leaseDuration is short, so that a lost leader is soon replaced.
-const leaseDuration = 4 * time.Second
+// leaseDuration is short, so that a lost leader is soon replaced, but so long that a
+// busy one keeps it.
+const leaseDuration = 12 * time.Second
 
 // serverFlags are those of every replica. Toppings of a pizza can be missing, since
 // that is one of the things the controller has to deal with.
 var serverFlags = []string{
 	"--disable-admission-plugins=PizzaToppings,ToppingInUse",
 	"--leader-elect-lease-duration=" + leaseDuration.String(),
-	"--leader-elect-renew-deadline=3s",
+	"--leader-elect-renew-deadline=10s",
 	"--leader-elect-retry-period=500ms",
 }
 

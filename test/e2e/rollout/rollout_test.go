@@ -45,8 +45,10 @@ import (
 )
 
 const (
-	// shutdownDelay is how long a replica that is to end goes on serving.
+	// shutdownDelay is how long a replica that is to end goes on serving; longDelay, so
+	// that there is time to look at it.
 	shutdownDelay = 3 * time.Second
+	longDelay     = 15 * time.Second
 	// pause is between two requests of the load.
 	pause = time.Second / 200
 	// restarts is how often each replica is replaced.
@@ -56,7 +58,7 @@ const (
 
 // TestRollingRestart replaces two replicas in turn, under load.
 func TestRollingRestart(t *testing.T) {
-	r := newReplicas(t)
+	r := newReplicas(t, shutdownDelay)
 	load := startLoad(t, r.cp.RESTConfig())
 	for range restarts {
 		for i := range r.servers {
@@ -78,7 +80,7 @@ func TestRollingRestart(t *testing.T) {
 // TestRequestsInFlight shows in which order a replica ends: it says that it is not
 // ready, goes on serving, finishes what it has begun, and ends.
 func TestRequestsInFlight(t *testing.T) {
-	r := newReplicas(t)
+	r := newReplicas(t, longDelay)
 	server := r.servers[0]
 	config := r.cp.RESTConfig()
 	config.Host = server.URL()
@@ -112,7 +114,7 @@ func TestRequestsInFlight(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
-	require.Eventually(t, func() bool { return get("/readyz") == http.StatusInternalServerError }, shutdownDelay, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return get("/readyz") == http.StatusInternalServerError }, longDelay, 10*time.Millisecond)
 	require.Equal(t, http.StatusOK, get("/livez"))
 	require.Equal(t, http.StatusOK, get("/apis/restaurant.programming-kubernetes.info/v1/toppings"))
 
@@ -141,7 +143,7 @@ type replicas struct {
 	servers []*controlplane.Component
 }
 
-func newReplicas(t *testing.T) *replicas {
+func newReplicas(t *testing.T, shutdownDelay time.Duration) *replicas {
 	t.Helper()
 	// Endpoints of a Service can't be on the loopback network.
 	cluster := network.ForTest(t, "10.0.0.1")

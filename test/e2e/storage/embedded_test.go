@@ -25,7 +25,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -176,7 +175,8 @@ func TestDatabaseIsFull(t *testing.T) {
 // A server that is told to stop tells its watchers, and stops soon.
 func TestStopWithWatchesOpen(t *testing.T) {
 	t.Parallel()
-	server := framework.NewServer(t, cp, framework.Flags())
+	// If it did not tell them, it would wait for them as long as for requests.
+	server := framework.NewServer(t, cp, framework.Flags("--request-timeout=1h"))
 	require.NoError(t, server.Start(t.Context()))
 	var clients []versioned.Interface
 	for range 5 {
@@ -191,10 +191,8 @@ func TestStopWithWatchesOpen(t *testing.T) {
 			}
 		})
 	}
-	began := time.Now()
 	require.NoError(t, syscall.Kill(server.PID(), syscall.SIGTERM))
 	require.Equal(t, "without an error", framework.WaitEnded(t, server))
-	require.Less(t, time.Since(began), 10*time.Second)
 	ended.Wait()
 	require.NoError(t, server.Start(t.Context()))
 }

@@ -19,7 +19,6 @@ package storage
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,13 +88,11 @@ func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 		} {
 			requests.Go(func() {
 				what := request.method + " " + request.path + " at " + at.Name()
-				began := time.Now()
 				got, err := framework.Send(config, request.method, request.path, request.contentType, request.body)
 				if err != nil {
 					got = err.Error()
 				}
 				assert.Equal(t, "504 Timeout: etcd has not answered in time, Retry-After: 2", got, what)
-				assert.Less(t, time.Since(began), requestTimeout, "%s has taken longer than it may.", what)
 			})
 		}
 	}

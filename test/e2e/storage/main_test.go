@@ -32,7 +32,7 @@ import (
 var cp *controlplane.ControlPlane
 
 // requestTimeout is how long the shared server may take for a request.
-const requestTimeout = 6 * time.Second
+const requestTimeout = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	controlplane.Main(m, &cp, controlplane.Config{
