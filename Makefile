@@ -83,11 +83,12 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 
 # The race detector covers all code that runs inside the test's own process.
 # What ./test starts are processes built without it; their packages are always
-# run, as Go's cache does not know which binaries they used.
+# run, as Go's cache does not know which binaries they used, and two at a time:
+# each has its own control plane, and often waits for it.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|e2e/remote|e2e/konnectivity)$$')
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
-TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=1
+TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=2
 
 # What fails does not keep the rest from running, but is in the exit code.
 .PHONY: test
