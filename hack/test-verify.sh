@@ -93,7 +93,7 @@ while read -r from to sentence; do
 	go_file to >"${to}/to.go" </dev/null
 	go_file from >"${from}/from.go" <<<"import _ \"${module}/${to}\""
 	rejects boundaries "./${from} imports ./${to}: ${sentence}"
-	rm -r "${from}" "${to}"
+	rm -rf "${from}" "${to}"
 done <<EOF
 pkg/registry pkg/apis/pizza pkg/registry must not import pkg/apis.
 pkg/registry pkg/registry/restaurant/pizza pkg/registry must not import pkg/registry/*.

@@ -18,6 +18,7 @@ package restaurant
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -298,10 +299,10 @@ func TestColumns(t *testing.T) {
 		"pizzas": {"pizzas", &restaurant.PizzaList{Items: []restaurant.Pizza{*priced, *unpriced}},
 			[]string{"Name", "Toppings", "Replicas", "Cost", "Age", "Condition", "Reason"},
 			[][]any{
-				{"margherita", "tomato,mozzarella×2", "3/5", "4300m", "30m", "Ready", "Baking"},
+				{"margherita", "tomato,mozzarella×2", "3/5", "4.3", "30m", "Ready", "Baking"},
 				{"new", "tomato,mozzarella×2", "3/5", "<unknown>", "<unknown>", "", ""},
 			}},
-		"a topping": {"toppings", tomato, []string{"Name", "Cost", "Age"}, [][]any{{"tomato", "800m", "<unknown>"}}},
+		"a topping": {"toppings", tomato, []string{"Name", "Cost", "Age"}, [][]any{{"tomato", "0.8", "<unknown>"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, err := storage[test.resource].(rest.TableConvertor).ConvertToTable(t.Context(), test.obj, nil)
@@ -334,5 +335,25 @@ func TestStoragePrefixes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, group().StoragePrefixes()); diff != "" {
 		t.Errorf("unexpected prefixes (-want +got):\n%s", diff)
+	}
+}
+
+func TestQuantityCell(t *testing.T) {
+	for stored, want := range map[string]string{
+		"5300m": "5.3",
+		"1.50":  "1.5",
+		"10":    "10",
+		"1k":    "1000",
+		"0":     "0",
+		"1n":    "0.000000001",
+	} {
+		quantity := resource.MustParse(stored)
+		if got := quantityCell(&quantity); got != want {
+			t.Errorf("%s: got %v, want %s", stored, got, want)
+		}
+		// An object that is shared with a cache must not change.
+		if !reflect.DeepEqual(quantity, resource.MustParse(stored)) {
+			t.Errorf("%s has been converted in place", stored)
+		}
 	}
 }

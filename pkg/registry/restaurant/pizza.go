@@ -92,11 +92,18 @@ func replicasCell(p *restaurant.Pizza) any {
 	return fmt.Sprintf("%d/%d", p.Status.Replicas, p.Spec.Replicas)
 }
 
+// quantityCell is a cost as people write prices: 5.3, not 5300m.
 func quantityCell(q *resource.Quantity) any {
 	if q == nil {
 		return "<unknown>"
 	}
-	return q.String()
+	// AsDec converts the quantity in place, and the object may be shared with a cache.
+	cost := q.DeepCopy()
+	decimal := cost.AsDec().String()
+	if strings.Contains(decimal, ".") {
+		decimal = strings.TrimRight(strings.TrimRight(decimal, "0"), ".")
+	}
+	return decimal
 }
 
 func quantityField(q *resource.Quantity) string {

@@ -39,7 +39,7 @@ import (
 )
 
 // deprecation is what every use of v1alpha1 makes kubectl print.
-const deprecation = "Warning: restaurant.programming-kubernetes.info/v1alpha1 Pizza is deprecated in v1.37+; " +
+const deprecation = "Warning: restaurant.programming-kubernetes.info/v1alpha1 Pizza is deprecated in v1.0+; " +
 	"use restaurant.programming-kubernetes.info/v1 Pizza\n"
 
 // kubectl is the administrator's, or with a kubeconfig somebody else's, in a
@@ -167,16 +167,16 @@ func TestKubectlGet(t *testing.T) {
 		{"type":"Priced","status":"True","reason":"Summed","message":"","lastTransitionTime":"2026-11-20T10:00:00Z"},
 		{"type":"Ready","status":"False","reason":"Baking","message":"One is in the oven.","lastTransitionTime":"2026-11-20T10:00:00Z"}]}}`)
 
-	list := [][]string{{"NAME", "TOPPINGS", "REPLICAS", "COST", "AGE"}, {"margherita", "tomato,mozzarella×2", "2/3", "3800m", "<age>"}}
+	list := [][]string{{"NAME", "TOPPINGS", "REPLICAS", "COST", "AGE"}, {"margherita", "tomato,mozzarella×2", "2/3", "3.8", "<age>"}}
 	wide := [][]string{
 		{"NAME", "TOPPINGS", "REPLICAS", "COST", "AGE", "CONDITION", "REASON"},
-		{"margherita", "tomato,mozzarella×2", "2/3", "3800m", "<age>", "Ready", "Baking"},
+		{"margherita", "tomato,mozzarella×2", "2/3", "3.8", "<age>", "Ready", "Baking"},
 	}
 	labels := [][]string{
 		{"NAME", "TOPPINGS", "REPLICAS", "COST", "AGE", "LABELS"},
-		{"margherita", "tomato,mozzarella×2", "2/3", "3800m", "<age>", label},
+		{"margherita", "tomato,mozzarella×2", "2/3", "3.8", "<age>", label},
 	}
-	prefixed := [][]string{list[0], {"pizza.restaurant.programming-kubernetes.info/margherita", "tomato,mozzarella×2", "2/3", "3800m", "<age>"}}
+	prefixed := [][]string{list[0], {"pizza.restaurant.programming-kubernetes.info/margherita", "tomato,mozzarella×2", "2/3", "3.8", "<age>"}}
 	for name, test := range map[string]struct {
 		args []string
 		want [][]string

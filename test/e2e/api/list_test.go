@@ -335,7 +335,7 @@ func TestTableOfPizzas(t *testing.T) {
 				"Condition string  1", "Reason string  1"}, columns(table))
 			require.Equal(t, [][]any{
 				{s.Name("a"), "mozzarella,tomato", "0/1", "<unknown>", "AGE", "", ""},
-				{s.Name("b"), "tomato,mozzarella×2", "1/5", "2300m", "AGE", "Priced", "ToppingsFound"},
+				{s.Name("b"), "tomato,mozzarella×2", "1/5", "2.3", "AGE", "Priced", "ToppingsFound"},
 			}, cells(t, table, 4))
 			require.Equal(t, object.GetResourceVersion(), s.table(t, "/"+s.Name("b")).ResourceVersion)
 			require.Equal(t, cells(t, table, 4)[1:], cells(t, s.table(t, "/"+s.Name("b")), 4))

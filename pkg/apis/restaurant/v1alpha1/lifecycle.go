@@ -20,15 +20,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The server adds a Warning header to answers whose kind says that it is
-// deprecated. prerelease-lifecycle-gen would write these methods, but always
-// together with a release in which the kind is removed, and the server would
-// stop serving it as soon as the libraries it is built on reach that release.
+// The server adds a Warning header to responses whose kind says that it is
+// deprecated. prerelease-lifecycle-gen would generate these methods, but with
+// releases of Kubernetes, and always with one in which the kind is removed: the
+// server would stop serving it as soon as the libraries reach that release.
 
-// deprecated is the release of the Kubernetes libraries as of which this
-// version is deprecated.
+// deprecated is the release of this API server as of which this version is
+// deprecated: that is what its users know, not the release of the Kubernetes
+// libraries. The library only compares it with a release of Kubernetes where one
+// is linked into the binary, which ours does not have.
 func deprecated() (major, minor int) {
-	return 1, 37
+	return 1, 0
 }
 
 // replacement is the kind that replaces one of this version.
