@@ -44,7 +44,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	for _, group := range c.Groups {
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
 		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer)
-		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter); err != nil {
+		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter, c.Runtimes[group.Name]); err != nil {
 			return nil, err
 		}
 		if err := generic.InstallAPIGroup(&info); err != nil {

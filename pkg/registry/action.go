@@ -29,49 +29,51 @@ import (
 	"k8s.io/utils/keymutex"
 )
 
-// Action declares a subresource that is only created, and never stored: an order
-// to do something with an object of internal type O. The order has a kind of its
-// own, with internal type B, and is also the answer.
+// Action declares a subresource that is only created, and never stored: it does
+// something with an object of internal type O. An Action has a kind of its own, with
+// internal type B, which is also the answer. pods/eviction is one of kube-apiserver's.
 type Action[O, B Object] struct {
-	// New returns an empty order.
+	// New returns an empty Action.
 	New func() B
-	// Do changes the object as the order says, and writes into the order what it
-	// has done. Of a kind with a /status it changes only the status. When others
-	// change the object at the same time, it starts again with what they have made
-	// of it, and the same order.
+	// Do changes the object as the Action says, and writes into the Action what it has
+	// done. Of a kind with a /status it changes only the status. When others change the
+	// object at the same time, it is called again with what they have made of it, and the
+	// Action as it was sent.
 	//
-	// An error means that the object is in no state for it. The answer is Conflict
-	// with the text of the error, unless the error has a status of its own: nothing
-	// is wrong with the order, and the same one can succeed later.
-	Do func(o O, order B) error
+	// An error means that the object is in no state for it. The answer is Conflict with
+	// the text of the error, unless the error has a status of its own: nothing is wrong
+	// with the Action, and the same one can succeed later.
+	Do func(o O, action B) error
 }
 
-func (a Action[O, B]) storage(of parent[O], path string) rest.Storage {
-	orders := &Kind[B]{Namespaced: of.kind.Namespaced}
+// LongRunning implements Subresource.
+func (a Action[O, B]) LongRunning() bool { return false }
+
+// Storage implements Subresource.
+func (a Action[O, B]) Storage(of Parent[O]) (rest.Storage, error) {
+	actions := &Kind[B]{Namespaced: of.kind.Namespaced}
 	return &actionREST[O, B]{
 		Action:   a,
 		of:       of,
-		strategy: newStrategy(orders, of.group.scheme, of.group.versions),
-		resource: schema.GroupResource{Group: of.group.Name, Resource: path},
+		strategy: newStrategy(actions, of.Scheme, of.Versions),
+		resource: schema.GroupResource{Group: of.Group, Resource: of.Path},
 		turns:    keymutex.NewHashed(objectLocks),
-	}
+	}, nil
 }
-
-func (a Action[O, B]) longRunning() bool { return false }
 
 // actionREST serves an Action.
 type actionREST[O, B Object] struct {
 	Action[O, B]
-	of       parent[O]
+	of       Parent[O]
 	strategy strategy[B]
 	resource schema.GroupResource
-	// turns lets this server's orders on one object wait for each other. They may
+	// turns lets this server's Actions on one object wait for each other. They may
 	// compete, as those of other servers do, but each attempt that comes to nothing
-	// is work, and a hundred orders at once would need thousands.
+	// is work, and a hundred at once would need thousands.
 	turns keymutex.KeyMutex
 }
 
-// objectLocks is how many orders a server executes at a time at most.
+// objectLocks is how many Actions of a kind a server executes at a time at most.
 const objectLocks = 64
 
 var (
@@ -79,32 +81,32 @@ var (
 	_ rest.NamedCreater = &actionREST[Object, Object]{}
 )
 
-// New returns an empty order.
+// New returns an empty Action.
 func (r *actionREST[O, B]) New() runtime.Object { return r.Action.New() }
 
 // Destroy does nothing: the store is destroyed by objectREST.
 func (r *actionREST[O, B]) Destroy() {}
 
-// Create executes an order. Admission sees the order, not the object.
+// Create executes an Action. Admission sees the Action, not the object.
 func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	order := obj.(B)
-	if order.GetName() == "" {
-		order.SetName(name)
+	action := obj.(B)
+	if action.GetName() == "" {
+		action.SetName(name)
 	}
-	if order.GetName() != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q, but the path names %q", order.GetName(), name))
+	if action.GetName() != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q, but the path names %q", action.GetName(), name))
 	}
-	if err := r.strategy.checkUnstored(ctx, order); err != nil {
+	if err := r.strategy.checkUnstored(ctx, action); err != nil {
 		return nil, err
 	}
-	if err := admit(ctx, order.DeepCopyObject()); err != nil {
+	if err := admit(ctx, action.DeepCopyObject()); err != nil {
 		return nil, err
 	}
-	key := order.GetNamespace() + "/" + name
+	key := action.GetNamespace() + "/" + name
 	r.turns.LockKey(key)
 	defer func() { _ = r.turns.UnlockKey(key) }()
-	execution := &execution[O, B]{rest: r, order: order}
-	_, _, err := r.of.status.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
+	execution := &execution[O, B]{rest: r, action: action}
+	_, _, err := r.of.StatusStore.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun})
 	if err != nil {
 		return nil, execution.failure(err)
@@ -112,10 +114,10 @@ func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.
 	return execution.answer, nil
 }
 
-// execution makes of an order an update of the object.
+// execution makes of an Action an update of the object.
 type execution[O, B Object] struct {
-	rest          *actionREST[O, B]
-	order, answer B
+	rest           *actionREST[O, B]
+	action, answer B
 	// done is set when there is something to write.
 	done bool
 }
@@ -131,7 +133,7 @@ func (e *execution[O, B]) UpdatedObject(_ context.Context, stored runtime.Object
 	if o.GetDeletionTimestamp() != nil {
 		return nil, apierrors.NewConflict(e.rest.resource, o.GetName(), errors.New("it is being deleted"))
 	}
-	e.answer = e.order.DeepCopyObject().(B)
+	e.answer = e.action.DeepCopyObject().(B)
 	if err := e.rest.Do(o, e.answer); err != nil {
 		var known apierrors.APIStatus
 		if !errors.As(err, &known) {
@@ -144,13 +146,13 @@ func (e *execution[O, B]) UpdatedObject(_ context.Context, stored runtime.Object
 }
 
 // failure is the answer when the object has not been written, or when nobody knows
-// whether it has: then no client may repeat the order by itself, as clients do that
+// whether it has: then no client may repeat the Action by itself, as clients do that
 // are told when to try again.
 func (e *execution[O, B]) failure(err error) error {
 	if _, repeat := apierrors.SuggestsClientDelay(err); !repeat || !e.done {
 		return err
 	}
 	return apierrors.NewTimeoutError(fmt.Sprintf(
-		"etcd has not answered in time, so that it is not known whether the order has been executed: read %s %q before you send it again",
-		e.rest.of.store.DefaultQualifiedResource, e.order.GetName()), 0)
+		"etcd has not answered in time, so that it is not known whether the action has been executed: read %s %q before you send it again",
+		e.rest.of.Store.DefaultQualifiedResource, e.action.GetName()), 0)
 }

@@ -51,6 +51,7 @@ import (
 // an unexplained 500.
 type statusErrors struct {
 	generic.RESTOptionsGetter
+	kind schema.GroupKind
 }
 
 func (g statusErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -64,7 +65,7 @@ func (g statusErrors) GetRESTOptions(resource schema.GroupResource, example runt
 	decorate := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		inner, destroy, err := decorate(config, prefix, key, newObject, newList, attributes, trigger, indexers)
-		return statusErrorStorage{inner, resource}, destroy, err
+		return statusErrorStorage{inner, resource, g.kind}, destroy, err
 	}
 	return options, nil
 }
@@ -72,6 +73,7 @@ func (g statusErrors) GetRESTOptions(resource schema.GroupResource, example runt
 type statusErrorStorage struct {
 	storage.Interface
 	resource schema.GroupResource
+	kind     schema.GroupKind
 }
 
 func (s statusErrorStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
@@ -125,7 +127,7 @@ const (
 // Upstream fault 25.
 const notDecrypted = "data from the storage is not transformable"
 
-// errSilent ends operations while etcd is away.
+// errSilent ends operations while etcd is unavailable.
 var errSilent = errors.New("etcd does not answer")
 
 // try ends an operation in time, and as soon as etcd turns out not to answer at all. Its
@@ -183,9 +185,10 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	// Upstream fault 14.
 	var invalid storage.InvalidError
 	if errors.As(err, &invalid) {
-		return apierrors.NewInvalid(schema.GroupKind{Group: s.resource.Group, Kind: s.resource.Resource}, "", invalid.Errs)
+		return apierrors.NewInvalid(s.kind, "", invalid.Errs)
 	}
 	cause := etcdError(err)
+	code := etcdCode(cause)
 	switch {
 	case strings.Contains(err.Error(), notDecrypted):
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -195,16 +198,16 @@ func (s statusErrorStorage) status(err error, operation string) error {
 			Message: fmt.Sprintf("%s can't be decrypted until an operator adds the key that was used to --encryption-provider-config, behind the first one: %v",
 				s.resource, err),
 		}}
-	// Upstream fault 21.
-	case errors.Is(cause, rpctypes.ErrRequestTooLarge), status.Code(cause) == codes.ResourceExhausted:
-		return apierrors.NewRequestEntityTooLargeError("the object is larger than etcd stores (by default 1.5 MiB)")
 	// Upstream fault 22.
 	case errors.Is(cause, rpctypes.ErrNoSpace):
 		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
 	// Upstream fault 23.
-	case status.Code(cause) == codes.Unavailable:
+	case errors.Is(cause, rpctypes.ErrTooManyRequests), code == codes.Unavailable:
 		return apierrors.NewServerTimeout(s.resource, operation, retrySeconds)
-	case errors.Is(cause, context.DeadlineExceeded), status.Code(cause) == codes.DeadlineExceeded:
+	// Upstream fault 21.
+	case errors.Is(cause, rpctypes.ErrRequestTooLarge), code == codes.ResourceExhausted:
+		return apierrors.NewRequestEntityTooLargeError("the object is larger than etcd stores (by default 1.5 MiB)")
+	case errors.Is(cause, context.DeadlineExceeded), code == codes.DeadlineExceeded:
 		return apierrors.NewTimeoutError("etcd has not answered in time", retrySeconds)
 	}
 	return err
@@ -219,10 +222,21 @@ func etcdError(err error) error {
 	return err
 }
 
+// etcdCode returns the code of an error, whether it is one of those that etcd's client
+// knows by name, such as that there is no leader, or any other of gRPC.
+func etcdCode(err error) codes.Code {
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return known.Code()
+	}
+	return status.Code(err)
+}
+
 // checkedUpdate answers with 4xx for the mistakes of a client in an update that
 // the library reports as errors without a status.
 type checkedUpdate struct {
 	rest.UpdatedObjectInfo
+	kind schema.GroupKind
 }
 
 // UpdatedObject returns the object that the request makes of the stored one.
@@ -238,7 +252,7 @@ func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object)
 	// Upstream fault 13.
 	version := object.GetResourceVersion()
 	if _, err := strconv.ParseUint(version, 10, 64); version != "" && err != nil {
-		return nil, apierrors.NewInvalid(requestKind(ctx), object.GetName(), field.ErrorList{
+		return nil, apierrors.NewInvalid(u.kind, object.GetName(), field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be a resourceVersion that this server has returned"),
 		})
 	}
@@ -275,22 +289,22 @@ func patchError(ctx context.Context, err error) error {
 
 // invalid is the answer about an object in which these errors are.
 func invalid(scheme *runtime.Scheme, obj runtime.Object, name string, errs field.ErrorList) error {
-	gvks, _, err := scheme.ObjectKinds(obj)
+	kind, err := groupKind(scheme, obj)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	return apierrors.NewInvalid(gvks[0].GroupKind(), name, errs)
+	return apierrors.NewInvalid(kind, name, errs)
+}
+
+func groupKind(scheme *runtime.Scheme, obj runtime.Object) (schema.GroupKind, error) {
+	gvks, _, err := scheme.ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupKind{}, err
+	}
+	return gvks[0].GroupKind(), nil
 }
 
 func isPatch(ctx context.Context) bool {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	return ok && info.Verb == "patch"
-}
-
-func requestKind(ctx context.Context) schema.GroupKind {
-	info, ok := genericapirequest.RequestInfoFrom(ctx)
-	if !ok {
-		return schema.GroupKind{}
-	}
-	return schema.GroupKind{Group: info.APIGroup, Kind: info.Resource}
 }

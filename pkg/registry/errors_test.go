@@ -51,6 +51,13 @@ func TestStorageErrors(t *testing.T) {
 		"no space":                    {rpctypes.ErrGRPCNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
 		"no space, seen by a client":  {rpctypes.ErrNoSpace, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
 		"unavailable":                 {status.Error(codes.Unavailable, "connection refused"), http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"no leader":                   {rpctypes.ErrNoLeader, http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"another leader":              {rpctypes.ErrLeaderChanged, http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"a member that stopped":       {rpctypes.ErrStopped, http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"a member that is gone":       {rpctypes.ErrUnhealthy, http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"timed out in etcd":           {rpctypes.ErrTimeout, http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"no leader, from the server":  {rpctypes.ErrGRPCNoLeader, http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
+		"too many requests":           {rpctypes.ErrTooManyRequests, http.StatusInternalServerError, metav1.StatusReasonServerTimeout},
 		"no answer in time":           {status.Error(codes.DeadlineExceeded, "context deadline exceeded"), http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
 		"no answer, seen by a client": {context.DeadlineExceeded, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
 		"an invalid version":          {storage.NewInvalidError(field.ErrorList{field.Invalid(field.NewPath("resourceVersion"), "x", "no number")}), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid},
@@ -65,6 +72,9 @@ func TestStorageErrors(t *testing.T) {
 			}
 			if code, reason := known.Status().Code, known.Status().Reason; code != test.wantCode || reason != test.wantReason {
 				t.Errorf("got %d %s, want %d %s", code, reason, test.wantCode, test.wantReason)
+			}
+			if _, retry := apierrors.SuggestsClientDelay(got); test.wantReason == metav1.StatusReasonServerTimeout && !retry {
+				t.Errorf("%v does not say when to try again", got)
 			}
 		})
 	}
@@ -112,7 +122,7 @@ func (panickingInfo) UpdatedObject(context.Context, runtime.Object) (runtime.Obj
 }
 
 func TestPatchPanics(t *testing.T) {
-	update := checkedUpdate{panickingInfo{}}
+	update := checkedUpdate{UpdatedObjectInfo: panickingInfo{}}
 	patch := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{Verb: "patch"})
 	_, err := update.UpdatedObject(patch, nil)
 	if want := "the patch can't be applied: hash of unhashable type: []string"; !apierrors.IsBadRequest(err) || err.Error() != want {

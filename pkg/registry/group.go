@@ -40,7 +40,8 @@ type Group struct {
 	Install func(*runtime.Scheme)
 	// OpenAPI returns the generated definitions of the group's types.
 	OpenAPI common.GetOpenAPIDefinitions
-	// Kinds are served in every version that has their type.
+	// Kinds are the resources of the group. Each is served in every version that has
+	// its type.
 	Kinds []Declaration
 	// Admission are the group's own admission plugins, in the order in which they
 	// run.
@@ -50,30 +51,45 @@ type Group struct {
 	Runtime func(Clients) (Runtime, error)
 }
 
-// Declaration is a Kind or a Review of any type.
+// Declaration declares one resource of a group. A Kind, a Review and a Custom are
+// declarations, and so is any other type with these methods.
 type Declaration interface {
-	// resource is the kind's plural name.
-	resource() string
-	// object returns an empty internal object.
-	object() runtime.Object
-	// fieldLabels are the field selectors of the kind.
-	fieldLabels() []string
-	// longRunning are the paths of the kind's subresources whose requests go on for
-	// as long as their clients want.
-	longRunning() []string
-	// stored tells whether there are objects of the kind in etcd, and in which version
-	// if one is chosen.
-	stored() (version string, ok bool)
-	// storage returns the kind's REST storage by path: the resource itself, then
-	// "resource/subresource".
-	storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error)
+	// Describe says what has to be known of the resource before it is served.
+	Describe() Description
+	// Storage returns the REST storage of the resource by path: the resource itself,
+	// then "resource/subresource". It is called once for all versions.
+	Storage(Installation) (map[string]rest.Storage, error)
 }
 
-// installedGroup is a Group whose types are in a scheme.
-type installedGroup struct {
-	Group
-	scheme   *runtime.Scheme
-	versions []schema.GroupVersion
+// Description is what a Group has to know of a resource before it is served.
+type Description struct {
+	// Resource is the plural name in paths.
+	Resource string
+	// New returns an empty internal object. The resource is served in the versions that
+	// have its kind.
+	New func() runtime.Object
+	// FieldLabels are the field selectors that requests may use.
+	FieldLabels []string
+	// LongRunning are the paths of subresources whose requests go on for as long as
+	// their clients want, and so are exempt from the request timeout.
+	LongRunning []string
+	// Stored is true if there are objects in etcd, in StorageVersion if that is set.
+	Stored         bool
+	StorageVersion string
+}
+
+// Installation is what a resource is served with.
+type Installation struct {
+	// Group is the name of the group.
+	Group string
+	// Scheme has the types of the group.
+	Scheme *runtime.Scheme
+	// Versions are those of the group, the preferred one first.
+	Versions []schema.GroupVersion
+	// Options makes the options of stores in the server's etcd.
+	Options generic.RESTOptionsGetter
+	// Runtime is what the group has besides its API, or empty if it has nothing.
+	Runtime Runtime
 }
 
 // InstallTypes registers the types of the group, and the field selectors of its
@@ -82,7 +98,7 @@ func (g Group) InstallTypes(scheme *runtime.Scheme) error {
 	g.Install(scheme)
 	for _, kind := range g.Kinds {
 		if err := installFieldLabels(scheme, kind); err != nil {
-			return fmt.Errorf("registering the field selectors of %s.%s: %w", kind.resource(), g.Name, err)
+			return fmt.Errorf("registering the field selectors of %s.%s: %w", kind.Describe().Resource, g.Name, err)
 		}
 	}
 	return nil
@@ -93,7 +109,7 @@ func installFieldLabels(scheme *runtime.Scheme, kind Declaration) error {
 	if err != nil {
 		return err
 	}
-	allowed := kind.fieldLabels()
+	allowed := kind.Describe().FieldLabels
 	convert := func(label, value string) (string, string, error) {
 		if !slices.Contains(allowed, label) {
 			return "", "", fmt.Errorf("%q is not a known field selector: only %q", label, allowed)
@@ -108,21 +124,25 @@ func installFieldLabels(scheme *runtime.Scheme, kind Declaration) error {
 	return nil
 }
 
-// Storage returns the REST storage of the group by version and path. The scheme
-// must have the group's types; stores are made by the getter, one per kind.
-func (g Group) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error) {
-	installed := &installedGroup{Group: g, scheme: scheme, versions: scheme.PrioritizedVersionsForGroup(g.Name)}
+// Storage returns the REST storage of the group by version and path. The scheme must
+// have the group's types; stores are made with the options, one for each kind. The
+// runtime is what the group's Runtime has returned, or empty if it has none.
+func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter, runtime Runtime) (map[string]map[string]rest.Storage, error) {
+	if err := g.checkRuntime(runtime); err != nil {
+		return nil, err
+	}
+	in := Installation{Group: g.Name, Scheme: scheme, Versions: scheme.PrioritizedVersionsForGroup(g.Name), Options: options, Runtime: runtime}
 	byVersion := map[string]map[string]rest.Storage{}
 	for _, kind := range g.Kinds {
-		storage, err := kind.storage(installed, getter)
+		storage, err := kind.Storage(in)
 		if err != nil {
-			return nil, fmt.Errorf("creating the storage of %s.%s: %w", kind.resource(), g.Name, err)
+			return nil, fmt.Errorf("creating the storage of %s.%s: %w", kind.Describe().Resource, g.Name, err)
 		}
 		gvk, err := internalKind(scheme, kind)
 		if err != nil {
 			return nil, err
 		}
-		for _, version := range installed.versions {
+		for _, version := range in.Versions {
 			if !scheme.Recognizes(version.WithKind(gvk.Kind)) {
 				continue
 			}
@@ -135,9 +155,23 @@ func (g Group) Storage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter)
 	return byVersion, nil
 }
 
+// checkRuntime refuses what the runtime says about resources that the group does not have.
+func (g Group) checkRuntime(runtime Runtime) error {
+	declared := map[string]bool{}
+	for _, kind := range g.Kinds {
+		declared[kind.Describe().Resource] = true
+	}
+	for _, resource := range slices.Concat(slices.Sorted(maps.Keys(runtime.Answers)), slices.Sorted(maps.Keys(runtime.Serve))) {
+		if !declared[resource] {
+			return fmt.Errorf("the Runtime of %s serves %q, which is no resource of the group: declare it in Kinds", g.Name, resource)
+		}
+	}
+	return nil
+}
+
 // internalKind is the group, version and kind of a declared kind's objects in memory.
 func internalKind(scheme *runtime.Scheme, kind Declaration) (schema.GroupVersionKind, error) {
-	gvks, _, err := scheme.ObjectKinds(kind.object())
+	gvks, _, err := scheme.ObjectKinds(kind.Describe().New())
 	if err != nil {
 		return schema.GroupVersionKind{}, err
 	}
@@ -149,10 +183,9 @@ func internalKind(scheme *runtime.Scheme, kind Declaration) (schema.GroupVersion
 func (g Group) StoragePrefixes() map[schema.GroupResource]string {
 	prefixes := map[schema.GroupResource]string{}
 	for _, kind := range g.Kinds {
-		if _, stored := kind.stored(); !stored {
-			continue
+		if described := kind.Describe(); described.Stored {
+			prefixes[schema.GroupResource{Group: g.Name, Resource: described.Resource}] = g.Name + "/" + described.Resource
 		}
-		prefixes[schema.GroupResource{Group: g.Name, Resource: kind.resource()}] = g.Name + "/" + kind.resource()
 	}
 	return prefixes
 }
@@ -163,16 +196,16 @@ func (g Group) StoragePrefixes() map[schema.GroupResource]string {
 func (g Group) StorageVersions(scheme *runtime.Scheme) (map[schema.GroupResource]schema.GroupVersion, error) {
 	versions := map[schema.GroupResource]schema.GroupVersion{}
 	for _, kind := range g.Kinds {
-		chosen, stored := kind.stored()
-		if !stored {
+		described := kind.Describe()
+		if !described.Stored {
 			continue
 		}
-		resource := schema.GroupResource{Group: g.Name, Resource: kind.resource()}
+		resource := schema.GroupResource{Group: g.Name, Resource: described.Resource}
 		gvk, err := internalKind(scheme, kind)
 		if err != nil {
 			return nil, fmt.Errorf("choosing the version in which %s are stored: %w", resource, err)
 		}
-		if versions[resource], err = storageVersion(scheme, gvk.GroupKind(), chosen); err != nil {
+		if versions[resource], err = storageVersion(scheme, gvk.GroupKind(), described.StorageVersion); err != nil {
 			return nil, fmt.Errorf("%s can't be stored: %w", resource, err)
 		}
 	}
@@ -195,7 +228,7 @@ func storageVersion(scheme *runtime.Scheme, kind schema.GroupKind, chosen string
 func (g Group) Resources() []schema.GroupResource {
 	var resources []schema.GroupResource
 	for _, kind := range g.Kinds {
-		resources = append(resources, schema.GroupResource{Group: g.Name, Resource: kind.resource()})
+		resources = append(resources, schema.GroupResource{Group: g.Name, Resource: kind.Describe().Resource})
 	}
 	return resources
 }
@@ -205,7 +238,7 @@ func (g Group) Resources() []schema.GroupResource {
 func (g Group) LongRunning() []schema.GroupResource {
 	var resources []schema.GroupResource
 	for _, kind := range g.Kinds {
-		for _, path := range kind.longRunning() {
+		for _, path := range kind.Describe().LongRunning {
 			resources = append(resources, schema.GroupResource{Group: g.Name, Resource: path})
 		}
 	}

@@ -64,17 +64,41 @@ type Kind[O Object] struct {
 	// itself, the second its /status, which exists if they are set.
 	KeepStatus, KeepSpec func(to, from O)
 
-	// Validate says what declarative validation tags can't. It checks each object
-	// that is written, and on an update compares it with the stored one, which is
-	// nil on a create. To tolerate in the stored object what is no longer allowed in
-	// a new one (ratcheting), it skips what is equal in both, as declarative
-	// validation does by itself.
+	// The functions below get the object that is written, and the stored one, which is
+	// nil on a create. An update of /status calls Validate and ValidationOptions only.
+
+	// Prepare changes an object before it is validated: it drops fields whose feature
+	// gate is disabled, unless the stored object has them, or sorts what has no order.
+	// It must not drop what is an error of the client. It is the PrepareForCreate and
+	// PrepareForUpdate of rest.RESTCreateStrategy and rest.RESTUpdateStrategy, after the
+	// status has been reset or kept and before the generation is computed.
+	Prepare func(ctx context.Context, o, old O)
+	// Validate says what declarative validation tags can't. To tolerate in the stored
+	// object what is no longer allowed in a new one (ratcheting), it skips what is equal
+	// in both, as declarative validation does by itself.
 	Validate func(ctx context.Context, o, old O) field.ErrorList
 	// ValidationOptions enables or disables the options that declarative validation
-	// tags name, such as +k8s:ifEnabled(Option). The stored object is nil on a
-	// create. An option that a tag names and the map does not is an internal error.
-	// See rest.DeclarativeValidationConfig.
+	// tags name, such as +k8s:ifEnabled(Option). An option that a tag names and the map
+	// does not is an internal error. See rest.DeclarativeValidationConfig.
 	ValidationOptions func(ctx context.Context, o, old O) map[string]bool
+	// Warnings are for the client of a valid write, in a Warning header each: what is
+	// deprecated, or has no effect. They should be shorter than 120 characters and begin
+	// with the field, as in "spec.site: no such site". See rest.RESTCreateStrategy.
+	Warnings func(ctx context.Context, o, old O) []string
+
+	// ValidateName returns what is wrong with metadata.name, or with metadata.generateName
+	// if prefix is true. Left out, names are DNS subdomains (RFC 1123). See
+	// k8s.io/apimachinery/pkg/api/validation.ValidateNameFunc.
+	ValidateName func(name string, prefix bool) []string
+	// AllowCreateOnUpdate lets a PUT create an object that does not exist. Server-side
+	// apply always does.
+	AllowCreateOnUpdate bool
+	// CheckGracefulDelete may set options.GracePeriodSeconds, and says whether the object
+	// is deleted gracefully: it then stays for that time, with a metadata.deletionTimestamp,
+	// until somebody deletes it with a grace period of 0, as kubelets do with pods. Left
+	// out, objects without finalizers are deleted at once. See
+	// rest.RESTGracefulDeleteStrategy.
+	CheckGracefulDelete func(ctx context.Context, o O, options *metav1.DeleteOptions) bool
 
 	// Scale is set for kinds with /scale.
 	Scale *Scale[O]

@@ -19,52 +19,89 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Review declares a kind of questions with internal type O: they can only be
-// created, are answered at once, and never stored, like a SubjectAccessReview.
+// Review declares a kind with internal type O of which objects can only be created, are
+// answered at once, and never stored, like a SubjectAccessReview.
 type Review[O Object] struct {
-	// New returns an empty question.
+	// New returns an empty Review.
 	New func() O
 	// Resource is the plural name in paths, Singular the one for people.
 	Resource, Singular string
-	// Namespaced is false for questions about the whole cluster.
+	// Namespaced is false for Reviews about the whole cluster.
 	Namespaced bool
 	// Validate says what declarative validation tags can't.
 	Validate func(context.Context, O) field.ErrorList
-	// Answer writes the whole status of a valid question that admission has let
-	// pass. An error that has no status of its own is one of the server's.
-	Answer func(context.Context, O) error
+	// Answer answers Reviews that need nothing but themselves. Those that need clients or
+	// informers are answered by Runtime.Answers instead.
+	Answer AnswerFunc[O]
 }
 
-func (r Review[O]) resource() string { return r.Resource }
+// AnswerFunc writes the whole status of a valid Review with internal type O that
+// admission has let pass. An error that has no status of its own is answered as an
+// internal error.
+type AnswerFunc[O Object] func(ctx context.Context, review O) error
 
-func (r Review[O]) object() runtime.Object { return r.New() }
+// Answer is an AnswerFunc for Reviews of whatever type.
+type Answer interface {
+	// Answer writes the status of a Review.
+	Answer(ctx context.Context, review Object) error
+}
 
-func (Review[O]) fieldLabels() []string { return nil }
-
-func (Review[O]) longRunning() []string { return nil }
-
-func (Review[O]) stored() (version string, ok bool) { return "", false }
-
-func (r Review[O]) storage(group *installedGroup, _ generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	if r.Answer == nil {
-		return nil, errors.New("set Answer, without which there is none")
+// Answer implements Answer. A Review of another type is an error.
+func (f AnswerFunc[O]) Answer(ctx context.Context, review Object) error {
+	o, ok := review.(O)
+	if !ok {
+		return fmt.Errorf("a %T is to be answered by a %T", review, f)
 	}
-	questions := &Kind[O]{Namespaced: r.Namespaced}
+	return f(ctx, o)
+}
+
+var _ Declaration = Review[Object]{}
+
+// Describe implements Declaration.
+func (r Review[O]) Describe() Description {
+	return Description{Resource: r.Resource, New: func() runtime.Object { return r.New() }}
+}
+
+// Storage implements Declaration.
+func (r Review[O]) Storage(in Installation) (map[string]rest.Storage, error) {
+	var err error
+	if r.Answer, err = r.answer(in.Runtime); err != nil {
+		return nil, err
+	}
+	reviews := &Kind[O]{Namespaced: r.Namespaced}
 	if r.Validate != nil {
-		questions.Validate = func(ctx context.Context, o, _ O) field.ErrorList { return r.Validate(ctx, o) }
+		reviews.Validate = func(ctx context.Context, o, _ O) field.ErrorList { return r.Validate(ctx, o) }
 	}
 	return map[string]rest.Storage{
-		r.Resource: &reviewREST[O]{r, newStrategy(questions, group.scheme, group.versions)},
+		r.Resource: &reviewREST[O]{r, newStrategy(reviews, in.Scheme, in.Versions)},
 	}, nil
+}
+
+// answer is what answers the Review, its own function or that of the runtime.
+func (r Review[O]) answer(runtime Runtime) (AnswerFunc[O], error) {
+	answer, found := runtime.Answers[r.Resource]
+	switch {
+	case r.Answer != nil && found:
+		return nil, errors.New("set Answer in the Review or in the Runtime, not in both")
+	case r.Answer != nil:
+		return r.Answer, nil
+	case !found:
+		return nil, errors.New("set Answer in the Review, or an answer for its resource in Answers of the group's Runtime")
+	}
+	typed, ok := answer.(AnswerFunc[O])
+	if !ok {
+		return nil, fmt.Errorf("the Runtime answers it with a %T instead of a %T", answer, typed)
+	}
+	return typed, nil
 }
 
 // reviewREST serves a Review.
@@ -80,33 +117,33 @@ var (
 	_ rest.Creater              = &reviewREST[Object]{}
 )
 
-// New returns an empty question.
+// New returns an empty Review.
 func (r *reviewREST[O]) New() runtime.Object { return r.Review.New() }
 
 // Destroy does nothing: nothing is stored.
 func (*reviewREST[O]) Destroy() {}
 
-// NamespaceScoped tells whether questions are about a namespace.
+// NamespaceScoped tells whether Reviews are about a namespace.
 func (r *reviewREST[O]) NamespaceScoped() bool { return r.Namespaced }
 
 // GetSingularName returns the name for people.
 func (r *reviewREST[O]) GetSingularName() string { return r.Singular }
 
-// Create answers a question. To try it out makes no difference.
+// Create answers a Review. A dry run makes no difference.
 func (r *reviewREST[O]) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	question := obj.(O)
-	if err := r.strategy.checkUnstored(ctx, question); err != nil {
+	review := obj.(O)
+	if err := r.strategy.checkUnstored(ctx, review); err != nil {
 		return nil, err
 	}
-	if err := admit(ctx, question.DeepCopyObject()); err != nil {
+	if err := admit(ctx, review.DeepCopyObject()); err != nil {
 		return nil, err
 	}
-	if err := r.Answer(ctx, question); err != nil {
+	if err := r.Answer(ctx, review); err != nil {
 		var known apierrors.APIStatus
 		if !errors.As(err, &known) {
 			err = apierrors.NewInternalError(err)
 		}
 		return nil, err
 	}
-	return question, nil
+	return review, nil
 }

@@ -32,6 +32,12 @@ type Runtime struct {
 	Informers Informers
 	// Admission gives the group's own admission plugins what they read.
 	Admission admission.PluginInitializer
+	// Answers answer the Reviews that have no Answer of their own, by resource. Make them
+	// of the informers and clients of this Runtime, so that two servers of one Group
+	// share nothing.
+	Answers map[string]Answer
+	// Serve serves each Custom that has no Serve of its own, by resource.
+	Serve map[string]ServeFunc
 	// Controllers run in one of all replicas at a time.
 	Controllers []Controller
 }

@@ -31,70 +31,82 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-func (k Kind[O]) resource() string { return k.Resource }
-
-func (k Kind[O]) object() runtime.Object { return k.New() }
-
-func (k Kind[O]) fieldLabels() []string {
-	_, set, _ := k.attributes(k.New())
-	return slices.Sorted(maps.Keys(set))
-}
-
-func (k Kind[O]) stored() (version string, ok bool) { return k.StorageVersion, true }
-
-func (k Kind[O]) longRunning() []string {
-	var paths []string
-	for name, subresource := range k.Subresources {
-		if subresource.longRunning() {
-			paths = append(paths, k.Resource+"/"+name)
+// Describe implements Declaration.
+func (k Kind[O]) Describe() Description {
+	_, labels, _ := k.attributes(k.New())
+	var longRunning []string
+	for _, name := range slices.Sorted(maps.Keys(k.Subresources)) {
+		if k.Subresources[name].LongRunning() {
+			longRunning = append(longRunning, k.Resource+"/"+name)
 		}
 	}
-	return paths
+	return Description{
+		Resource:       k.Resource,
+		New:            func() runtime.Object { return k.New() },
+		FieldLabels:    slices.Sorted(maps.Keys(labels)),
+		LongRunning:    longRunning,
+		Stored:         true,
+		StorageVersion: k.StorageVersion,
+	}
 }
 
-func (k Kind[O]) storage(group *installedGroup, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+// Storage implements Declaration.
+func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 	switch {
 	case (k.KeepStatus == nil) != (k.KeepSpec == nil):
 		return nil, errors.New("set either both of KeepStatus and KeepSpec, or neither")
 	case k.Spec == nil:
 		return nil, errors.New("set Spec, which says when the generation changes")
 	}
-	main := newStrategy(&k, group.scheme, group.versions)
+	kind, err := groupKind(in.Scheme, k.New())
+	if err != nil {
+		return nil, err
+	}
+	main := newStrategy(&k, in.Scheme, in.Versions)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return k.New() },
 		NewListFunc:               k.NewList,
-		DefaultQualifiedResource:  schema.GroupResource{Group: group.Name, Resource: k.Resource},
-		SingularQualifiedResource: schema.GroupResource{Group: group.Name, Resource: k.Singular},
+		DefaultQualifiedResource:  schema.GroupResource{Group: in.Group, Resource: k.Resource},
+		SingularQualifiedResource: schema.GroupResource{Group: in.Group, Resource: k.Singular},
 		CreateStrategy:            main,
 		UpdateStrategy:            main,
 		DeleteStrategy:            main,
 		ResetFieldsStrategy:       main,
 		TableConvertor:            tableConvertor[O](k.Columns),
 	}
-	options := &generic.StoreOptions{RESTOptions: statusErrors{getter}, AttrFunc: k.attributes}
+	if k.CheckGracefulDelete != nil {
+		store.DeleteStrategy = gracefulStrategy[O]{main}
+	}
+	options := &generic.StoreOptions{RESTOptions: statusErrors{in.Options, kind}, AttrFunc: k.attributes}
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
 
 	paths := map[string]rest.Storage{
-		k.Resource: &objectREST{store, k.ShortNames, k.Categories},
+		k.Resource: &objectREST{store, kind, k.ShortNames, k.Categories},
 	}
-	statusStore := *store
+	// Of a subresource, an update never creates an object.
+	updates := main
+	updates.createOnUpdate = false
+	existing := *store
+	existing.UpdateStrategy = updates
+	statusStore := existing
 	if k.KeepSpec != nil {
-		status := newStatusStrategy(main, group.versions)
+		status := newStatusStrategy(main, in.Versions)
 		statusStore.UpdateStrategy = status
 		statusStore.ResetFieldsStrategy = status
-		paths[k.Resource+"/status"] = &statusREST{&statusStore}
+		paths[k.Resource+"/status"] = &statusREST{&statusStore, kind}
 	}
 	if k.Scale != nil {
-		paths[k.Resource+"/scale"] = newScaleREST(*k.Scale, store, group.versions)
+		paths[k.Resource+"/scale"] = newScaleREST(*k.Scale, &existing, in.Versions)
 	}
-	return paths, parent[O]{&k, group, store, &statusStore}.addSubresources(paths)
+	return paths, addSubresources(paths, Parent[O]{Installation: in, Store: &existing, StatusStore: &statusStore, kind: &k})
 }
 
 // objectREST serves a kind itself.
 type objectREST struct {
 	*genericregistry.Store
+	kind                   schema.GroupKind
 	shortNames, categories []string
 }
 
@@ -113,14 +125,16 @@ func (r *objectREST) ShortNames() []string { return r.shortNames }
 // Categories are the groups of kinds kubectl lists together.
 func (r *objectREST) Categories() []string { return r.categories }
 
-// Update replaces or patches an object, and creates it if a server-side apply finds none.
+// Update replaces or patches an object. It creates one if a server-side apply finds none,
+// or any update if the kind allows that.
 func (r *objectREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, checkedUpdate{info}, create, update, forceAllowCreate, options)
+	return r.Store.Update(ctx, name, checkedUpdate{info, r.kind}, create, update, forceAllowCreate, options)
 }
 
 // statusREST serves /status.
 type statusREST struct {
 	store *genericregistry.Store
+	kind  schema.GroupKind
 }
 
 var (
@@ -142,7 +156,7 @@ func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 
 // Update replaces or patches the status; a subresource never creates its object.
 func (r *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, checkedUpdate{info}, create, update, false, options)
+	return r.store.Update(ctx, name, checkedUpdate{info, r.kind}, create, update, false, options)
 }
 
 // ConvertToTable prints the object.

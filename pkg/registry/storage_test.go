@@ -108,7 +108,7 @@ func newPodStorage(t *testing.T, prefix, endpoint string) storage.Interface {
 	codec := serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion)
 	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(prefix, codec))
 	options.StorageConfig.Transport.ServerList = []string{endpoint}
-	getter := statusErrors{options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)}
+	getter := statusErrors{RESTOptionsGetter: options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)}
 	pods, err := getter.GetRESTOptions(schema.GroupResource{Resource: "pods"}, &example.Pod{})
 	if err != nil {
 		t.Fatal(err)

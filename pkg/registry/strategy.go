@@ -39,6 +39,8 @@ type strategy[O Object] struct {
 	rest.DeclarativeValidation
 	names.NameGenerator
 	kind *Kind[O]
+	// createOnUpdate lets updates create objects.
+	createOnUpdate bool
 	// reset are the fields this strategy takes from the stored object instead of
 	// the request, so that server-side apply does not give them an owner.
 	reset map[fieldpath.APIVersion]*fieldpath.Set
@@ -59,6 +61,7 @@ func newStrategy[O Object](kind *Kind[O], scheme *runtime.Scheme, versions []sch
 		DeclarativeValidation: rest.DeclarativeValidation{Scheme: scheme},
 		NameGenerator:         names.SimpleNameGenerator,
 		kind:                  kind,
+		createOnUpdate:        kind.AllowCreateOnUpdate,
 	}
 	if kind.KeepStatus != nil {
 		s.reset = inAllVersions(versions, "status")
@@ -80,8 +83,8 @@ func inAllVersions(versions []schema.GroupVersion, topLevelFields ...string) map
 
 func (s strategy[O]) NamespaceScoped() bool { return s.kind.Namespaced }
 
-// AllowCreateOnUpdate is false: a PUT to a name that does not exist is NotFound.
-func (strategy[O]) AllowCreateOnUpdate(context.Context) bool { return false }
+// AllowCreateOnUpdate is false by default: a PUT to a name that does not exist is NotFound.
+func (s strategy[O]) AllowCreateOnUpdate(context.Context) bool { return s.createOnUpdate }
 
 // AllowUnconditionalUpdate is false: as with custom resources, a PUT without
 // metadata.resourceVersion would overwrite what its author has not seen.
@@ -89,28 +92,45 @@ func (strategy[O]) AllowUnconditionalUpdate(context.Context) bool { return false
 
 func (strategy[O]) Canonicalize(runtime.Object) {}
 
-func (strategy[O]) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+func (s strategy[O]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	var none O
+	return s.warnings(ctx, obj.(O), none)
+}
 
-func (strategy[O]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
+func (s strategy[O]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	return s.warnings(ctx, obj.(O), old.(O))
+}
+
+func (s strategy[O]) warnings(ctx context.Context, o, old O) []string {
+	if s.kind.Warnings == nil {
+		return nil
+	}
+	return s.kind.Warnings(ctx, o, old)
 }
 
 func (s strategy[O]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return s.reset }
 
 // PrepareForCreate drops a status that was sent along.
-func (s strategy[O]) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (s strategy[O]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	o := obj.(O)
 	o.SetGeneration(1)
 	if s.kind.KeepStatus != nil {
 		s.kind.KeepStatus(o, s.kind.New())
 	}
+	if s.kind.Prepare != nil {
+		var none O
+		s.kind.Prepare(ctx, o, none)
+	}
 }
 
 // PrepareForUpdate keeps the status, and moves the generation with the spec.
-func (s strategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (s strategy[O]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	to, from := obj.(O), old.(O)
 	if s.kind.KeepStatus != nil {
 		s.kind.KeepStatus(to, from)
+	}
+	if s.kind.Prepare != nil {
+		s.kind.Prepare(ctx, to, from)
 	}
 	if !equality.Semantic.DeepEqual(s.kind.Spec(to), s.kind.Spec(from)) {
 		to.SetGeneration(from.GetGeneration() + 1)
@@ -118,13 +138,17 @@ func (s strategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object
 }
 
 // Validate checks a new object. Unlike the store alone it answers an object that
-// brings a resourceVersion with 422, and accepts no names that can't be part of
-// a host name.
+// brings a resourceVersion with 422, and by default accepts no names that can't be part
+// of a host name.
 // Upstream fault 15.
 func (s strategy[O]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	o := obj.(O)
 	metadata := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(o, s.kind.Namespaced, validation.NameIsDNSSubdomain, metadata)
+	validName := s.kind.ValidateName
+	if validName == nil {
+		validName = validation.NameIsDNSSubdomain
+	}
+	errs := validation.ValidateObjectMetaAccessor(o, s.kind.Namespaced, validName, metadata)
 	if version := o.GetResourceVersion(); version != "" {
 		errs = append(errs, field.Invalid(metadata.Child("resourceVersion"), version, "must not be set on objects to be created"))
 	}
@@ -132,7 +156,7 @@ func (s strategy[O]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	return append(errs, s.kind.validate(ctx, o, none)...)
 }
 
-// checkUnstored checks an object that is an order or a question, answered and never
+// checkUnstored checks an Action or a Review, which is answered and never
 // stored: nobody owns a field of it, and it needs no name.
 func (s strategy[O]) checkUnstored(ctx context.Context, o O) error {
 	o.SetManagedFields(nil)
@@ -201,7 +225,24 @@ type statusStrategy[O Object] struct {
 
 func newStatusStrategy[O Object](main strategy[O], versions []schema.GroupVersion) statusStrategy[O] {
 	main.reset = inAllVersions(versions, "metadata", "spec")
+	main.createOnUpdate = false
 	return statusStrategy[O]{main}
+}
+
+// WarningsOnUpdate is empty: the author of a status can't correct the rest.
+func (statusStrategy[O]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// gracefulStrategy is strategy for deletions of kinds with a grace period.
+type gracefulStrategy[O Object] struct {
+	strategy[O]
+}
+
+var _ rest.RESTGracefulDeleteStrategy = gracefulStrategy[Object]{}
+
+func (s gracefulStrategy[O]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+	return s.kind.CheckGracefulDelete(ctx, obj.(O), options)
 }
 
 // PrepareForUpdate keeps all but the status and the managed fields.

@@ -47,16 +47,18 @@ type Stream[O Object, P runtime.Object] struct {
 // writeTimeout is how long a client may take for a line before it is cut off.
 const writeTimeout = 10 * time.Second
 
-func (s Stream[O, P]) longRunning() bool { return true }
+// LongRunning implements Subresource.
+func (s Stream[O, P]) LongRunning() bool { return true }
 
-func (s Stream[O, P]) storage(of parent[O], _ string) rest.Storage {
-	return &streamREST[O, P]{Stream: s, of: of, broadcaster: newBroadcaster(of.store, s.Line)}
+// Storage implements Subresource.
+func (s Stream[O, P]) Storage(of Parent[O]) (rest.Storage, error) {
+	return &streamREST[O, P]{Stream: s, of: of, broadcaster: newBroadcaster(of.Store, s.Line)}, nil
 }
 
 // streamREST serves a Stream.
 type streamREST[O Object, P runtime.Object] struct {
 	Stream[O, P]
-	of          parent[O]
+	of          Parent[O]
 	broadcaster *broadcaster[O]
 }
 
@@ -76,15 +78,13 @@ func (r *streamREST[O, P]) NewConnectOptions() (options runtime.Object, hasPath 
 	return r.NewOptions(), false, ""
 }
 
-// ConnectMethods is GET, for which one needs the right to get the subresource.
+// ConnectMethods is GET, for which users need the permission to get the subresource.
 func (r *streamREST[O, P]) ConnectMethods() []string { return []string{http.MethodGet} }
 
 // Connect answers with lines about an object.
 func (r *streamREST[O, P]) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
-	errs := rest.DeclarativeValidation{Scheme: r.of.group.scheme}.ValidateDeclaratively(
-		withoutSubresource(ctx), options, nil, nil, operation.Create, rest.DeclarativeValidationConfig{})
-	if len(errs) > 0 {
-		return nil, invalid(r.of.group.scheme, options, "", errs)
+	if err := checkOptions(ctx, r.of.Scheme, options); err != nil {
+		return nil, err
 	}
 	if follow := r.Follow(options.(P)); follow > 0 {
 		return r.follow(ctx, name, follow)
@@ -138,6 +138,16 @@ func (r *streamREST[O, P]) follow(ctx context.Context, name string, limit time.D
 			}
 		}
 	}), nil
+}
+
+// checkOptions checks query parameters by their validation tags.
+func checkOptions(ctx context.Context, scheme *runtime.Scheme, options runtime.Object) error {
+	errs := rest.DeclarativeValidation{Scheme: scheme}.ValidateDeclaratively(
+		withoutSubresource(ctx), options, nil, nil, operation.Create, rest.DeclarativeValidationConfig{})
+	if len(errs) > 0 {
+		return invalid(scheme, options, "", errs)
+	}
+	return nil
 }
 
 // lineWriter writes lines that reach the client at once.

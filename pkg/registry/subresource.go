@@ -25,33 +25,41 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Subresource is an Action or a Stream of a kind with internal type O.
+// Subresource declares a subresource of a kind with internal type O. An Action, a Stream
+// and a Connect are subresources, and so is any other type with these methods.
 type Subresource[O Object] interface {
-	// storage serves the subresource of the kind's objects under a path such as
-	// "pizzas/bake".
-	storage(of parent[O], path string) rest.Storage
-	// longRunning says whether a request goes on for as long as its client wants.
-	longRunning() bool
+	// Storage serves the subresource of the kind's objects.
+	Storage(Parent[O]) (rest.Storage, error)
+	// LongRunning says whether a request goes on for as long as its client wants, and so
+	// is exempt from the request timeout.
+	LongRunning() bool
 }
 
-// parent is the kind that a subresource belongs to.
-type parent[O Object] struct {
-	kind  *Kind[O]
-	group *installedGroup
-	store *genericregistry.Store
-	// status is the same store, but writes nothing except the status of a kind
-	// that has a /status.
-	status *genericregistry.Store
+// Parent is the kind that a subresource belongs to, in a server.
+type Parent[O Object] struct {
+	Installation
+	// Path is that of the subresource, such as "machines/run".
+	Path string
+	// Store reads and updates the kind's objects; it creates none.
+	Store *genericregistry.Store
+	// StatusStore is the same, but of a kind with a /status it writes nothing else.
+	StatusStore *genericregistry.Store
+
+	kind *Kind[O]
 }
 
 // addSubresources adds the storage of the kind's own subresources.
-func (p parent[O]) addSubresources(paths map[string]rest.Storage) error {
-	for _, name := range slices.Sorted(maps.Keys(p.kind.Subresources)) {
-		path := p.kind.Resource + "/" + name
-		if paths[path] != nil {
-			return fmt.Errorf("%s is declared as a subresource, but exists already", path)
+func addSubresources[O Object](paths map[string]rest.Storage, of Parent[O]) error {
+	for _, name := range slices.Sorted(maps.Keys(of.kind.Subresources)) {
+		of.Path = of.kind.Resource + "/" + name
+		if paths[of.Path] != nil {
+			return fmt.Errorf("%s is declared as a subresource, but exists already", of.Path)
 		}
-		paths[path] = p.kind.Subresources[name].storage(p, path)
+		storage, err := of.kind.Subresources[name].Storage(of)
+		if err != nil {
+			return fmt.Errorf("serving %s: %w", of.Path, err)
+		}
+		paths[of.Path] = storage
 	}
 	return nil
 }

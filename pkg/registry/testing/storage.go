@@ -40,6 +40,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -99,7 +100,7 @@ func NewStorage(t testing.TB, group registry.Group) *Storage {
 	return StartEtcd(t).Storage(t, group)
 }
 
-// Storage returns the storage of a group below a prefix of its own, so that tests that
+// Storage returns the storage of a group, whose Runtime gets clients of no server, below a prefix of its own, so that tests that
 // share the etcd do not see each other's objects. Its watch caches are ready.
 func (e Etcd) Storage(t testing.TB, group registry.Group) *Storage {
 	t.Helper()
@@ -139,7 +140,13 @@ func (e Etcd) storage(t testing.TB, group registry.Group) (*Storage, error) {
 		encoding.SetResourceEncoding(resource, version, schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
 	}
 	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, runtime.ContentTypeJSON, s.Codecs, encoding, serverstorage.NewResourceConfig(), group.StoragePrefixes())
-	s.ByVersion, err = group.Storage(scheme, recorder{options.CreateRESTOptionsGetter(factory, nil), s.stores})
+	var beside registry.Runtime
+	if group.Runtime != nil {
+		if beside, err = group.Runtime(registry.Clients{Loopback: &restclient.Config{}, Cluster: &restclient.Config{}}); err != nil {
+			return nil, err
+		}
+	}
+	s.ByVersion, err = group.Storage(scheme, recorder{options.CreateRESTOptionsGetter(factory, nil), s.stores}, beside)
 	return s, err
 }
 

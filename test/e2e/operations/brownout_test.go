@@ -86,7 +86,7 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 
 	const (
 		again   = "504 Timeout: etcd has not answered in time, Retry-After: 2"
-		unknown = "504 Timeout: etcd has not answered in time, so that it is not known whether the order has been executed: " +
+		unknown = "504 Timeout: etcd has not answered in time, so that it is not known whether the action has been executed: " +
 			`read pizzas.restaurant.programming-kubernetes.info "before" before you send it again, Retry-After: `
 	)
 	for _, away := range []struct {

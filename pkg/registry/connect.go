@@ -1,0 +1,98 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Connect declares a subresource of a kind with internal type O that is answered by an
+// http.Handler of its own, for what an Action and a Stream can't express: one that
+// upgrades the connection, as pods/exec does, or that answers with bytes, as pods/log
+// does. Its requests are exempt from the request timeout. Its query parameters have a
+// kind of their own, with internal type P.
+type Connect[O Object, P runtime.Object] struct {
+	// NewOptions returns the options of a request without parameters.
+	NewOptions func() P
+	// Methods are the HTTP methods, by default GET. Users need the permission to get the
+	// subresource for GET, and to create it for POST.
+	Methods []string
+	// Handler returns what answers a request about an object, after authorization,
+	// admission and validation of the options. An error becomes the answer instead; what
+	// fails later can be answered by the responder. A handler that takes over the
+	// connection has to end when the context does.
+	Handler func(ctx context.Context, o O, options P, responder rest.Responder) (http.Handler, error)
+}
+
+// LongRunning implements Subresource.
+func (Connect[O, P]) LongRunning() bool { return true }
+
+// Storage implements Subresource.
+func (c Connect[O, P]) Storage(of Parent[O]) (rest.Storage, error) {
+	if c.NewOptions == nil || c.Handler == nil {
+		return nil, errors.New("set NewOptions and Handler")
+	}
+	return &connectREST[O, P]{declared: c, of: of}, nil
+}
+
+// connectREST serves a Connect.
+type connectREST[O Object, P runtime.Object] struct {
+	declared Connect[O, P]
+	of       Parent[O]
+}
+
+var (
+	_ rest.Storage   = &connectREST[Object, runtime.Object]{}
+	_ rest.Connecter = &connectREST[Object, runtime.Object]{}
+)
+
+// New returns the options, which are the object that admission sees.
+func (r *connectREST[O, P]) New() runtime.Object { return r.declared.NewOptions() }
+
+// Destroy does nothing: the store is destroyed by objectREST.
+func (r *connectREST[O, P]) Destroy() {}
+
+// NewConnectOptions returns the options. No field of them is part of the path.
+func (r *connectREST[O, P]) NewConnectOptions() (options runtime.Object, hasPath bool, pathField string) {
+	return r.declared.NewOptions(), false, ""
+}
+
+// ConnectMethods are the HTTP methods.
+func (r *connectREST[O, P]) ConnectMethods() []string {
+	if len(r.declared.Methods) == 0 {
+		return []string{http.MethodGet}
+	}
+	return r.declared.Methods
+}
+
+// Connect returns the handler for an object.
+func (r *connectREST[O, P]) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+	if err := checkOptions(ctx, r.of.Scheme, options); err != nil {
+		return nil, err
+	}
+	obj, err := r.of.Store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return r.declared.Handler(ctx, obj.(O), options.(P), responder)
+}
