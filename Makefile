@@ -122,7 +122,7 @@ STRESS = go run ./hack/stress -load=20
 
 .PHONY: stress
 stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times beside a load of 20: UNIT_PACKAGES and E2E_PACKAGES
-	@$(MAKE) --keep-going --no-print-directory stress-unit stress-e2e
+	@$(MAKE) --keep-going --no-print-directory $(if $(filter-out 0,$(ROUNDS)),stress-unit) $(if $(filter-out 0,$(E2E_ROUNDS)),stress-e2e)
 
 .PHONY: stress-unit
 stress-unit:

@@ -103,7 +103,7 @@ func TestRules(t *testing.T) {
 	}
 	ofVersions := func(versions ...string) admissionregistrationv1.RuleWithOperations {
 		r := rule(on("*"), "*/*")
-		r.APIVersions = framework.Versions()
+		r.APIVersions = versions
 		return r
 	}
 	inScope := func(scope admissionregistrationv1.ScopeType) admissionregistrationv1.RuleWithOperations {
