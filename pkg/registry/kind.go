@@ -56,6 +56,16 @@ type Kind[O Object] struct {
 	// metadata.namespace. They are computed for every object of every event,
 	// so they must be cheap.
 	Fields map[string]func(O) string
+	// Indexes are selectable by field selectors, too, and may have several values for
+	// each object, of which a selector names one: "spec.toppings=tomato" selects the
+	// pizzas that have tomato among their toppings. A list of what has a value costs as
+	// much as it returns, however many objects are stored, since the watch cache keeps
+	// an index of the values. It is as consistent as any list: without a
+	// resourceVersion, the cache first waits until it has all that was written before
+	// the request. So admission plugins and controllers read an index as clients, as
+	// they read everything else. No value may contain a NUL character. The functions
+	// are called as often as those of Fields.
+	Indexes map[string]func(O) []string
 
 	// Spec returns the desired state; metadata.generation moves when it changes.
 	Spec func(O) any

@@ -73,11 +73,12 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 		DeleteStrategy:            main,
 		ResetFieldsStrategy:       main,
 		TableConvertor:            tableConvertor[O](k.Columns),
+		PredicateFunc:             k.predicate,
 	}
 	if k.CheckGracefulDelete != nil {
 		store.DeleteStrategy = gracefulStrategy[O]{main}
 	}
-	options := &generic.StoreOptions{RESTOptions: statusErrors{in.Options, kind}, AttrFunc: k.attributes}
+	options := &generic.StoreOptions{RESTOptions: statusErrors{in.Options, kind}, AttrFunc: k.attributes, Indexers: k.indexers()}
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}

@@ -255,13 +255,16 @@ func (s statusStrategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.
 // attributes returns what selectors match.
 func (k *Kind[O]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) { //nolint:unparam // It is a storage.AttrFunc.
 	o := obj.(O)
-	set := make(fields.Set, len(k.Fields)+2)
+	set := make(fields.Set, len(k.Fields)+len(k.Indexes)+2)
 	set["metadata.name"] = o.GetName()
 	if k.Namespaced {
 		set["metadata.namespace"] = o.GetNamespace()
 	}
 	for label, value := range k.Fields {
 		set[label] = value(o)
+	}
+	for label, values := range k.Indexes {
+		set[label] = joinValues(values(o))
 	}
 	return o.GetLabels(), set, nil
 }

@@ -59,6 +59,9 @@ func pizza() registry.Kind[*restaurant.Pizza] {
 			"status.replicas": func(p *restaurant.Pizza) string { return strconv.Itoa(int(p.Status.Replicas)) },
 			"status.cost":     func(p *restaurant.Pizza) string { return quantityField(p.Status.Cost) },
 		},
+		Indexes: map[string]func(*restaurant.Pizza) []string{
+			"spec.toppings": toppingNames,
+		},
 
 		Spec:       func(p *restaurant.Pizza) any { return p.Spec },
 		KeepStatus: func(to, from *restaurant.Pizza) { to.Status = from.Status },
@@ -74,6 +77,14 @@ func pizza() registry.Kind[*restaurant.Pizza] {
 			"track": track(),
 		},
 	}
+}
+
+func toppingNames(p *restaurant.Pizza) []string {
+	names := make([]string, len(p.Spec.Toppings))
+	for i, topping := range p.Spec.Toppings {
+		names[i] = topping.Name
+	}
+	return names
 }
 
 // toppingsCell is like "mozzarella,tomato×2".
