@@ -145,8 +145,7 @@ func newPodREST(t *testing.T) podREST {
 			utilruntime.Must(examplev1.AddToScheme(scheme))
 			utilruntime.Must(scheme.SetVersionPriority(examplev1.SchemeGroupVersion))
 		},
-		StorageVersion: "v1",
-		Kinds:          []Declaration{indexedPods()},
+		Kinds: []Declaration{indexedPods()},
 	}
 	require.NoError(t, group.InstallTypes(scheme))
 	codec := serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion)

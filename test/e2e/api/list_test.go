@@ -94,7 +94,7 @@ func TestListByField(t *testing.T) {
 		}
 		known := `["metadata.name"]`
 		if s.Kind == "Pizza" {
-			known = `["metadata.name" "metadata.namespace" "spec.replicas" "status.cost" "status.replicas"]`
+			known = `["metadata.name" "metadata.namespace" "spec.replicas" "spec.toppings" "status.cost" "status.replicas"]`
 			b, err := s.Client().Get(t.Context(), s.Name("b"), metav1.GetOptions{})
 			require.NoError(t, err)
 			s.change(t, b)
@@ -104,17 +104,22 @@ func TestListByField(t *testing.T) {
 			_, err = s.Client().UpdateStatus(t.Context(), b, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			for selector, want := range map[string][]string{
-				"metadata.namespace=" + s.Namespace: {"a", "b"},
-				"metadata.namespace=other":          {},
-				"spec.replicas=1":                   {"a"},
-				"spec.replicas=2":                   {"b"},
-				"spec.replicas!=2":                  {"a"},
-				"status.replicas=0":                 {"a"},
-				"status.replicas=1":                 {"b"},
-				"status.cost=":                      {"a"},
-				"status.cost=2300m":                 {"b"},
-				"spec.replicas=2,status.cost=2300m": {"b"},
-				"spec.replicas=1,status.cost=2300m": {},
+				"metadata.namespace=" + s.Namespace:    {"a", "b"},
+				"metadata.namespace=other":             {},
+				"spec.replicas=1":                      {"a"},
+				"spec.replicas=2":                      {"b"},
+				"spec.replicas!=2":                     {"a"},
+				"status.replicas=0":                    {"a"},
+				"status.replicas=1":                    {"b"},
+				"status.cost=":                         {"a"},
+				"status.cost=2300m":                    {"b"},
+				"spec.replicas=2,status.cost=2300m":    {"b"},
+				"spec.replicas=1,status.cost=2300m":    {},
+				"spec.toppings=tomato":                 {"a", "b"},
+				"spec.toppings=tar":                    {},
+				"spec.toppings=tomato,spec.replicas=2": {"b"},
+				"spec.toppings!=tomato":                {},
+				"spec.toppings!=tar":                   {"a", "b"},
 			} {
 				cases[selector] = want
 			}
@@ -123,7 +128,7 @@ func TestListByField(t *testing.T) {
 			require.Equal(t, want, s.listed(t, metav1.ListOptions{FieldSelector: selector}), selector)
 		}
 
-		for _, selector := range []string{"spec.other=1", "metadata.uid=1", "spec.toppings=tomato"} {
+		for _, selector := range []string{"spec.other=1", "metadata.uid=1", "spec.toppings.name=tomato"} {
 			field, _, _ := strings.Cut(selector, "=")
 			unknown := `"` + field + `" is not a known field selector: only ` + known
 			_, err := s.Client().List(t.Context(), metav1.ListOptions{FieldSelector: selector})

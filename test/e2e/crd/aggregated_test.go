@@ -86,7 +86,7 @@ func TestWebhookOfTheAPIServer(t *testing.T) {
 		err = client.Resource(gvr(version, "toppings")).Delete(t.Context(), "salami", metav1.DeleteOptions{})
 		status = framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 		require.Equal(t, `admission webhook "toppings.validate.restaurant.programming-kubernetes.info" denied the request: `+
-			`toppings.restaurant.programming-kubernetes.info "salami" is forbidden: it is on the pizza default/`+name, status.Message)
+			`toppings.restaurant.programming-kubernetes.info "salami" is forbidden: it is on a pizza`, status.Message)
 		require.NoError(t, inDefault(version).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	require.NoError(t, client.Resource(gvr("v1", "toppings")).Delete(t.Context(), "salami", metav1.DeleteOptions{}))

@@ -145,8 +145,8 @@ func TestToppingInUse(t *testing.T) {
 	for _, version := range framework.Versions() {
 		err := toppings(version).Delete(t.Context(), "olive", metav1.DeleteOptions{})
 		status := framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
-		require.Equal(t, fmt.Sprintf(`admission webhook "toppings.validate.restaurant.programming-kubernetes.info" denied the request: `+
-			`toppings.restaurant.programming-kubernetes.info "olive" is forbidden: it is on 4 pizzas: %[1]s/oliva-0, %[1]s/oliva-1, %[1]s/oliva-2 and 1 more`, ns), status.Message)
+		require.Equal(t, `admission webhook "toppings.validate.restaurant.programming-kubernetes.info" denied the request: `+
+			`toppings.restaurant.programming-kubernetes.info "olive" is forbidden: it is on 4 pizzas`, status.Message)
 	}
 	err := toppings("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=olive"})
 	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)

@@ -29,7 +29,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/admission"
+	genericinitializer "k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/tools/cache"
 
 	genericadmission "restaurant.programming-kubernetes.info/apiserver/pkg/admission"
@@ -45,6 +48,8 @@ const (
 	PluginName = "ToppingInUse"
 	// maxNames is how many pizzas a refusal names.
 	maxNames = 3
+	// maxCount is up to how many pizzas are counted.
+	maxCount = 100
 )
 
 // Plugin returns the plugin for the list of all plugins.
@@ -59,12 +64,14 @@ func Register(plugins *admission.Plugins) {
 
 type plugin struct {
 	*admission.Handler
-	pizzas clients.PizzasGetter
+	pizzas     clients.PizzasGetter
+	authorizer authorizer.Authorizer
 }
 
 var (
-	_ admission.ValidationInterface = &plugin{}
-	_ initializer.WantsRestaurant   = &plugin{}
+	_ admission.ValidationInterface      = &plugin{}
+	_ initializer.WantsRestaurant        = &plugin{}
+	_ genericinitializer.WantsAuthorizer = &plugin{}
 )
 
 func newPlugin() *plugin {
@@ -75,9 +82,17 @@ func (p *plugin) SetRestaurant(_ *lookup.Toppings, pizzas clients.PizzasGetter) 
 	p.pizzas = pizzas
 }
 
+// SetAuthorizer sets what knows which pizzas may be named to a user.
+func (p *plugin) SetAuthorizer(authorizer authorizer.Authorizer) {
+	p.authorizer = authorizer
+}
+
 func (p *plugin) ValidateInitialization() error {
 	if p.pizzas == nil {
 		return errors.New(PluginName + " has no access to pizzas")
+	}
+	if p.authorizer == nil {
+		return errors.New(PluginName + " has no authorizer")
 	}
 	return nil
 }
@@ -92,43 +107,85 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("%s was given no topping: %w", PluginName, err))
 	}
-	return Check(topping.GetName(), func() (*restaurantv1.PizzaList, error) {
-		return p.pizzas.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	// Without a resourceVersion, what is stored now is listed: a pizza of a moment ago,
+	// and none that was deleted before its topping.
+	pizzas, err := p.pizzas.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.toppings", topping.GetName()).String(),
+		Limit:         maxCount,
 	})
-}
-
-// Check returns a Forbidden that names some of the pizzas that the topping is on.
-// The list must be what is stored now: a cache may lack a pizza of a moment ago,
-// and still have the one that was deleted before its topping.
-func Check(topping string, list func() (*restaurantv1.PizzaList, error)) error {
-	pizzas, err := list()
 	if err != nil {
 		return err
 	}
-	var users []string
+	return Check(topping.GetName(), pizzas, func(namespace string) bool {
+		decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User:            attributes.GetUserInfo(),
+			Verb:            "get",
+			Namespace:       namespace,
+			APIGroup:        restaurant.GroupName,
+			APIVersion:      restaurantv1.SchemeGroupVersion.Version,
+			Resource:        "pizzas",
+			ResourceRequest: true,
+		})
+		return err == nil && decision == authorizer.DecisionAllow
+	})
+}
+
+// Check returns a Forbidden if the topping is on any of the pizzas, which may be the
+// first part of a list. It names some of those in namespaces whose pizzas may be named,
+// and says of how many others the topping is on.
+func Check(topping string, pizzas *restaurantv1.PizzaList, mayName func(namespace string) bool) error {
+	var users []cache.ObjectName
 	for i := range pizzas.Items {
 		if hasTopping(&pizzas.Items[i], topping) {
-			users = append(users, cache.MetaObjectToName(&pizzas.Items[i]).String())
+			users = append(users, cache.MetaObjectToName(&pizzas.Items[i]))
 		}
 	}
 	if len(users) == 0 {
 		return nil
 	}
-	return apierrors.NewForbidden(restaurant.Resource("toppings"), topping, inUse(users))
+	slices.SortFunc(users, func(a, b cache.ObjectName) int { return strings.Compare(a.String(), b.String()) })
+	return apierrors.NewForbidden(restaurant.Resource("toppings"), topping, inUse(users, nameable(users, mayName), pizzas.Continue != ""))
 }
 
 func hasTopping(pizza *restaurantv1.Pizza, name string) bool {
 	return slices.ContainsFunc(pizza.Spec.Toppings, func(topping restaurantv1.PizzaTopping) bool { return topping.Name == name })
 }
 
-func inUse(pizzas []string) error {
-	if len(pizzas) == 1 {
-		return fmt.Errorf("it is on the pizza %s", pizzas[0])
+// nameable are the first pizzas that may be named. No more namespaces are asked about
+// than pizzas can be named.
+func nameable(pizzas []cache.ObjectName, mayName func(namespace string) bool) (names []string) {
+	asked := map[string]bool{}
+	for _, pizza := range pizzas {
+		if _, known := asked[pizza.Namespace]; !known && len(asked) < maxNames {
+			asked[pizza.Namespace] = mayName(pizza.Namespace)
+		}
+		if asked[pizza.Namespace] && len(names) < maxNames {
+			names = append(names, pizza.String())
+		}
 	}
-	slices.Sort(pizzas)
-	named, more := pizzas, ""
-	if len(pizzas) > maxNames {
-		named, more = pizzas[:maxNames], fmt.Sprintf(" and %d more", len(pizzas)-maxNames)
+	return names
+}
+
+func inUse(pizzas []cache.ObjectName, names []string, more bool) error {
+	switch {
+	case more:
+		return fmt.Errorf("it is on more than %d pizzas%s", len(pizzas), list(names, " and others"))
+	case len(pizzas) > 1:
+		rest := ""
+		if unnamed := len(pizzas) - len(names); unnamed > 0 {
+			rest = fmt.Sprintf(" and %d more", unnamed)
+		}
+		return fmt.Errorf("it is on %d pizzas%s", len(pizzas), list(names, rest))
+	case len(names) == 1:
+		return fmt.Errorf("it is on the pizza %s", names[0])
+	default:
+		return errors.New("it is on a pizza")
 	}
-	return fmt.Errorf("it is on %d pizzas: %s%s", len(pizzas), strings.Join(named, ", "), more)
+}
+
+func list(names []string, rest string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(names, ", ") + rest
 }

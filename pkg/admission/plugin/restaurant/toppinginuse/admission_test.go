@@ -17,13 +17,19 @@ limitations under the License.
 package toppinginuse
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	genericinitializer "k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clienttesting "k8s.io/client-go/testing"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/initializer"
@@ -58,60 +64,107 @@ const forbidden = `toppings.restaurant.programming-kubernetes.info "basil" is fo
 
 func TestCheck(t *testing.T) {
 	a, b, c, d, e := pizza("default", "a", "basil"), pizza("kitchen", "b", "tomato", "basil"), pizza("default", "c", "basil"), pizza("cellar", "d", "basil"), pizza("default", "e", "basil")
+	attic, barn := pizza("attic", "f", "basil"), pizza("barn", "g", "basil")
 	other, similar, none := pizza("default", "other", "tomato"), pizza("default", "similar", "basil-2", "bas"), pizza("default", "none")
+	everywhere := []string{"attic", "barn", "cellar", "default", "kitchen"}
 	for name, test := range map[string]struct {
-		pizzas     []restaurantv1.Pizza
-		err        error
-		want       string
-		wantReason metav1.StatusReason
+		pizzas []restaurantv1.Pizza
+		// more pizzas are not in the list.
+		more bool
+		// mayName are the namespaces whose pizzas may be named.
+		mayName   []string
+		want      string
+		wantAsked int
 	}{
-		"no pizzas":         {nil, nil, "", ""},
-		"on others only":    {[]restaurantv1.Pizza{other, similar, none}, nil, "", ""},
-		"one":               {[]restaurantv1.Pizza{other, a}, nil, forbidden + "it is on the pizza default/a", metav1.StatusReasonForbidden},
-		"three":             {[]restaurantv1.Pizza{c, b, other, a}, nil, forbidden + "it is on 3 pizzas: default/a, default/c, kitchen/b", metav1.StatusReasonForbidden},
-		"four":              {[]restaurantv1.Pizza{c, b, d, a}, nil, forbidden + "it is on 4 pizzas: cellar/d, default/a, default/c and 1 more", metav1.StatusReasonForbidden},
-		"five":              {[]restaurantv1.Pizza{a, b, c, d, e}, nil, forbidden + "it is on 5 pizzas: cellar/d, default/a, default/c and 2 more", metav1.StatusReasonForbidden},
-		"they can't be had": {nil, apierrors.NewTimeoutError("etcd has not answered in time", 2), "Timeout: etcd has not answered in time", metav1.StatusReasonTimeout},
+		"no pizzas":                   {want: ""},
+		"on others only":              {pizzas: []restaurantv1.Pizza{other, similar, none}, mayName: everywhere},
+		"one":                         {pizzas: []restaurantv1.Pizza{other, a}, mayName: everywhere, want: "it is on the pizza default/a", wantAsked: 1},
+		"one, secret":                 {pizzas: []restaurantv1.Pizza{other, a}, mayName: []string{"kitchen"}, want: "it is on a pizza", wantAsked: 1},
+		"three":                       {pizzas: []restaurantv1.Pizza{c, b, other, a}, mayName: everywhere, want: "it is on 3 pizzas: default/a, default/c, kitchen/b", wantAsked: 2},
+		"three, one secret":           {pizzas: []restaurantv1.Pizza{c, b, other, a}, mayName: []string{"default"}, want: "it is on 3 pizzas: default/a, default/c and 1 more", wantAsked: 2},
+		"three, secret":               {pizzas: []restaurantv1.Pizza{c, b, other, a}, want: "it is on 3 pizzas", wantAsked: 2},
+		"four":                        {pizzas: []restaurantv1.Pizza{c, b, d, a}, mayName: everywhere, want: "it is on 4 pizzas: cellar/d, default/a, default/c and 1 more", wantAsked: 3},
+		"four, the first secret":      {pizzas: []restaurantv1.Pizza{c, b, d, a}, mayName: []string{"kitchen", "default"}, want: "it is on 4 pizzas: default/a, default/c, kitchen/b and 1 more", wantAsked: 3},
+		"five":                        {pizzas: []restaurantv1.Pizza{a, b, c, d, e}, mayName: everywhere, want: "it is on 5 pizzas: cellar/d, default/a, default/c and 2 more", wantAsked: 3},
+		"in more namespaces than ask": {pizzas: []restaurantv1.Pizza{attic, barn, d, a}, mayName: []string{"default"}, want: "it is on 4 pizzas", wantAsked: 3},
+		"more than can be counted":    {pizzas: []restaurantv1.Pizza{a, b}, more: true, mayName: []string{"kitchen"}, want: "it is on more than 2 pizzas: kitchen/b and others", wantAsked: 2},
+		"more than that, secret":      {pizzas: []restaurantv1.Pizza{a, b}, more: true, want: "it is on more than 2 pizzas", wantAsked: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Check("basil", func() (*restaurantv1.PizzaList, error) {
-				return &restaurantv1.PizzaList{Items: test.pizzas}, test.err
+			pizzas := &restaurantv1.PizzaList{Items: test.pizzas}
+			if test.more {
+				pizzas.Continue = "next"
+			}
+			asked := 0
+			err := Check("basil", pizzas, func(namespace string) bool {
+				asked++
+				return slices.Contains(test.mayName, namespace)
 			})
-			requireError(t, err, test.want, test.wantReason)
+			if test.want == "" {
+				requireError(t, err, "", "")
+			} else {
+				requireError(t, err, forbidden+test.want, metav1.StatusReasonForbidden)
+			}
+			if asked != test.wantAsked {
+				t.Errorf("asked about %d namespaces, want %d", asked, test.wantAsked)
+			}
 		})
 	}
 }
 
 func attributes(name string, old runtime.Object, resource, subresource string) admission.Attributes {
 	return admission.NewAttributesRecord(nil, old, restaurant.Kind("Topping").WithVersion("v1"), "", name,
-		restaurant.Resource(resource).WithVersion("v1"), subresource, admission.Delete, nil, false, nil)
+		restaurant.Resource(resource).WithVersion("v1"), subresource, admission.Delete, nil, false, &user.DefaultInfo{Name: "cook"})
 }
+
+// onlyCooks lets cooks get pizzas, and is broken for everybody else.
+var onlyCooks = authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+	want := authorizer.AttributesRecord{
+		User: &user.DefaultInfo{Name: "cook"}, Verb: "get", Namespace: "default", APIGroup: restaurant.GroupName, APIVersion: "v1", Resource: "pizzas", ResourceRequest: true,
+	}
+	if cmp.Equal(authorizer.Attributes(want), asked) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionAllow, "", errors.New("unavailable")
+})
 
 func TestPlugin(t *testing.T) {
 	basil := &restaurant.Topping{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}
 	tomato := &restaurant.Topping{ObjectMeta: metav1.ObjectMeta{Name: "tomato"}}
+	guest := admission.NewAttributesRecord(nil, basil, restaurant.Kind("Topping").WithVersion("v1"), "", "basil",
+		restaurant.Resource("toppings").WithVersion("v1"), "", admission.Delete, nil, false, &user.DefaultInfo{Name: "guest"})
 	for name, test := range map[string]struct {
 		attributes admission.Attributes
 		want       string
 		wantReason metav1.StatusReason
+		// wantSelector is that of the list of pizzas, if there is one.
+		wantSelector string
 	}{
-		"in use":                      {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden},
-		"in use, of a collection":     {attributes("", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden},
-		"not in use":                  {attributes("tomato", tomato, "toppings", ""), "", ""},
-		"a subresource":               {attributes("basil", basil, "toppings", "status"), "", ""},
-		"a pizza of a topping's name": {attributes("basil", &restaurant.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}, "pizzas", ""), "", ""},
-		"no topping":                  {attributes("basil", nil, "toppings", ""), "Internal error occurred: ToppingInUse was given no topping: object does not implement the Object interfaces", metav1.StatusReasonInternalError},
+		"in use":                        {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"in use, of a collection":       {attributes("", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"in use, without an authorizer": {guest, forbidden + "it is on a pizza", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"not in use":                    {attributes("tomato", tomato, "toppings", ""), "", "", "spec.toppings=tomato"},
+		"a subresource":                 {attributes("basil", basil, "toppings", "status"), "", "", ""},
+		"a pizza of a topping's name":   {attributes("basil", &restaurant.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}, "pizzas", ""), "", "", ""},
+		"no topping":                    {attributes("basil", nil, "toppings", ""), "Internal error occurred: ToppingInUse was given no topping: object does not implement the Object interfaces", metav1.StatusReasonInternalError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			margherita := pizza("default", "margherita", "basil")
 			client := fake.NewClientset(&margherita)
 			p := newPlugin()
 			p.SetRestaurant(nil, client.RestaurantV1())
+			p.SetAuthorizer(onlyCooks)
 			requireError(t, p.Validate(t.Context(), test.attributes, nil), test.want, test.wantReason)
+			want := []metav1.ListOptions{{FieldSelector: test.wantSelector, Limit: maxCount}} // of no version: as they are now
+			if test.wantSelector == "" {
+				want = nil
+			}
+			var got []metav1.ListOptions
 			for _, action := range client.Actions() {
-				if version := action.(clienttesting.ListActionImpl).ListOptions.ResourceVersion; version != "" {
-					t.Errorf("it asks for pizzas that are as old as %s", version)
-				}
+				got = append(got, action.(clienttesting.ListActionImpl).ListOptions)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("unexpected lists (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -134,7 +187,11 @@ func TestInitialization(t *testing.T) {
 		t.Errorf("got %v for a plugin that was given nothing", err)
 	}
 	client := fake.NewClientset()
-	initialized, err := plugins.InitPlugin(PluginName, nil, initializer.New(nil, client.RestaurantV1()))
+	pizzas := initializer.New(nil, client.RestaurantV1())
+	if _, err := plugins.InitPlugin(PluginName, nil, pizzas); err == nil || err.Error() != `failed to initialize admission plugin "ToppingInUse": ToppingInUse has no authorizer` {
+		t.Errorf("got %v for a plugin that was given no authorizer", err)
+	}
+	initialized, err := plugins.InitPlugin(PluginName, nil, admission.PluginInitializers{pizzas, genericinitializer.New(nil, nil, nil, onlyCooks, nil, nil, nil, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
