@@ -16,7 +16,6 @@ limitations under the License.
 package upstream
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -50,7 +49,7 @@ func certificateAuthority(t *testing.T, name string) (bundle []byte, certificate
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "ca"}, crypto.Signer(key))
+	ca, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "ca"}, key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func TestWriteDeadlineEndsIdleHTTP2Stream(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	response, err := server.Client().Get(server.URL) //nolint:noctx // It ends with the server.
+	response, err := server.Client().Get(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestDamagedDatabaseEndsTheProcess(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // G204: it is this program.
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	command.Env = append(os.Environ(), variable+"="+path)
 	output, err := command.CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "bbolt") {

@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
@@ -60,7 +60,7 @@ func TestTooManyRequestsIsText(t *testing.T) {
 	}, func(config *genericapiserver.Config) { config.MaxRequestsInFlight = 1 })
 	t.Cleanup(end)
 	go func() {
-		if response, err := http.Get(server + "/apis"); err == nil { //nolint:noctx // It ends with the server.
+		if response, err := http.Get(server + "/apis"); err == nil {
 			response.Body.Close()
 		}
 	}()
@@ -93,10 +93,10 @@ func TestAuthorizationOfWatchHasNoDeadline(t *testing.T) {
 func TestOnlyWatchesLearnOfShutdown(t *testing.T) {
 	told := make(chan bool, 1)
 	server := serveHandler(t, func(_ http.ResponseWriter, req *http.Request) {
-		told <- request.ServerShutdownSignalFrom(req.Context()) != nil
+		told <- genericapirequest.ServerShutdownSignalFrom(req.Context()) != nil
 	}, func(config *genericapiserver.Config) {
 		config.ShutdownWatchTerminationGracePeriod = time.Second
-		config.LongRunningFunc = func(*http.Request, *request.RequestInfo) bool { return true }
+		config.LongRunningFunc = func(*http.Request, *genericapirequest.RequestInfo) bool { return true }
 	})
 	send(t, http.MethodGet, server+"/apis/example.apiserver.k8s.io/v1/pods?watch=true", "", "")
 	if !<-told {

@@ -125,7 +125,7 @@ func servePodsIn(t *testing.T, endpoint string) string {
 
 // sharedEtcd is the address of an etcd in which each test has a prefix of its own. It is
 // set before the first test.
-var sharedEtcd string //nolint:gochecknoglobals // TestMain can pass nothing to a test.
+var sharedEtcd string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 

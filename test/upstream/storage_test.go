@@ -32,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/apis/example"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
@@ -77,7 +77,7 @@ func create(ctx context.Context, t *testing.T, do func(context.Context) error) e
 	t.Helper()
 	store := newPodStore(t, sharedEtcd, func(*storagebackend.Config) {})
 	store.Storage.Storage = storageFunc{store.Storage.Storage, do}
-	_, err := store.Create(request.WithNamespace(ctx, "default"), &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	_, err := store.Create(genericapirequest.WithNamespace(ctx, "default"), &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	return err
 }
 
@@ -116,7 +116,7 @@ func TestUndecryptableObjectIsUntypedError(t *testing.T) {
 		t.Fatal(a)
 	}
 	store := newPodStore(t, sharedEtcd, func(config *storagebackend.Config) { config.Transformer = otherKey{} })
-	_, err := store.Get(request.WithNamespace(t.Context(), "default"), "a", &metav1.GetOptions{})
+	_, err := store.Get(genericapirequest.WithNamespace(t.Context(), "default"), "a", &metav1.GetOptions{})
 	if !apierrors.IsInternalError(err) {
 		fixed(t, "an object that can't be decrypted is %v (%s)", err, apierrors.ReasonForError(err))
 	}
@@ -124,7 +124,7 @@ func TestUndecryptableObjectIsUntypedError(t *testing.T) {
 
 func TestWatchersGetObjectsOfAnotherType(t *testing.T) {
 	store := newPodStore(t, sharedEtcd, func(*storagebackend.Config) {})
-	ctx := request.WithNamespace(t.Context(), "default")
+	ctx := genericapirequest.WithNamespace(t.Context(), "default")
 	eventually(t, func() bool { return store.ReadinessCheck() == nil })
 	var w watch.Interface
 	for range 10 {

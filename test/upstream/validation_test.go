@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -50,7 +50,7 @@ func TestMistakeInMetadataIsLoggedAsMismatch(t *testing.T) {
 	}
 	var log bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
-	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: example.GroupName, APIVersion: "v1", Resource: "pods", Verb: "create"})
+	ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{APIGroup: example.GroupName, APIVersion: "v1", Resource: "pods", Verb: "create"})
 	rest.DeclarativeValidation{Scheme: scheme}.ValidateDeclaratively(ctx, pod, nil, errs, operation.Create, rest.DeclarativeValidationConfig{})
 	if !strings.Contains(log.String(), "ownerReferences") {
 		fixed(t, "a mistake in metadata is not logged as one of the server: %s", log.String())
