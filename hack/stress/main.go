@@ -24,6 +24,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -49,7 +50,7 @@ func main() {
 
 func run(ctx context.Context, out io.Writer, rounds, load int, command []string) error {
 	if len(command) == 0 {
-		return fmt.Errorf("there is no command to run: name it behind the flags")
+		return errors.New("there is no command to run: name it after the flags")
 	}
 	ctx, idle := context.WithCancel(ctx)
 	defer idle()
@@ -57,7 +58,7 @@ func run(ctx context.Context, out io.Writer, rounds, load int, command []string)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(load + 1))
 	for range load {
 		go func() {
-			for ctx.Err() == nil { //nolint:revive // empty-block: to be busy is what it is for
+			for ctx.Err() == nil { // To be busy is what it is for.
 			}
 		}()
 	}
