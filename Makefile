@@ -180,7 +180,7 @@ verify-vulnerabilities: ## Checks for known vulnerabilities, where their databas
 ##@ Update
 
 .PHONY: update
-update: update-codegen update-format update-modules ## Repairs what "make verify" finds and a tool can repair
+update: update-codegen update-format update-modules ## Fixes whatever "make verify" finds that a tool can fix
 
 .PHONY: update-codegen
 update-codegen: ## Generates code

@@ -14,9 +14,9 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Makes the certificates of Konnectivity, of an authority for this only: those of the
-# proxy server, of agents, and of clients of the proxy server (kube-apiserver). The
-# authority is kept if it is there already, the others are issued anew.
+# Issues the certificates for Konnectivity from a dedicated certificate authority: for the
+# proxy server, for agents, and for clients of the proxy server (kube-apiserver). An
+# existing certificate authority is kept; the other certificates are issued again.
 #
 #   hack/konnectivity-certificates.sh DIR HOST...
 #

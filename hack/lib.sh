@@ -13,7 +13,7 @@
 # limitations under the License.
 
 # shellcheck shell=bash
-# What the scripts in this folder have in common. Sourcing it turns on strict
+# What the scripts in this directory have in common. Sourcing it turns on strict
 # mode and changes to the repository's root.
 
 set -o errexit -o nounset -o pipefail

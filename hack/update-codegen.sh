@@ -43,7 +43,7 @@ step() {
 	echo "update-codegen: $*"
 }
 
-# module_dir prints the folder of a module that the module in folder $1 requires.
+# module_dir prints the directory of a module that the module in directory $1 requires.
 module_dir() {
 	go -C "$1" mod download "$2"
 	go -C "$1" list -m -f '{{.Dir}}' "$2"
@@ -82,7 +82,7 @@ validation-gen --go-header-file "${header}" --output-file zz_generated.validatio
 	--readonly-pkg k8s.io/apimachinery/pkg/api/resource \
 	"${versioned_types[@]}"
 
-# go-to-protobuf finds and writes files by import path below one folder, and so
+# go-to-protobuf finds and writes files by import path below one directory, and so
 # do the imports in .proto files; links make this repository and the module
 # cache look that way.
 step "protobuf"
@@ -111,12 +111,12 @@ libraries=(
 	k8s.io/apimachinery/pkg/version
 )
 # openapi FOLDER PACKAGE... generates the definitions of the packages, and of the
-# libraries they use, into a folder.
+# libraries they use, into a directory.
 openapi() {
-	local folder=$1
+	local directory=$1
 	shift
 	openapi-gen --go-header-file "${header}" --output-file zz_generated.openapi.go \
-		--output-dir "${folder}" --output-pkg "${module}/${folder}" \
+		--output-dir "${directory}" --output-pkg "${module}/${directory}" \
 		--output-model-name-file zz_generated.model_name.go \
 		--report-filename "${work}/api-violations" \
 		"${libraries[@]/#/--readonly-pkg=}" "${libraries[@]}" "$@"

@@ -26,7 +26,7 @@ mkdir -p "${copy}"
 files go.mod go.sum hack pkg test/thirdkind | tar --create --files-from - | tar --extract --directory "${copy}"
 "${copy}/hack/update-codegen.sh"
 
-for folder in pkg/apis pkg/generated test/thirdkind; do
-	diff --recursive --new-file --unified "${folder}" "${copy}/${folder}" ||
+for directory in pkg/apis pkg/generated test/thirdkind; do
+	diff --recursive --new-file --unified "${directory}" "${copy}/${directory}" ||
 		fail 'The generated code is not what the types ask for. Run "make update-codegen" and commit the result.'
 done

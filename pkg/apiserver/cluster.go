@@ -205,7 +205,7 @@ func (c *cluster) checkAuthentication(ctx context.Context) error {
 		return err
 	}
 	if len(requestHeader) == 0 {
-		return fmt.Errorf("there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, which it publishes in the ConfigMap %s, or this server with a flag of the same name", authenticationConfig)
+		return fmt.Errorf("there is no request-header CA, so no front proxy can assert an identity: start kube-apiserver with --requestheader-client-ca-file, which it publishes in the ConfigMap %s, or this server with a flag of the same name", authenticationConfig)
 	}
 	users, err := trustedCAs("client-ca-file", options.ClientCert.ClientCA, published)
 	if err != nil {

@@ -143,8 +143,8 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err := o.Etcd.ApplyWithStorageFactoryTo(factory, &generic.Config); err != nil {
 		return fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
-	// While etcd is away, this server is not ready, but nothing that a restart would
-	// mend: discovery goes on, and all else does once etcd is back.
+	// While etcd is unavailable, this server is not ready, but a restart would fix
+	// nothing: discovery works, and everything else does again once etcd is back.
 	// Upstream fault 54.
 	generic.LivezChecks = livez
 	if err := o.applyAuthentication(&generic.Config); err != nil {

@@ -187,9 +187,9 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	certificate.StringVar(&o.ServingCert.Service, "serving-service", o.ServingCert.Service, ""+
 		"Name of the Service in the namespace of this server by which kube-apiserver reaches it. With --serving-ca-secret only.")
 	certificate.DurationVar(&o.ServingCert.AuthorityValidity, "serving-ca-validity", o.ServingCert.AuthorityValidity, ""+
-		"How long the certificate authority of --serving-ca-secret is good for. It is renewed after two thirds of that.")
+		"How long the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
 	certificate.DurationVar(&o.ServingCert.Validity, "serving-cert-validity", o.ServingCert.Validity, ""+
-		"How long a certificate of the authority of --serving-ca-secret is good for. It is renewed after two thirds of that.")
+		"How long a certificate issued by the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
 
 	controllers := sections.FlagSet("controllers")
 	controllers.BoolVar(&o.RunControllers, "run-controllers", o.RunControllers, ""+
@@ -198,9 +198,9 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 
 	cluster := sections.FlagSet("cluster")
 	cluster.StringVar(&o.CoreAPI.CoreAPIKubeconfigPath, "kubeconfig", o.CoreAPI.CoreAPIKubeconfigPath, ""+
-		"File that says how to reach the kube-apiserver of the cluster, and as whom. In a pod it may be left out: the service account is used.")
+		"Kubeconfig for the cluster's kube-apiserver. Optional in a pod, where the service account is used.")
 	cluster.DurationVar(&o.StartupTimeout, "startup-timeout", o.StartupTimeout, ""+
-		"How long to wait at the start for kube-apiserver, for the roles of this server, for etcd, and for a predecessor to give the data folder free.")
+		"How long to wait at startup for kube-apiserver, for this server's role bindings, for etcd, and for a previous process to release the data directory.")
 
 	etcd := sections.FlagSet("embedded etcd")
 	etcd.StringVar(&o.EmbeddedEtcd.Dir, "data-dir", o.EmbeddedEtcd.Dir, ""+
@@ -291,7 +291,7 @@ func (o CompletedOptions) Validate() []error {
 		errs = append(errs, fmt.Errorf("--startup-timeout must be above 0, not %s", o.StartupTimeout))
 	}
 	if o.Authentication.SkipInClusterLookup && o.Authentication.RequestHeader.ClientCAFile == "" {
-		errs = append(errs, errors.New("--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user"))
+		errs = append(errs, errors.New("--authentication-skip-lookup needs --requestheader-client-ca-file: without it no front proxy can assert an identity"))
 	}
 	if o.ServingCert.Secret != "" {
 		if o.SecureServing.ServerCert.CertKey.CertFile != "" {
@@ -366,7 +366,7 @@ func (o CompletedOptions) start(ctx context.Context) (*dependencies, error) {
 		return nil, err
 	}
 	if cluster.unprioritized != nil {
-		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities, until this server is started anew with the right to read these", "reason", cluster.unprioritized.Error())
+		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's FlowSchemas and PriorityLevelConfigurations; restart after granting list and watch on them", "reason", cluster.unprioritized.Error())
 		// Upstream fault 63.
 		o.Features.EnablePriorityAndFairness = false
 	}

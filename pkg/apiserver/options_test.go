@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 	}{
 		"defaults":         {nil, nil},
 		"an external etcd": {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=ca.crt", "--data-dir="}, nil},
-		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"}},
+		"no etcd":          {[]string{"--data-dir="}, []string{"--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd"}},
 		"no requests": {
 			[]string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0"},
 			[]string{"--max-requests-inflight and --max-mutating-requests-inflight must not both be 0, unless --enable-priority-and-fairness is false"},
@@ -81,11 +81,11 @@ func TestValidate(t *testing.T) {
 				"--etcd-certfile is for an external etcd: set --etcd-servers too",
 				"--etcd-keyfile is for an external etcd: set --etcd-servers too",
 				"--startup-timeout must be above 0, not 0s",
-				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user",
+				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it no front proxy can assert an identity",
 				"--serving-ca-secret and --tls-cert-file exclude each other: the certificate comes from either",
 				`--serving-ca-secret "the/ca": ` + utilvalidation.IsDNS1123Subdomain("the/ca")[0],
 				`--serving-service "the.service": ` + utilvalidation.IsDNS1123Label("the.service")[0],
-				"--serving-cert-validity or --serving-ca-validity: the validity of a certificate (400h0m0s) must be above 0, and that of its authority (500h0m0s) at least twice as long",
+				"--serving-cert-validity or --serving-ca-validity: the validity of a certificate (400h0m0s) must be above 0, and that of its certificate authority (500h0m0s) at least twice as long",
 				"--watch-cache-sizes: invalid value of watch cache size: pizzas",
 				`--egress-selector-config-file: unable to read egress selector configuration from "missing.yaml" [open missing.yaml: no such file or directory]`,
 				"--leader-elect-lease-duration, or another flag of leader election: leaseDuration: Invalid value: \"10s\": must be greater than `RenewDeadline`",
@@ -123,7 +123,7 @@ func TestComplete(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
-	t.Run("a relative data folder becomes absolute", func(t *testing.T) {
+	t.Run("a relative data directory becomes absolute", func(t *testing.T) {
 		options := parse(t, "--data-dir=data")
 		want, err := filepath.Abs("data")
 		if err != nil {

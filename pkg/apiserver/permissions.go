@@ -68,7 +68,7 @@ func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
 		permissions = append(permissions, may(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
 			rbac.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: o.ServingCert.Secret}, "get", "update")...)
 		for _, name := range o.ServingCert.APIServices {
-			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they have to trust the authority of --serving-ca-secret",
+			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they must trust the certificate authority of --serving-ca-secret",
 				rbac.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
 		}
 	}

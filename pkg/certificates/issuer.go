@@ -37,11 +37,11 @@ type IssuerConfig struct {
 	// Authority is the name of the Secret in which the authority is kept.
 	Authority string
 	// Certificates are the names of the Secrets, of the type kubernetes.io/tls, in
-	// which certificates are kept, with the hosts that each is good for. The name of
+	// which certificates are kept, with the hosts that each is valid for. The name of
 	// the Secret is the common name in it.
 	Certificates map[string][]string
 	// AuthorityValidity and Validity are how long the authority and a certificate
-	// are good for. They are renewed after two thirds of it.
+	// are valid for. They are renewed after two thirds of it.
 	AuthorityValidity, Validity time.Duration
 	// Clock is the real one unless it is set.
 	Clock clock.PassiveClock
@@ -106,7 +106,7 @@ func (i *Issuer) Sync(ctx context.Context) error {
 		if err := i.authority.put(ctx, secret); err != nil {
 			return err
 		}
-		klog.InfoS("The certificate, or the authorities to trust, are renewed", "secret", klog.KObj(secret))
+		klog.InfoS("Renewed the certificate, or the certificate authorities to trust", "secret", klog.KObj(secret))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // TestIssuerForYears keeps the certificates of a server and of a client for fifteen
-// years and checks every five days that both are good for whoever has read the
+// years and checks every five days that both are valid for whoever has read the
 // bundle 300 days ago for the last time.
 func TestIssuerForYears(t *testing.T) {
 	const step, restart = 5 * day, 300 * day

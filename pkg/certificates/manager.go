@@ -46,7 +46,7 @@ type Config struct {
 	// does not exist yet gets it when it does.
 	APIServices []string
 	// AuthorityValidity and Validity are how long an authority and a certificate are
-	// good for. They are renewed after two thirds of it.
+	// valid for. They are renewed after two thirds of it.
 	AuthorityValidity, Validity time.Duration
 	// Clock is the real one unless it is set.
 	Clock clock.PassiveClock
@@ -57,7 +57,7 @@ func (c Config) Validate() error { return validate(c.AuthorityValidity, c.Validi
 
 func validate(authority, certificate time.Duration) error {
 	if certificate <= 0 || authority < 2*certificate {
-		return fmt.Errorf("the validity of a certificate (%s) must be above 0, and that of its authority (%s) at least twice as long", certificate, authority)
+		return fmt.Errorf("the validity of a certificate (%s) must be above 0, and that of its certificate authority (%s) at least twice as long", certificate, authority)
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func trusting(bundle []byte, bundleName string) (*tls.Config, error) {
 	if len(bundle) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(bundle) {
-			return nil, &problem{"there is no certificate in " + bundleName, "put that of the server's authority into it, in PEM form"}
+			return nil, &problem{"there is no certificate in " + bundleName, "put the server's certificate authority into it, in PEM format"}
 		}
 	}
 	return config, nil
@@ -229,7 +229,7 @@ func trustFix(err error, host, bundleName string) string {
 	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		return "renew it, or the clock of this machine is wrong"
 	}
-	return "put the authority that has issued it into " + bundleName
+	return "put the certificate authority that issued it into " + bundleName
 }
 
 // expiry is the certificate that expires first, of the chain that lasts longest.

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package doctor finds out what keeps API groups from being served in a cluster, or
-// is going to. It reads only, and needs no more rights than it has: what its user may
+// is going to. It reads only, and needs no more permissions than it has: what its user may
 // not read is skipped, with a line that says so. It can be used before anything is
 // installed.
 //

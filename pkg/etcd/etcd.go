@@ -45,11 +45,11 @@ const (
 	memberURL  = "http://localhost:2380"
 )
 
-// What is in the folder.
+// What is in the directory.
 const (
 	lockFile   = "lock"
 	socketFile = "etcd.sock"
-	dataFolder = "etcd"
+	dataDir = "etcd"
 )
 
 // defragThreshold is how many megabytes must be free in the database for the start
@@ -68,7 +68,7 @@ func DefaultConfig() Config { return Config{Dir: DefaultDir, QuotaBytes: Default
 
 // Config says where the member keeps its data.
 type Config struct {
-	// Dir is a folder that belongs to the member alone.
+	// Dir is a directory that belongs to the member alone.
 	Dir string
 	// QuotaBytes is the size of the database above which etcd raises an alarm
 	// and refuses writes.
@@ -87,7 +87,7 @@ func (c Config) Validate() []error {
 	var errs []error
 	switch {
 	case c.Dir == "":
-		errs = append(errs, errors.New("--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"))
+		errs = append(errs, errors.New("--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd"))
 	case len(c.socket()) > maxSocketPath:
 		errs = append(errs, fmt.Errorf("--data-dir %q is too long by %d characters for the unix socket in it: choose a shorter path", c.Dir, len(c.socket())-maxSocketPath))
 	}
@@ -106,12 +106,12 @@ func (c Config) socket() string { return c.path(socketFile) }
 // reached around the API.
 func (c Config) Endpoint() string { return "unix://" + c.socket() }
 
-// Start returns when the member serves. While another process holds the folder
+// Start returns when the member serves. While another process holds the directory
 // it waits, as long as the context allows: in a rolling restart that is the
-// server's predecessor.
+// server's previous process.
 func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("creating the folder of the embedded etcd (choose another with --data-dir): %w", err)
+		return nil, fmt.Errorf("creating the data directory of the embedded etcd (choose another with --data-dir): %w", err)
 	}
 	lock, err := c.acquire(ctx)
 	if err != nil {
@@ -127,10 +127,10 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	return etcd, nil
 }
 
-// run starts the member in a folder that is locked and returns when it serves. It
+// run starts the member in a directory that is locked and returns when it serves. It
 // owns the lock.
 func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
-	// A socket left by a killed predecessor; the lock says that it is dead.
+	// A socket left by a killed previous process; the lock says that it is dead.
 	if err := os.Remove(c.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("removing the old socket of the embedded etcd: %w", err), lock.Close())
 	}
@@ -141,7 +141,7 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), lock.Close())
 	}
 	started := &Etcd{etcd, lock, logLevel}
-	// The folder may be one that an operator has made for more than one user.
+	// The directory may be one that an operator has made for more than one user.
 	// Upstream fault 70.
 	if err := os.Chmod(c.socket(), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("closing the socket of the embedded etcd to others: %w", err), started.Close())
@@ -163,22 +163,22 @@ func (c Config) acquire(ctx context.Context) (*fileutil.LockedFile, error) {
 			return lock, err
 		}
 		if !waiting {
-			klog.InfoS("The data folder is in use by another server; waiting until it stops. If it is not being replaced, choose another folder with --data-dir", "dir", c.Dir)
+			klog.InfoS("The data directory is in use by another server; waiting until it stops. If it is not being replaced, choose another directory with --data-dir", "dir", c.Dir)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the data folder %s is in use by another server: stop it or choose another folder with --data-dir", c.Dir)
+			return nil, fmt.Errorf("the data directory %s is in use by another server: stop it or choose another directory with --data-dir", c.Dir)
 		}
 	}
 }
 
 // tryLock returns an error that is fileutil.ErrLocked if another process holds the
-// folder.
+// directory.
 func (c Config) tryLock() (*fileutil.LockedFile, error) {
 	lock, err := fileutil.TryLockFile(c.path(lockFile), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("locking the folder of the embedded etcd: %w", err)
+		return nil, fmt.Errorf("locking the data directory of the embedded etcd: %w", err)
 	}
 	return lock, nil
 }
@@ -186,7 +186,7 @@ func (c Config) tryLock() (*fileutil.LockedFile, error) {
 func (c Config) embedded(logger *zap.Logger) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
-	cfg.Dir = c.path(dataFolder)
+	cfg.Dir = c.path(dataDir)
 	cfg.QuotaBackendBytes = c.QuotaBytes
 	cfg.BootstrapDefragThresholdMegabytes = defragThreshold
 
@@ -253,7 +253,7 @@ func (e *Etcd) CheckAlarms() error {
 	return nil
 }
 
-// Close stops the member and gives the folder free.
+// Close stops the member and gives the directory free.
 func (e *Etcd) Close() error {
 	// It would tell of its end as of a row of failures.
 	e.logLevel.SetLevel(zap.DPanicLevel)

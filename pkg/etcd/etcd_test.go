@@ -85,7 +85,7 @@ func TestOnlyTheUserOfTheServerMayEnter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := info.Mode().Perm(), os.FileMode(0o700); got != want {
-		t.Errorf("the folder has mode %v, want %v", got, want)
+		t.Errorf("the directory has mode %v, want %v", got, want)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestASecondServerWaitsForTheFirst(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := config.Start(short)
-	if want := "the data folder " + config.Dir + " is in use by another server: stop it or choose another folder with --data-dir"; err == nil || err.Error() != want {
+	if want := "the data directory " + config.Dir + " is in use by another server: stop it or choose another directory with --data-dir"; err == nil || err.Error() != want {
 		t.Fatalf("got error %v, want %s", err, want)
 	}
 
@@ -138,7 +138,7 @@ func TestAFolderThatCannotBeCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Config{Dir: filepath.Join(file, "data"), QuotaBytes: testQuota}.Start(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), "creating the folder of the embedded etcd (choose another with --data-dir): ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "creating the data directory of the embedded etcd (choose another with --data-dir): ") {
 		t.Errorf("got error %v, want one that names --data-dir", err)
 	}
 }
@@ -204,7 +204,7 @@ func TestValidate(t *testing.T) {
 	}{
 		"valid": {Config{Dir: "/data", QuotaBytes: 1}, nil},
 		"empty": {Config{}, []error{
-			errors.New("--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one"),
+			errors.New("--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd"),
 			errors.New("--etcd-quota-backend-bytes must be above 0, not 0"),
 		}},
 		"the longest path": {Config{Dir: strings.Repeat("x", 93), QuotaBytes: 1}, nil},

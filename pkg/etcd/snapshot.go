@@ -44,8 +44,8 @@ const (
 	// sectorSize divides the size of every database, so that a file with a hash at
 	// its end can be told from one without, as etcd's own tools do.
 	sectorSize = 512
-	// restoreFolder holds a database that is not complete yet.
-	restoreFolder = "etcd.restore"
+	// restoreDir holds a database that is not complete yet.
+	restoreDir = "etcd.restore"
 	// restoreLead is by how many writes a restored database goes ahead of its
 	// snapshot if the clock is of no use.
 	restoreLead = 1_000_000_000
@@ -73,11 +73,11 @@ type Snapshot struct {
 type Progress func(done, total int64)
 
 // Save writes a snapshot of the database, as it is in the server that runs on the
-// folder or, if none does, in the folder itself. Everything is in it that was
+// directory or, if none does, in the directory itself. Everything is in it that was
 // acknowledged before.
 func (c Config) Save(ctx context.Context, out io.Writer, progress Progress) (err error) {
-	if _, err := os.Stat(c.path(dataFolder)); err != nil {
-		return fmt.Errorf("there is no database of an embedded etcd in %s: name the folder of the server by --data-dir, and run this as the same user (%w)", c.Dir, err)
+	if _, err := os.Stat(c.path(dataDir)); err != nil {
+		return fmt.Errorf("there is no database of an embedded etcd in %s: name the server's data directory with --data-dir, and run this as the same user (%w)", c.Dir, err)
 	}
 	lock, err := c.tryLock()
 	switch {
@@ -106,7 +106,7 @@ func receive(ctx context.Context, client *clientv3.Client, out io.Writer, progre
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(connectTimeout, func() {
-		cancel(fmt.Errorf("it has not answered in %s: see the log of the process that holds its folder", connectTimeout))
+		cancel(fmt.Errorf("it has not answered within %s: see the log of the process that holds its data directory", connectTimeout))
 	})
 	defer silent.Stop()
 	stream, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Snapshot(ctx, &etcdserverpb.SnapshotRequest{}, grpc.WaitForReady(true))
@@ -185,7 +185,7 @@ func describe(path, sum string) (Snapshot, error) {
 	return Snapshot{Revision: status.Revision, Keys: status.TotalKey, Size: status.TotalSize, Hash: sum, Version: status.Version}, nil
 }
 
-// Restore puts a snapshot into the folder, which must be empty. The total is the
+// Restore puts a snapshot into the directory, which must be empty. The total is the
 // snapshot's size, or 0 if that is not known.
 //
 // Clients remember the revision of what they have seen, and expect all that is
@@ -196,11 +196,11 @@ func describe(path, sum string) (Snapshot, error) {
 // their revision is gone, and read everything again.
 func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapshot, err error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return Snapshot{}, fmt.Errorf("creating the folder of the embedded etcd (choose another with --data-dir): %w", err)
+		return Snapshot{}, fmt.Errorf("creating the data directory of the embedded etcd (choose another with --data-dir): %w", err)
 	}
 	lock, err := c.tryLock()
 	if errors.Is(err, fileutil.ErrLocked) {
-		return Snapshot{}, fmt.Errorf("the data folder %s is in use by a server: choose a new folder with --data-dir, and then restart the server with that", c.Dir)
+		return Snapshot{}, fmt.Errorf("the data directory %s is in use by a server: choose a new directory with --data-dir, and then restart the server with that", c.Dir)
 	}
 	if err != nil {
 		return Snapshot{}, err
@@ -209,7 +209,7 @@ func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapsho
 	if err := c.checkEmpty(); err != nil {
 		return Snapshot{}, err
 	}
-	work := c.path(restoreFolder)
+	work := c.path(restoreDir)
 	// What an interrupted run has left is of no use.
 	if err := os.RemoveAll(work); err != nil {
 		return Snapshot{}, err
@@ -225,7 +225,7 @@ func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapsho
 		return Snapshot{}, err
 	}
 	member := c.embedded(newLogger(zap.WarnLevel, klog.Background()))
-	member.Dir = filepath.Join(work, dataFolder)
+	member.Dir = filepath.Join(work, dataDir)
 	err = etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
 		SnapshotPath:        file,
 		Name:                member.Name,
@@ -239,7 +239,7 @@ func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapsho
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("restoring the snapshot: %w", err)
 	}
-	return snapshot, rename(member.Dir, c.path(dataFolder))
+	return snapshot, rename(member.Dir, c.path(dataDir))
 }
 
 // laterThanAll is a revision that no write has had, even one after the same snapshot
@@ -252,16 +252,16 @@ func laterThanAll(revision int64, now time.Time) int64 {
 	return revision + restoreLead
 }
 
-// checkEmpty refuses a folder that holds what could be somebody's.
+// checkEmpty refuses a directory that holds what could be somebody's.
 func (c Config) checkEmpty() error {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		// A new file system has a folder lost+found.
-		if !slices.Contains([]string{lockFile, socketFile, restoreFolder, "lost+found"}, entry.Name()) {
-			return fmt.Errorf("the data folder %s is not empty, but has %q: choose a new folder with --data-dir, and then restart the server with that", c.Dir, entry.Name())
+		// A new file system has a directory lost+found.
+		if !slices.Contains([]string{lockFile, socketFile, restoreDir, "lost+found"}, entry.Name()) {
+			return fmt.Errorf("the data directory %s is not empty, but has %q: choose a new directory with --data-dir, and then restart the server with that", c.Dir, entry.Name())
 		}
 	}
 	return nil
@@ -288,11 +288,11 @@ func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(to))
+	directory, err := os.Open(filepath.Dir(to))
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return errors.Join(directory.Sync(), directory.Close())
 }
 
 // verify copies a snapshot and returns the hash of its database. An error's text

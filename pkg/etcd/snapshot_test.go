@@ -101,7 +101,7 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 		// The last writes are in the write-ahead log only.
 		"of a server that was killed at once": {early: true, prepare: func(t *testing.T, config Config, _ func()) Config {
 			killed := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-			if err := os.CopyFS(killed.path(dataFolder), os.DirFS(config.path(dataFolder))); err != nil {
+			if err := os.CopyFS(killed.path(dataDir), os.DirFS(config.path(dataDir))); err != nil {
 				t.Fatal(err)
 			}
 			return killed
@@ -284,7 +284,7 @@ func files(t *testing.T, dir string) []string {
 
 func TestRestoreRefusesAFolder(t *testing.T) {
 	path, _ := saved(t)
-	const fix = ": choose a new folder with --data-dir, and then restart the server with that"
+	const fix = ": choose a new directory with --data-dir, and then restart the server with that"
 	for name, test := range map[string]struct {
 		prepare func(*testing.T, Config)
 		want    string
@@ -292,14 +292,14 @@ func TestRestoreRefusesAFolder(t *testing.T) {
 		"of a running server": {func(t *testing.T, config Config) {
 			etcd := start(t, config)
 			t.Cleanup(func() { closed(t, etcd) })
-		}, "the data folder %s is in use by a server" + fix},
+		}, "the data directory %s is in use by a server" + fix},
 		"of a stopped server": {func(t *testing.T, config Config) { closed(t, start(t, config)) },
-			"the data folder %s is not empty, but has \"etcd\"" + fix},
+			"the data directory %s is not empty, but has \"etcd\"" + fix},
 		"of somebody else": {func(t *testing.T, config Config) {
 			if err := os.WriteFile(filepath.Join(config.Dir, "letters"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "the data folder %s is not empty, but has \"letters\"" + fix},
+		}, "the data directory %s is not empty, but has \"letters\"" + fix},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
@@ -309,7 +309,7 @@ func TestRestoreRefusesAFolder(t *testing.T) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
 			if diff := cmp.Diff(sets.New(before...), sets.New(files(t, config.Dir)...)); diff != "" {
-				t.Errorf("the folder has changed (-before +after):\n%s", diff)
+				t.Errorf("the directory has changed (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -320,8 +320,8 @@ func TestRestoreRefusesAFolder(t *testing.T) {
 func TestRestoreIntoAUsedVolume(t *testing.T) {
 	path, want := saved(t)
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-	for _, folder := range []string{"lost+found", filepath.Join(restoreFolder, dataFolder, "member")} {
-		if err := os.MkdirAll(config.path(folder), 0o700); err != nil {
+	for _, directory := range []string{"lost+found", filepath.Join(restoreDir, dataDir, "member")} {
+		if err := os.MkdirAll(config.path(directory), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -349,7 +349,7 @@ func TestAFailedSaveLeavesTheOldFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := config.SaveFile(t.Context(), path, noProgress)
-	if want := "there is no database of an embedded etcd in " + config.Dir + ": name the folder of the server by --data-dir, and run this as the same user ("; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "there is no database of an embedded etcd in " + config.Dir + ": name the server's data directory with --data-dir, and run this as the same user ("; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 

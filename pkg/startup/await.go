@@ -29,7 +29,7 @@ import (
 // DefaultTimeout outlasts the start of a whole control plane.
 const DefaultTimeout = 5 * time.Minute
 
-// ErrRefused marks what waiting does not mend.
+// ErrRefused marks what waiting does not fix.
 var ErrRefused = errors.New("the server refuses to start")
 
 // Await returns when a check of something that the server needs succeeds.

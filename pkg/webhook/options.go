@@ -54,11 +54,11 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	// kube-apiserver has no reason to trust.
 	serving.Lookup("cert-dir").Hidden = true
 	serving.Lookup("secure-port").Usage = "The port on which to serve HTTPS."
-	serving.Lookup("tls-cert-file").Usage = "File with the certificate for HTTPS, followed by those of intermediate authorities. Required. When the file changes, new connections get the new certificate."
+	serving.Lookup("tls-cert-file").Usage = "File with the certificate for HTTPS, followed by those of intermediate certificate authorities. Required. When the file changes, new connections get the new certificate."
 	serving.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, ""+
 		"How long to go on answering, with /readyz failing, when told to stop, so that load balancers can take notice.")
 	sections.FlagSet("cluster").StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
-		"File that says how to reach the kube-apiserver of the cluster, and as whom. In a pod it may be left out: the service account is used.")
+		"Kubeconfig for the cluster's kube-apiserver. Optional in a pod, where the service account is used.")
 	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
 	return sections
 }

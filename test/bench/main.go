@@ -158,8 +158,8 @@ func measureStarts(ctx context.Context, cp *controlplane.ControlPlane, config co
 		}
 	}
 	return []figure{
-		{"ready after the start, new data folder", spread(empty), "< 3 s"},
-		{"ready after the start, existing data folder", spread(existing), "< 3 s"},
+		{"ready after the start, new data directory", spread(empty), "< 3 s"},
+		{"ready after the start, existing data directory", spread(existing), "< 3 s"},
 	}, nil
 }
 

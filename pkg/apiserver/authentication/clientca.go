@@ -45,7 +45,7 @@ type primedCA struct {
 var _ dynamiccertificates.ControllerRunner = primedCA{}
 
 // AwaitClientCAs makes a server accept no connection before it has read these certificate
-// authorities of clients, which the cluster was found to trust.
+// certificate authorities of clients, which the cluster was found to trust.
 func AwaitClientCAs(serving *genericapiserver.SecureServingInfo, want []*x509.Certificate) {
 	if serving != nil && serving.ClientCA != nil {
 		serving.ClientCA = primedCA{serving.ClientCA, want}

@@ -35,7 +35,7 @@ import (
 // certificate of theirs. That is checked before the server starts, too, but the
 // certificate authorities can be rotated while it runs. Who sends the headers is
 // then taken for who their certificate says: kube-apiserver for a user without
-// rights, so that all it forwards is refused.
+// permissions, so that all it forwards is refused.
 // Upstream fault 29.
 type FrontProxy struct {
 	authenticator.Request

@@ -32,7 +32,7 @@ import (
 //
 // It asks so only about requests that the front proxy has sent: kube-apiserver has
 // authorized exactly these, name and all, before it forwarded them. For an authorizer of
-// the cluster that allows all names but forbids some, the two questions differ, so that
+// the cluster that allows all names but forbids some, the two reviews differ, so that
 // everything else is asked as it is: requests that came directly, impersonation, and what
 // admission policies ask for.
 func AskForAllNames(delegate authorizer.Authorizer) authorizer.Authorizer {

@@ -51,15 +51,15 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certificates",
 		Short: "Keeps certificates in Secrets, for instance those of an etcd",
-		Long: "Keeps a certificate authority and certificates of it in Secrets, for programs that read them from files, and renews each after two thirds of its life, until it is stopped. " +
-			"A certificate is good for clients, and for servers if hosts are named. " +
-			"A new authority takes over a twelfth of its life after it was made; whoever reads ca.crt only at the start has to be restarted in between.",
+		Long: "Keeps a certificate authority (CA) and certificates it issued in Secrets, for programs that read them from files. Runs until it is stopped, and renews each after two thirds of its lifetime. " +
+			"A certificate is valid for clients, and for servers if hosts are given. " +
+			"A new CA takes over one twelfth of its lifetime after it was created; programs that read ca.crt only at startup must be restarted in between.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", ""+
-		"File that says how to reach the kube-apiserver of the cluster, and as whom. In a pod it may be left out: the service account is used.")
+		"Kubeconfig for the cluster's kube-apiserver. Optional in a pod, where the service account is used.")
 	flags.StringVar(&o.Namespace, "namespace", "", ""+
 		"Namespace of the Secrets. By default that of the kubeconfig, or of the pod.")
 	flags.StringVar(&o.Authority, "authority", "", ""+
@@ -67,11 +67,11 @@ func NewCommand() *cobra.Command {
 	flags.StringArrayVar(&o.certificates, "certificate", nil, ""+
 		"Name of a Secret, of the type kubernetes.io/tls, for a certificate, which has the same common name; for one of servers followed by = and their hosts, separated by commas. Can be repeated.")
 	flags.DurationVar(&o.AuthorityValidity, "authority-validity", o.AuthorityValidity, ""+
-		"How long the certificate authority is good for.")
+		"How long the certificate authority is valid for.")
 	flags.DurationVar(&o.Validity, "certificate-validity", o.Validity, ""+
-		"How long a certificate is good for.")
+		"How long a certificate is valid for.")
 	flags.DurationVar(&o.startupTimeout, "startup-timeout", o.startupTimeout, ""+
-		"How long to wait at the start for kube-apiserver and for the roles of this program.")
+		"How long to wait at startup for kube-apiserver and for this program's role bindings.")
 	return cmd
 }
 

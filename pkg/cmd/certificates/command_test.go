@@ -58,7 +58,7 @@ func TestCertificatesFlags(t *testing.T) {
 			certificates: []string{"a"},
 			change:       func(o *options) { o.Validity, o.startupTimeout = 2*time.Hour, 0 },
 			want: []string{
-				"--certificate-validity or --authority-validity: the validity of a certificate (2h0m0s) must be above 0, and that of its authority (2h0m0s) at least twice as long",
+				"--certificate-validity or --authority-validity: the validity of a certificate (2h0m0s) must be above 0, and that of its certificate authority (2h0m0s) at least twice as long",
 				"--startup-timeout must be above 0, not 0s",
 			},
 		},

@@ -43,9 +43,9 @@ func NewCommand(groups ...registry.Group) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Says what keeps this server from working in a cluster",
-		Long: "Examines a cluster, and says in a line for each finding what is wrong and how to mend it. It changes nothing, and can be used before the server is installed. " +
-			"Besides its own flags it takes those of the server, so that it looks for what a server with these needs. The exit code is 1 if there is a failure.",
+		Short: "Finds what keeps this server from working in a cluster",
+		Long: "Examines a cluster and prints one line per finding: what is wrong and how to fix it. It changes nothing, and also works before the server is installed. " +
+			"Besides its own flags it takes the server's, and checks what a server with these flags needs. The exit code is 1 if there is a failure.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := tool.CheckFormat(format); err != nil {

@@ -53,9 +53,9 @@ func newSaveCommand() *cobra.Command {
 	var dir, format string
 	cmd := &cobra.Command{
 		Use:   "save FILE",
-		Short: "Saves the data in a file, while the server runs or not",
-		Long: "Saves all objects as they are now in a file, with a hash. The server may run meanwhile; if it does not, its folder is read. " +
-			"The file is as secret as the objects in it. The name - stands for the standard output.",
+		Short: "Saves the data to a file, whether or not the server is running",
+		Long: "Saves all objects to a file, with a checksum. The server may keep running; if it is not, its data directory is read. " +
+			"The file is as confidential as the objects in it. The name - means standard output.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := snapshotConfig(dir, format)
@@ -107,8 +107,8 @@ func newRestoreCommand() *cobra.Command {
 	var dir, format string
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Verifies a file and puts its data into a new folder",
-		Long: "Verifies a file and puts its data into a new folder, with which the server is then to be started. It takes twice the space of the data while it runs. " +
+		Short: "Verifies a file and restores its data into a new directory",
+		Long: "Verifies a file and restores its data into a new directory; start the server with that directory afterwards. It temporarily needs twice the space of the data. " +
 			"Clients that watch are told to read everything again. The name - stands for the standard input.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -155,7 +155,7 @@ func addDataDir(cmd *cobra.Command, dir *string, usage string) {
 	cmd.Flags().StringVar(dir, "data-dir", etcd.DefaultDir, usage)
 }
 
-// snapshotConfig is the embedded etcd's of the server that is given the folder.
+// snapshotConfig is the embedded etcd's of the server that is given the directory.
 func snapshotConfig(dir, format string) (etcd.Config, error) {
 	config := etcd.Config{Dir: dir, QuotaBytes: etcd.DefaultQuotaBytes}
 	if dir != "" {

@@ -26,13 +26,13 @@ import (
 func bake() registry.Action[*restaurant.Pizza, *restaurant.Bake] {
 	return registry.Action[*restaurant.Pizza, *restaurant.Bake]{
 		New: func() *restaurant.Bake { return &restaurant.Bake{} },
-		Do: func(p *restaurant.Pizza, order *restaurant.Bake) error {
+		Do: func(p *restaurant.Pizza, bake *restaurant.Bake) error {
 			missing := p.Spec.Replicas - p.Status.Replicas
 			if missing <= 0 {
 				return fmt.Errorf("%d of %d pizzas are baked already", p.Status.Replicas, p.Spec.Replicas)
 			}
-			order.Status.Baked = min(order.Spec.Count, missing)
-			p.Status.Replicas += order.Status.Baked
+			bake.Status.Baked = min(bake.Spec.Count, missing)
+			p.Status.Replicas += bake.Status.Baked
 			return nil
 		},
 	}

@@ -175,7 +175,7 @@ func testDoctorOnCertificate(t *testing.T) {
 		want        string
 	}{
 		"of another authority": {stranger, controlplane.Certificate{User: "server", Hosts: hosts},
-			`failure certificate: the certificate "CN=server" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the authority that has issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`},
+			`failure certificate: the certificate "CN=server" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the certificate authority that issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`},
 		"for another host": {cp.PKI.ServingCA, controlplane.Certificate{User: "server", Hosts: []string{"localhost"}},
 			`failure certificate: the certificate "CN=server" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate is valid for localhost, not ` + regexp.QuoteMeta(serverHost) + `\): issue one for ` + regexp.QuoteMeta(serverHost)},
 		"that has expired": {cp.PKI.ServingCA, controlplane.Certificate{User: "server", Hosts: hosts, NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(-24 * time.Hour)},
@@ -201,6 +201,6 @@ func testDoctorOnCertificate(t *testing.T) {
 	})
 	t.Run("that the APIServices do not trust", func(t *testing.T) {
 		changeAPIServices(t, func(spec *apiregistrationv1.APIServiceSpec) { spec.CABundle = stranger.CertPEM() })
-		requireSymptom(t, `failure certificate: the certificate "CN=apiserver" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the authority that has issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`)
+		requireSymptom(t, `failure certificate: the certificate "CN=apiserver" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the certificate authority that issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`)
 	})
 }

@@ -439,7 +439,7 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 
 	code, findings := doctor(t, cp, "--namespace="+serverNamespace)
 	require.Equal(t, 1, code)
-	require.Equal(t, []string{"failure request-headers: there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, " +
+	require.Equal(t, []string{"failure request-headers: there is no request-header CA, so no front proxy can assert an identity: start kube-apiserver with --requestheader-client-ca-file, " +
 		"which it publishes in the ConfigMap extension-apiserver-authentication, or this server with a flag of the same name: ", absent}, symptoms(findings))
 
 	publish(cp.PKI.ClientCA, "")

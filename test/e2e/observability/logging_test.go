@@ -145,5 +145,5 @@ func TestFailureToStartInJSON(t *testing.T) {
 	lines := parseLog(t, []byte(output))
 	last := lines[len(lines)-1]
 	require.Equal(t, "command failed", last.Message)
-	require.Equal(t, "--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one", last.Error)
+	require.Equal(t, "--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd", last.Error)
 }

@@ -88,7 +88,7 @@ func TestInvalidFlags(t *testing.T) {
 		"authorities that are none":   {[]string{"--requestheader-client-ca-file=" + file}, "the server refuses to start: --requestheader-client-ca-file can't be used: error reading " + file + ": data does not contain any valid RSA or ECDSA certificates\"\n"},
 		"no port":                     {[]string{"--secure-port=0"}, "--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0\"\n"},
 		"no kubeconfig":               {[]string{"--kubeconfig="}, "--kubeconfig is not set and this is not a pod with a service account: unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined\"\n"},
-		"a folder inside a file":      {[]string{"--data-dir=" + file + "/data"}, "creating the folder of the embedded etcd (choose another with --data-dir): mkdir " + file + ": not a directory\"\n"},
+		"a folder inside a file":      {[]string{"--data-dir=" + file + "/data"}, "creating the data directory of the embedded etcd (choose another with --data-dir): mkdir " + file + ": not a directory\"\n"},
 		"a folder with a long path":   {[]string{"--data-dir=" + long}, fmt.Sprintf("--data-dir \\\"%s\\\" is too long by %d characters for the unix socket in it: choose a shorter path\"\n", long, len(long)+len("/etcd.sock")-103)},
 		"certificates for no etcd":    {[]string{"--etcd-certfile=" + file, "--etcd-keyfile=" + file}, "[--etcd-certfile is for an external etcd: set --etcd-servers too, --etcd-keyfile is for an external etcd: set --etcd-servers too]\"\n"},
 		"certificates that are none":  {[]string{"--etcd-servers=https://127.0.0.1:1", "--etcd-cafile=" + missing}, "--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: open " + missing + ": no such file or directory\"\n"},
@@ -98,18 +98,18 @@ func TestInvalidFlags(t *testing.T) {
 		"no configuration":            {[]string{"--admission-control-config-file=" + missing}, "--admission-control-config-file can't be used: open " + missing + ": no such file or directory\"\n"},
 		"a configuration's kind":      {[]string{"--admission-control-config-file=" + cp.Kubeconfig()}, "--admission-control-config-file can't be used: " + cp.Kubeconfig() + ": no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\"\"\n"},
 		"a plugin's configuration":    {[]string{"--admission-control-config-file=" + wrong, fmt.Sprintf("--secure-port=%d", framework.FreePort(t))}, "--admission-control-config-file, or another flag of admission: couldn't init admission plugin \\\"ResourceQuota\\\": limitedResources[0].resource: Required value\"\n"},
-		"no front proxy to authorize": {[]string{"--authentication-skip-lookup"}, "--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user\"\n"},
+		"no front proxy to authorize": {[]string{"--authentication-skip-lookup"}, "--authentication-skip-lookup needs --requestheader-client-ca-file: without it no front proxy can assert an identity\"\n"},
 		"many": {
 			[]string{
 				"--logging-format=xml", "--data-dir=", "--etcd-quota-backend-bytes=0", "--etcd-cafile=" + file, "--startup-timeout=0s", "--authentication-skip-lookup",
 				"--max-requests-inflight=-1", "--storage-media-type=text/plain", "--secure-port=70000", "--audit-log-path=-", "--audit-log-maxage=-1",
 			},
 			"[--logging-format, or another flag of the logs: format: Invalid value: \\\"xml\\\": Unsupported log format, " +
-				"--data-dir must name a folder for the embedded etcd, or --etcd-servers an external one, " +
+				"--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd, " +
 				"--etcd-quota-backend-bytes must be above 0, not 0, " +
 				"--etcd-cafile is for an external etcd: set --etcd-servers too, " +
 				"--startup-timeout must be above 0, not 0s, " +
-				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it nobody could act for a user, " +
+				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it no front proxy can assert an identity, " +
 				"--max-requests-inflight can not be negative value, " +
 				"--storage-media-type \\\"text/plain\\\" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml, " +
 				"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0, " +

@@ -88,7 +88,7 @@ func TestRolesArriveLate(t *testing.T) {
 	}
 	// Without these, it is only less fair.
 	require.NoError(t, server.WaitReady(t.Context()))
-	framework.WaitForLog(t, server, `"Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities, until this server is started anew with the right to read these" `+
+	framework.WaitForLog(t, server, `"Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's FlowSchemas and PriorityLevelConfigurations; restart after granting list and watch on them" `+
 		`reason="this server may not list flowschemas.flowcontrol.apiserver.k8s.io: bind a ClusterRole to its user that allows that, or use --enable-priority-and-fairness=false"`)
 
 	log, err := os.ReadFile(server.LogFile())
@@ -170,7 +170,7 @@ func TestFrontProxyOfTheCluster(t *testing.T) {
 	}
 
 	require.NoError(t, server.Launch())
-	framework.WaitForLog(t, server, "there is no request-header CA, so that nobody could act for a user: start kube-apiserver with --requestheader-client-ca-file, "+
+	framework.WaitForLog(t, server, "there is no request-header CA, so no front proxy can assert an identity: start kube-apiserver with --requestheader-client-ca-file, "+
 		"which it publishes in the ConfigMap extension-apiserver-authentication, or this server with a flag of the same name")
 
 	publish(map[string]string{

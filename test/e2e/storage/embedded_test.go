@@ -130,10 +130,10 @@ func TestSuccessorWaitsForTheFolder(t *testing.T) {
 	dir := filepath.Join(first.Dir(), "data")
 	second := framework.NewServer(t, cp, framework.Flags("--data-dir="+dir))
 	require.NoError(t, second.Launch())
-	framework.WaitForLog(t, second, "The data folder is in use by another server; waiting until it stops. If it is not being replaced, choose another folder with --data-dir")
+	framework.WaitForLog(t, second, "The data directory is in use by another server; waiting until it stops. If it is not being replaced, choose another directory with --data-dir")
 	code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+dir, "--startup-timeout=1s")
 	require.Equal(t, 1, code)
-	require.True(t, strings.HasSuffix(output, "the data folder "+dir+" is in use by another server: stop it or choose another folder with --data-dir\"\n"), output)
+	require.True(t, strings.HasSuffix(output, "the data directory "+dir+" is in use by another server: stop it or choose another directory with --data-dir\"\n"), output)
 
 	require.NoError(t, first.Stop())
 	require.NoError(t, second.WaitReady(t.Context()))
