@@ -104,6 +104,18 @@ test-unit: ## Runs the tests that need nothing but Go and gcc, with the race det
 test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
 	CGO_ENABLED=0 FUZZ_ITERATIONS=10000 go run ./hack/testrun -trimpath -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
 
+# Go fuzzes one function of one package at a time. What it finds is kept in testdata, and
+# is a test case of "make test-unit" from then on.
+FUZZ_TIME ?= 5m
+
+.PHONY: fuzz
+fuzz: ## Looks for bodies that cost more than their bounds, FUZZ_TIME for each target
+	for package in ./pkg/apiserver/filters ./pkg/quantities; do \
+		for target in $$(go test -list='^Fuzz' $${package} | grep '^Fuzz'); do \
+			go test -run='^$$' -fuzz="^$${target}\$$" -fuzztime=$(FUZZ_TIME) $${package}; \
+		done; \
+	done
+
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane
 	packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages}

@@ -80,7 +80,7 @@ func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) er
 		return err
 	}
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
-	authorizer, err := o.Authorization.authorizer(reviewer)
+	authorizer, err := o.Authorization.authorizer(reviewer, o.Bounds)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) er
 
 // authorizer asks kube-apiserver, unless the group or the path of a request is always
 // allowed.
-func (o *AuthorizationOptions) authorizer(config *rest.Config) (authorizer.Authorizer, error) {
+func (o *AuthorizationOptions) authorizer(config *rest.Config, bounds filters.Bounds) (authorizer.Authorizer, error) {
 	config.QPS, config.Burst, config.Timeout = o.QPS, o.Burst, o.ClientTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -112,6 +112,6 @@ func (o *AuthorizationOptions) authorizer(config *rest.Config) (authorizer.Autho
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.AlwaysAllowGroups...)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: delegating},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: filters.BoundReviews(delegating, bounds)},
 	)
 }

@@ -62,6 +62,8 @@ type Config struct {
 	RunControllers bool
 	// LeaderElection says which replica runs the groups' controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
+	// Bounds are what a request may cost.
+	Bounds filters.Bounds
 
 	streams *filters.Streams
 }
@@ -96,8 +98,9 @@ func (o CompletedOptions) Config() (*Config, error) {
 		Runtimes:       map[string]registry.Runtime{},
 		RunControllers: o.RunControllers,
 		LeaderElection: o.LeaderElection,
+		Bounds:         o.Bounds,
 
-		streams: filters.NewStreams(longRunning(o.groups)...),
+		streams: filters.NewStreams(o.Bounds, longRunning(o.groups)...),
 	}
 	config.setOpenAPI()
 	config.Generic.BuildHandlerChainFunc = config.buildHandlerChain
@@ -129,6 +132,9 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	port := o.SecureServing.BindPort // It is not kept when it can't be listened on.
 	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
 		return serveError(port, err)
+	}
+	if serving := generic.SecureServing; serving != nil {
+		serving.Listener = filters.BoundConnections(serving.Listener, o.Bounds)
 	}
 	if err := o.applyTraces(&generic.Config); err != nil {
 		return err
@@ -271,12 +277,16 @@ func (c *Config) setOpenAPI() {
 	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
 }
 
-// buildHandlerChain puts the checks of bodies behind authentication and
+// buildHandlerChain puts the bounds around the handlers of the library: those of what every
+// request has outside of all of them, those of bodies behind authentication and
 // authorization, so that only who may write makes the server read a body.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(handler), config)
-	handler = genericapiserver.DefaultBuildHandlerChain(filters.WithRequestChecks(handler, config.Serializer, config.MaxRequestBodyBytes), config)
-	return filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
+	handler = filters.WithClientContext(filters.WithBodyBounds(handler, config.Serializer, c.Bounds, config.MaxRequestBodyBytes))
+	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
+	handler = filters.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
+	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
+	return filters.WithRequestBounds(handler, config.Serializer, c.Bounds)
 }
 
 // Complete fills in what follows from the rest.

@@ -50,6 +50,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
@@ -62,6 +63,9 @@ const (
 	// emulatedReleases is how many releases of the library --emulated-version may
 	// go back, KEP-4330.
 	emulatedReleases = 3
+	// maxStreamsPerConnection is how many requests a client may have at once over a
+	// connection of HTTP/2.
+	maxStreamsPerConnection = 100
 	// watchGracePeriod bounds how long a stopping server takes to end its watches,
 	// a few at a time so that their clients do not all come back at once.
 	watchGracePeriod = 10 * time.Second
@@ -86,6 +90,8 @@ type Options struct {
 	Logs           *logsapi.LoggingConfiguration
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
+	// Bounds are what a request may cost.
+	Bounds filters.Bounds
 	// RunControllers is false for a replica that never runs the groups' controllers.
 	RunControllers bool
 
@@ -130,6 +136,8 @@ func NewOptions(groups ...registry.Group) *Options {
 	recommended.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
 	// Nobody could reach a server without a port, nor learn how it is.
 	recommended.SecureServing.Required = true
+	// With the library's 1000, a connection may keep 250 MB of bodies waiting.
+	recommended.SecureServing.HTTP2MaxStreamsPerConnection = maxStreamsPerConnection
 	// A generated certificate is kept in memory: it is of no use to the next start.
 	recommended.SecureServing.ServerCert.CertDirectory = ""
 	return &Options{
@@ -155,6 +163,7 @@ func NewOptions(groups ...registry.Group) *Options {
 			ResourceLock:  resourcelock.LeasesResourceLock,
 			ResourceName:  "apiserver-controllers",
 		},
+		Bounds:         filters.DefaultBounds(),
 		RunControllers: true,
 		ServingCert: certificates.Config{
 			Service:           "apiserver",
@@ -171,6 +180,7 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	o.ServerRun.AddUniversalFlags(sections.FlagSet("generic"))
 	o.Etcd.AddFlags(sections.FlagSet("etcd"))
 	o.SecureServing.AddFlags(sections.FlagSet("secure serving"))
+	o.Bounds.AddFlags(sections.FlagSet("bounds"))
 	o.Authentication.AddFlags(sections.FlagSet("authentication"))
 	o.Authorization.AddFlags(sections.FlagSet("authorization"))
 	o.Audit.AddFlags(sections.FlagSet("auditing"))
@@ -326,6 +336,7 @@ func (o CompletedOptions) Validate() []error {
 		o.ServerRun.Validate(),
 		o.Etcd.Validate(),
 		o.SecureServing.Validate(),
+		o.Bounds.Validate(),
 		o.Authentication.Validate(),
 		o.Authorization.Validate(),
 		o.Audit.Validate(),

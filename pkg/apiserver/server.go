@@ -43,7 +43,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	parameters := runtime.NewParameterCodec(c.Scheme)
 	for _, group := range c.Groups {
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
-		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer)
+		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer, c.Bounds)
 		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter, c.Runtimes[group.Name]); err != nil {
 			return nil, err
 		}

@@ -17,10 +17,12 @@ limitations under the License.
 package quantities
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func TestExpensiveNumbers(t *testing.T) {
@@ -69,4 +71,28 @@ func TestExpensiveNumbers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzQuantity looks for text that is not found expensive, but that takes long to read.
+func FuzzQuantity(f *testing.F) {
+	for _, seed := range []string{"1", "-1.5Ki", "1e3", "1e-998", "1E+6", "1e999999999", "0.1m", " 1 ", "1e", "e5", "+.5e-3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		body, err := json.Marshal(map[string]string{"a": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Check("application/json", body) != nil {
+			return
+		}
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return
+		}
+		// A number this long has been written out in full.
+		if decimal := quantity.AsDec(); decimal.UnscaledBig().BitLen() > 1<<12 {
+			t.Errorf("%q has %d bits", text, decimal.UnscaledBig().BitLen())
+		}
+	})
 }

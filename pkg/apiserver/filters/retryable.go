@@ -120,7 +120,9 @@ type retryableAuthorizer struct {
 
 // Authorize decides whether a request is allowed.
 func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	bounded, cancel := context.WithTimeout(ctx, a.timeout)
+	bounded, leave := untilClientLeaves(ctx)
+	defer leave()
+	bounded, cancel := context.WithTimeout(bounded, a.timeout)
 	defer cancel()
 	decision, reason, err := a.Authorizer.Authorize(bounded, attributes)
 	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok && err != nil {

@@ -17,7 +17,9 @@ limitations under the License.
 package filters
 
 import (
+	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +30,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
+// streamRetrySeconds is when a user may hope that one of their streams has ended.
+const streamRetrySeconds = 10
+
 // Streams lets the requests for some subresources go on like watches: no timeout
 // ends them, and a stopping server tells them to end and waits for it. The library
 // does so only for requests whose verb is watch.
@@ -35,13 +40,22 @@ import (
 type Streams struct {
 	subresources sets.Set[schema.GroupResource]
 	shutdown     chan struct{}
+	perUser      int
+
+	mu    sync.Mutex
+	users map[string]int
 }
 
 var _ genericapirequest.ServerShutdownSignal = &Streams{}
 
 // NewStreams returns the Streams of subresources such as "pizzas/track".
-func NewStreams(subresources ...schema.GroupResource) *Streams {
-	return &Streams{subresources: sets.New(subresources...), shutdown: make(chan struct{})}
+func NewStreams(bounds Bounds, subresources ...schema.GroupResource) *Streams {
+	return &Streams{
+		subresources: sets.New(subresources...),
+		shutdown:     make(chan struct{}),
+		perUser:      bounds.StreamsPerUser,
+		users:        map[string]int{},
+	}
 }
 
 // ShuttingDown is closed when the server accepts no new requests.
@@ -50,31 +64,73 @@ func (s *Streams) ShuttingDown() <-chan struct{} { return s.shutdown }
 // LongRunning adds the streams to the requests that are long-running.
 func (s *Streams) LongRunning(check genericapirequest.LongRunningRequestCheck) genericapirequest.LongRunningRequestCheck {
 	return func(req *http.Request, info *genericapirequest.RequestInfo) bool {
-		return s.has(info) || check(req, info)
+		return s.has(req, info) || check(req, info)
 	}
 }
 
-func (s *Streams) has(info *genericapirequest.RequestInfo) bool {
-	return info.IsResourceRequest && info.Subresource != "" &&
+// has tells whether a request is for a stream and may go on: what answers with one line
+// takes its turn like every other request.
+func (s *Streams) has(req *http.Request, info *genericapirequest.RequestInfo) bool {
+	return info.IsResourceRequest && info.Subresource != "" && req.Method == http.MethodGet && follows(req) &&
 		s.subresources.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource + "/" + info.Subresource})
 }
 
-// WithShutdown makes a stopping server wait for the streams, and tells them when.
+// follows tells whether a request has the parameter by which every stream is followed.
+func follows(req *http.Request) bool {
+	follow := parameters(req.URL.RawQuery)["follow"]
+	return len(follow) > 0 && follow[0] != "false" && follow[0] != "0"
+}
+
+// enter tells whether the user may have another stream, and counts it.
+func (s *Streams) enter(user string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users[user] >= s.perUser {
+		return false
+	}
+	s.users[user]++
+	return true
+}
+
+func (s *Streams) leave(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users[user]--; s.users[user] == 0 {
+		delete(s.users, user)
+	}
+}
+
+// WithShutdown makes a stopping server wait for the streams, and tells them when. It
+// refuses those of a user who has too many.
 func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
-		if !ok || !s.has(info) {
+		if !ok || !s.has(req, info) {
 			next.ServeHTTP(w, req)
 			return
 		}
+		version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+		name := userName(req)
+		if !s.enter(name) {
+			err := apierrors.NewTooManyRequests(fmt.Sprintf("a user must not follow more than %d streams at once", s.perUser), streamRetrySeconds)
+			responsewriters.ErrorNegotiated(err, config.Serializer, version, w, req)
+			return
+		}
+		defer s.leave(name)
 		if err := config.WatchRequestWaitGroup.Add(1); err != nil {
-			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(apierrors.NewServiceUnavailable("the server is shutting down"), config.Serializer, version, w, req)
 			return
 		}
 		defer config.WatchRequestWaitGroup.Done()
 		next.ServeHTTP(w, req.WithContext(genericapirequest.WithServerShutdownSignal(req.Context(), s)))
 	})
+}
+
+func userName(req *http.Request) string {
+	if user, ok := genericapirequest.UserFrom(req.Context()); ok {
+		return user.GetName()
+	}
+	return ""
 }
 
 // Install makes the server tell the streams when it stops.

@@ -39,7 +39,7 @@ func TestHelp(t *testing.T) {
 		sections = append(sections, match[1])
 	}
 	require.Equal(t, []string{
-		"Generic", "Etcd", "Secure serving", "Authentication", "Authorization", "Auditing", "Features", "Admission",
+		"Generic", "Etcd", "Secure serving", "Bounds", "Authentication", "Authorization", "Auditing", "Features", "Admission",
 		"Egress selector", "Traces", "Logs", "Own certificate authority", "Controllers", "Cluster", "Embedded etcd", "Global",
 	}, sections)
 	for _, flag := range []string{

@@ -26,7 +26,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -40,32 +39,19 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/quantities"
 )
 
-const (
-	// maxPatchDepth is how deep objects and arrays of a patch may be nested. A patch
-	// library reads a patch again on every level, so that the cost of a deep one
-	// grows with the square of its size; no kind's schema comes near a hundred.
-	// Upstream fault 1.
-	maxPatchDepth = 100
-	// maxPatchElements is how many elements a list of a strategic merge patch may
-	// have. The library looks for each of them among all others, one by one.
-	// Upstream fault 2.
-	maxPatchElements = 1000
-	// maxElements is how many elements all lists and objects of a body may have
-	// together. To tell who owns which field, the library inserts the keys of each into
-	// a sorted list, one by one: 200 000 labels kept a processor busy for half a minute.
-	// Upstream fault 3.
-	maxElements = 20_000
-)
-
-// WithRequestChecks refuses bodies that cost the library much more to decode than
-// their size lets expect, and namespaces that etcd's keys can't have in them, for
-// which it would answer 500.
-func WithRequestChecks(next http.Handler, serializer runtime.NegotiatedSerializer, maxBody int64) http.Handler {
+// WithBodyBounds refuses bodies that cost the library much more to decode than their size
+// lets expect, and namespaces that etcd's keys can't have in them, for which it would
+// answer 500. It belongs behind authorization, so that only who may write makes the
+// server read a body.
+func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds Bounds, maxBody int64) http.Handler {
+	memory := newBudget(bounds.BodyMemory)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
+			share := memory.share()
+			defer share.release()
 			err := checkNamespace(info.Namespace)
 			if err == nil {
-				err = checkBody(req, info.Verb, maxBody)
+				err = bounds.checkBody(req, info.Verb, maxBody, share)
 			}
 			if err != nil {
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -103,32 +89,40 @@ func checkNamespace(namespace string) error {
 
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
-func checkBody(req *http.Request, verb string, maxBody int64) error {
+func (b Bounds) checkBody(req *http.Request, verb string, maxBody int64, share *share) error {
 	switch verb {
-	case "create", "update", "patch":
-	default:
+	case "create", "update", "patch", "delete", "deletecollection":
+	default: // The handlers of all others ignore it.
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
-	if err != nil {
+	body, err := share.read(io.LimitReader(req.Body, maxBody+1))
+	switch {
+	case errors.Is(err, errBudget):
+		return apierrors.NewTooManyRequests("the bodies of other requests take all the memory there is for them", budgetRetrySeconds)
+	case err != nil:
 		return apierrors.NewBadRequest(fmt.Sprintf("the body can't be read: %v", err))
 	}
 	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
-
-	if verb == "patch" && nestingExceeds(body, maxPatchDepth) {
-		return apierrors.NewBadRequest(fmt.Sprintf("the patch is nested more than %d levels deep", maxPatchDepth))
+	if int64(len(body)) > maxBody {
+		return nil // The handler says so.
 	}
-	mediaType := mediaTypeOf(req)
-	if err := checkElements(mediaType, body); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	if mediaType == string(types.StrategicMergePatchType) && listExceeds(body, maxPatchElements) {
-		return apierrors.NewBadRequest(fmt.Sprintf("the patch has a list of more than %d elements: send a merge patch or an apply patch", maxPatchElements))
-	}
-	if err := quantities.Check(mediaType, body); err != nil {
+	if err := b.checkText(verb, mediaTypeOf(req), body, maxBody); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	return nil
+}
+
+func (b Bounds) checkText(verb, mediaType string, body []byte, maxBody int64) error {
+	if verb == "patch" && nestingExceeds(body, b.PatchDepth) {
+		return fmt.Errorf("the patch is nested more than %d levels deep", b.PatchDepth)
+	}
+	if err := b.checkElements(mediaType, body, maxBody); err != nil {
+		return err
+	}
+	if mediaType == string(types.StrategicMergePatchType) && listExceeds(body, b.PatchListElements) {
+		return fmt.Errorf("the patch has a list of more than %d elements: send a merge patch or an apply patch", b.PatchListElements)
+	}
+	return quantities.Check(mediaType, body)
 }
 
 // mediaTypeOf ignores the parameters, as the handler of patches does, even if they
@@ -143,44 +137,34 @@ type readCloser struct {
 	io.Closer
 }
 
-// checkElements refuses text with too many elements. A protobuf message is small until
-// it is decoded, and is left to the boundedDecoder.
-func checkElements(mediaType string, body []byte) error {
+// checkElements refuses a body with too many elements.
+func (b Bounds) checkElements(mediaType string, body []byte, maxBytes int64) error {
 	switch mediaType {
-	case runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
-		return nil
+	case runtime.ContentTypeProtobuf:
+		return b.checkProtobuf(body)
+	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
+		return b.checkCBOR(body)
 	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
-		if json.Valid(body) {
-			break
+		if !json.Valid(body) {
+			return b.checkYAML(body, maxBytes)
 		}
-		// YAML in UTF-16 would be read differently from how it is checked.
-		if !utf8.Valid(body) {
-			return errors.New("YAML must be in UTF-8")
-		}
-		// What is in strings counts, too: to tell, it would have to be decoded, which
-		// takes hundreds of times its size.
-		// Upstream fault 4.
-		separators := 0
-		for _, separator := range []string{",", "\n", "\r", "\u0085", "\u2028", "\u2029"} {
-			separators += bytes.Count(body, []byte(separator))
-		}
-		if separators > maxElements {
-			return fmt.Errorf("YAML must not have more than %d lines and commas: send JSON", maxElements)
-		}
-		return nil
 	}
-	return checkSeparators(body)
+	return b.checkJSON(body)
 }
 
-// checkSeparators refuses JSON with too many elements.
-func checkSeparators(text []byte) error {
+func (b Bounds) errTooManyElements() error {
+	return fmt.Errorf("all lists and objects together must not have more than %d elements", b.BodyElements)
+}
+
+// checkJSON refuses JSON with too many elements.
+func (b Bounds) checkJSON(text []byte) error {
 	commas := 0
 	for c := range structure(text) {
 		if c != ',' {
 			continue
 		}
-		if commas++; commas >= maxElements {
-			return fmt.Errorf("all lists and objects together must not have more than %d elements", maxElements)
+		if commas++; commas >= b.BodyElements {
+			return b.errTooManyElements()
 		}
 	}
 	return nil

@@ -25,27 +25,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxOwners is how many owners an object may have. Before it validates anything,
-// the library compares each of them with each other.
-// Upstream fault 5.
-const maxOwners = 256
-
-// BoundObjects returns a serializer that decodes no objects with more owners than that, nor with more elements
-// than maxElements: in protobuf, or when a patch adds to what is there already.
-func BoundObjects(serializer runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
-	return boundedSerializer{serializer}
+// BoundObjects returns a serializer that decodes no objects that exceed the bounds: what
+// a patch adds to an object that is there already, or what only the type of an object
+// tells.
+func BoundObjects(serializer runtime.NegotiatedSerializer, bounds Bounds) runtime.NegotiatedSerializer {
+	return boundedSerializer{serializer, bounds}
 }
 
 type boundedSerializer struct {
 	runtime.NegotiatedSerializer
+	bounds Bounds
 }
 
 func (s boundedSerializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return boundedDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version)}
+	return boundedDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version), s.bounds}
 }
 
 type boundedDecoder struct {
 	runtime.Decoder
+	bounds Bounds
 }
 
 // Decode returns an object also with the error that tells of unknown fields, which
@@ -53,18 +51,34 @@ type boundedDecoder struct {
 func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if object, ok := obj.(metav1.Object); ok {
-		if owners := len(object.GetOwnerReferences()); owners > maxOwners {
-			return nil, gvk, fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", maxOwners, owners)
+		if err := d.bounds.checkMetadata(object); err != nil {
+			return nil, gvk, err
 		}
 	}
-	if obj != nil && len(data) > maxElements { // Else it can't have that many.
+	if obj != nil && len(data) > d.bounds.BodyElements { // Else it can't have that many.
 		text, marshalErr := json.Marshal(obj)
 		if marshalErr == nil {
-			marshalErr = checkSeparators(text)
+			marshalErr = d.bounds.checkJSON(text)
 		}
 		if marshalErr != nil {
 			return nil, gvk, marshalErr
 		}
 	}
 	return obj, gvk, err
+}
+
+func (b Bounds) checkMetadata(object metav1.Object) error {
+	if owners := len(object.GetOwnerReferences()); owners > b.Owners {
+		return fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", b.Owners, owners)
+	}
+	for _, field := range []struct{ path, value string }{
+		{"name", object.GetName()},
+		{"generateName", object.GetGenerateName()},
+		{"namespace", object.GetNamespace()},
+	} {
+		if len(field.value) > b.NameBytes {
+			return fmt.Errorf("metadata.%s: must have at most %d bytes, not %d", field.path, b.NameBytes, len(field.value))
+		}
+	}
+	return nil
 }

@@ -1,0 +1,107 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package filters
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// The library's cache once kept 8192 questions of 900 kB each, for whoever asked.
+func TestReviewsAreCachedIfSmall(t *testing.T) {
+	long := strings.Repeat("a", 3000)
+	requirement := fields.OneTermEqualSelector("metadata.name", strings.Repeat("<", 1500))
+	var values strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&values, "%063d,", i)
+	}
+	label, err := labels.Parse("a in (" + values.String() + "b)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	requirements, _ := label.Requirements()
+	for name, test := range map[string]struct {
+		attributes authorizer.AttributesRecord
+		wantAsked  int32
+	}{
+		"small":               {authorizer.AttributesRecord{ResourceRequest: true, Resource: "things", Verb: "list"}, 1},
+		"a small path":        {authorizer.AttributesRecord{Path: "/version", Verb: "get"}, 1},
+		"a long name":         {authorizer.AttributesRecord{ResourceRequest: true, Name: strings.Repeat("<", 1500)}, 2},
+		"a long path":         {authorizer.AttributesRecord{Path: strings.Repeat("<", 1500)}, 2},
+		"a field selector":    {authorizer.AttributesRecord{ResourceRequest: true, FieldSelectorRequirements: requirement.Requirements()}, 2},
+		"a label selector":    {authorizer.AttributesRecord{ResourceRequest: true, LabelSelectorRequirements: requirements}, 2},
+		"a user's groups":     {authorizer.AttributesRecord{ResourceRequest: true, User: &user.DefaultInfo{Groups: []string{long, long, long}}}, 2},
+		"a user's attributes": {authorizer.AttributesRecord{ResourceRequest: true, User: &user.DefaultInfo{Extra: map[string][]string{"a": {long, long, long}}}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			var reviewed []authorizationv1.SubjectAccessReview
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				asked.Add(1)
+				var review authorizationv1.SubjectAccessReview
+				if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+					t.Error(err)
+				}
+				reviewed = append(reviewed, review)
+				review.Status.Allowed = true
+				w.Header().Set("Content-Type", "application/json")
+				if err := json.NewEncoder(w).Encode(review); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			delegating, err := authorizerfactory.DelegatingAuthorizerConfig{
+				SubjectAccessReviewClient: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}).AuthorizationV1(),
+				AllowCacheTTL:             time.Hour,
+				DenyCacheTTL:              time.Hour,
+				WebhookRetryBackoff:       &wait.Backoff{Steps: 1},
+			}.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			bounded := BoundReviews(delegating, DefaultBounds())
+			for range 2 {
+				if decision, _, err := bounded.Authorize(t.Context(), test.attributes); err != nil || decision != authorizer.DecisionAllow {
+					t.Fatalf("got decision %v and error %v", decision, err)
+				}
+			}
+			if got := asked.Load(); got != test.wantAsked {
+				t.Errorf("kube-apiserver was asked %d times, want %d", got, test.wantAsked)
+			}
+			spec := reviewed[0].Spec
+			if resource := spec.ResourceAttributes; resource != nil && resource.Name != test.attributes.Name ||
+				spec.NonResourceAttributes != nil && spec.NonResourceAttributes.Path != test.attributes.Path {
+				t.Errorf("kube-apiserver was asked about something else: %.300v", spec)
+			}
+		})
+	}
+}

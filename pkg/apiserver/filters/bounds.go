@@ -1,0 +1,144 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package filters
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+)
+
+// Bounds are what a request may cost: each is checked before the cost is paid, and
+// what exceeds one is refused with a metav1.Status. docs/security.md has them as a table.
+type Bounds struct {
+	// PathBytes is how long a path may be, unescaped.
+	PathBytes int
+	// HeaderBytes is how large all headers may be together, counted as in RFC 9113,
+	// section 6.5.2: names, values and 32 bytes for each.
+	HeaderBytes int
+	// QueryBytes is how long a query may be, escaped.
+	QueryBytes int
+	// ParameterBytes is how long a parameter of a query may be that has no bound of its own.
+	ParameterBytes int
+	// ContinueBytes is how long the parameter continue may be.
+	ContinueBytes int
+	// SelectorBytes is how long a selector of labels or fields may be.
+	SelectorBytes int
+	// SelectorRequirements is how many requirements and values a selector may have.
+	SelectorRequirements int
+	// ReviewBytes is up to which size the answer of kube-apiserver to whether a
+	// request is allowed is kept in a cache of 8192 answers.
+	ReviewBytes int
+
+	// BodyElements is how many elements all lists and objects of a body may have
+	// together. To tell who owns which field, the library inserts the keys of each into
+	// a sorted list, one by one: 200 000 labels kept a processor busy for half a minute.
+	// Upstream fault 3.
+	BodyElements int
+	// PatchDepth is how deep objects and lists of a patch may be nested. A patch
+	// library reads a patch again on every level, so that the cost of a deep one
+	// grows with the square of its size; no kind's schema comes near a hundred.
+	// Upstream fault 1.
+	PatchDepth int
+	// PatchListElements is how many elements a list of a strategic merge patch may
+	// have. The library looks for each of them among all others, one by one.
+	// Upstream fault 2.
+	PatchListElements int
+	// Owners is how many owners an object may have. Before it validates anything,
+	// the library compares each of them with each other.
+	// Upstream fault 5.
+	Owners int
+	// NameBytes is how long a name or namespace in an object's metadata may be before it
+	// is validated, which repeats it in several messages.
+	NameBytes int
+
+	// RequestsInFlight is how many requests that are not long-running may be worked on
+	// at once, those included whose clients have given them up.
+	RequestsInFlight int
+	// BodyMemory is how many bytes all bodies in work may take together, decoded.
+	BodyMemory int64
+	// ConnectionsPerClient is how many connections an IP address may have.
+	ConnectionsPerClient int
+	// StreamsPerUser is how many streams a user may follow.
+	StreamsPerUser int
+}
+
+// DefaultBounds are enough for all that clients of Kubernetes are known to send.
+func DefaultBounds() Bounds {
+	return Bounds{
+		PathBytes:            16 << 10,
+		HeaderBytes:          64 << 10,
+		QueryBytes:           256 << 10,
+		ParameterBytes:       256,
+		ContinueBytes:        16 << 10,
+		SelectorBytes:        32 << 10,
+		SelectorRequirements: 1000,
+		ReviewBytes:          8 << 10,
+
+		BodyElements:      20_000,
+		PatchDepth:        100,
+		PatchListElements: 1000,
+		Owners:            256,
+		NameBytes:         1 << 10,
+
+		RequestsInFlight:     1000,
+		BodyMemory:           defaultBodyMemory(),
+		ConnectionsPerClient: 512,
+		StreamsPerUser:       2000,
+	}
+}
+
+// AddFlags adds flags for the bounds that a kind or a cluster may need to be higher.
+func (b *Bounds) AddFlags(flags *pflag.FlagSet) {
+	for _, flag := range b.flags() {
+		flags.IntVar(flag.value, flag.name, *flag.value, flag.usage)
+	}
+	flags.Int64Var(&b.BodyMemory, bodyMemoryFlag, b.BodyMemory, ""+
+		"How many bytes of memory the bodies of all requests may take at once, estimated from their sizes. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
+}
+
+const bodyMemoryFlag = "max-body-memory-bytes"
+
+type boundFlag struct {
+	name  string
+	value *int
+	usage string
+}
+
+func (b *Bounds) flags() []boundFlag {
+	return []boundFlag{
+		{"max-header-bytes", &b.HeaderBytes, "How large the headers of a request may be together, in bytes. Users in many groups need more."},
+		{"max-selector-bytes", &b.SelectorBytes, "How long a label or field selector may be, in bytes."},
+		{"max-selector-requirements", &b.SelectorRequirements, "How many requirements and values a label or field selector may have."},
+		{"max-body-elements", &b.BodyElements, "How many elements all lists and objects in a request's body may have together."},
+		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. Requests beyond are told to retry."},
+		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server. Further ones are closed."},
+		{"max-streams-per-user", &b.StreamsPerUser, "How many streams, such as those that follow an object, a user may have at once. Requests beyond are told to retry."},
+	}
+}
+
+// Validate returns everything that is wrong, each error with its flag.
+func (b *Bounds) Validate() (errs []error) {
+	for _, flag := range b.flags() {
+		if *flag.value <= 0 {
+			errs = append(errs, fmt.Errorf("--%s must be above 0, not %d", flag.name, *flag.value))
+		}
+	}
+	if b.BodyMemory <= 0 {
+		errs = append(errs, fmt.Errorf("--%s must be above 0, not %d", bodyMemoryFlag, b.BodyMemory))
+	}
+	return errs
+}

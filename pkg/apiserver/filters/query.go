@@ -1,0 +1,104 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package filters
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+)
+
+// WithRequestBounds refuses a request whose path, query or headers exceed the bounds,
+// before anything is known about who sends it.
+func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds Bounds) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := bounds.checkRequest(req); err != nil {
+			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+func (b Bounds) checkRequest(req *http.Request) error {
+	switch {
+	case headerBytes(req.Header) > b.HeaderBytes:
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    http.StatusRequestHeaderFieldsTooLarge,
+			Reason:  metav1.StatusReasonBadRequest,
+			Message: fmt.Sprintf("the headers of a request must not have more than %d bytes", b.HeaderBytes),
+		}}
+	case len(req.URL.Path) > b.PathBytes:
+		return apierrors.NewBadRequest(fmt.Sprintf("the path of a request must not have more than %d bytes", b.PathBytes))
+	case len(req.URL.RawQuery) > b.QueryBytes:
+		return apierrors.NewBadRequest(fmt.Sprintf("the query of a request must not have more than %d bytes", b.QueryBytes))
+	}
+	// What can't be parsed is dropped here as it is everywhere else.
+	for name, values := range parameters(req.URL.RawQuery) {
+		if err := b.checkParameter(name, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parameters(query string) url.Values {
+	values, _ := url.ParseQuery(query)
+	return values
+}
+
+func headerBytes(header http.Header) (size int) {
+	for name, values := range header {
+		for _, value := range values {
+			size += len(name) + len(value) + 32
+		}
+	}
+	return size
+}
+
+// checkParameter bounds all values of a parameter together, as some may be repeated.
+func (b Bounds) checkParameter(name string, values []string) error {
+	limit, requirements := b.ParameterBytes, false
+	switch name {
+	case "labelSelector", "fieldSelector":
+		limit, requirements = b.SelectorBytes, true
+	case "continue":
+		limit = b.ContinueBytes
+	}
+	size, commas := 0, 0
+	for _, value := range values {
+		size += len(value)
+		commas += strings.Count(value, ",")
+	}
+	switch {
+	case len(name) > b.ParameterBytes:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of a query parameter must not have more than %d bytes", b.ParameterBytes))
+	case size > limit:
+		return apierrors.NewBadRequest(fmt.Sprintf("the query parameter %q must not have more than %d bytes", name, limit))
+	case len(values) > b.ParameterBytes:
+		return apierrors.NewBadRequest(fmt.Sprintf("the query parameter %q must not be given more than %d times", name, b.ParameterBytes))
+	case requirements && commas >= b.SelectorRequirements:
+		return apierrors.NewBadRequest(fmt.Sprintf("the query parameter %q must not have more than %d requirements and values", name, b.SelectorRequirements))
+	}
+	return nil
+}

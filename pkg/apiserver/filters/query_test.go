@@ -1,0 +1,70 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package filters
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// Selectors, names and managers of any length once were parsed, asked about and repeated
+// in answers.
+func TestRequestBounds(t *testing.T) {
+	bounds := Bounds{
+		PathBytes: 64, HeaderBytes: 128, QueryBytes: 1024,
+		ParameterBytes: 16, ContinueBytes: 32, SelectorBytes: 64, SelectorRequirements: 4,
+	}
+	text := func(n int) string { return strings.Repeat("a", n) }
+	query := func(name, value string) string { return "/things?" + url.Values{name: {value}}.Encode() }
+	const selector, requirements = `the query parameter "labelSelector" must not have more than 64 bytes`, `the query parameter "fieldSelector" must not have more than 4 requirements and values`
+	for name, test := range map[string]struct {
+		target  string
+		headers http.Header
+		want    string
+		code    int
+	}{
+		"ordinary":                   {"/things?limit=5&labelSelector=a%3Db", http.Header{"Accept": {"*/*"}}, "", 200},
+		"headers at the limit":       {"/things", http.Header{"Accept": {text(128 - 32 - 6)}}, "", 200},
+		"a long header":              {"/things", http.Header{"Accept": {text(128 - 32 - 5)}}, "the headers of a request must not have more than 128 bytes", 431},
+		"many headers":               {"/things", http.Header{"A": {"", "", "", ""}}, "the headers of a request must not have more than 128 bytes", 431},
+		"a path at the limit":        {"/" + text(63), nil, "", 200},
+		"a long path":                {"/" + text(64), nil, "the path of a request must not have more than 64 bytes", 400},
+		"a long query":               {"/things?" + text(1025), nil, "the query of a request must not have more than 1024 bytes", 400},
+		"a manager at the limit":     {query("fieldManager", strings.Repeat("\x00", 16)), nil, "", 200},
+		"a long manager":             {query("fieldManager", strings.Repeat("\x00", 17)), nil, `the query parameter "fieldManager" must not have more than 16 bytes`, 400},
+		"a manager in two":           {"/things?fieldManager=" + text(9) + "&fieldManager=" + text(9), nil, `the query parameter "fieldManager" must not have more than 16 bytes`, 400},
+		"a parameter with long name": {query(text(17), ""), nil, "the name of a query parameter must not have more than 16 bytes", 400},
+		"a parameter many times":     {"/things?" + strings.Repeat("dryRun=&", 17), nil, `the query parameter "dryRun" must not be given more than 16 times`, 400},
+		"a token at the limit":       {query("continue", text(32)), nil, "", 200},
+		"a long token":               {query("continue", text(33)), nil, `the query parameter "continue" must not have more than 32 bytes`, 400},
+		"a selector at the limit":    {query("labelSelector", text(64)), nil, "", 200},
+		"a long selector":            {query("labelSelector", text(65)), nil, selector, 400},
+		"a long selector, escaped":   {"/things?labelSelector=" + strings.Repeat("%41", 65), nil, selector, 400},
+		"requirements at the limit":  {query("fieldSelector", "a,a,a,a"), nil, "", 200},
+		"many requirements":          {query("fieldSelector", "a,a,a,a,a"), nil, requirements, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, test.target, nil)
+			req.Header = test.headers
+			requireStatus(t, serve(WithRequestBounds(okHandler(), newCodecs(), bounds), req), test.want, test.code)
+		})
+	}
+}
+
+func okHandler() http.Handler { return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) }
