@@ -19,9 +19,6 @@ limitations under the License.
 package restaurant
 
 import (
-	"context"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -43,24 +40,21 @@ import (
 
 // Group returns the declaration of restaurant.programming-kubernetes.info.
 func Group() registry.Group {
-	var toppings *lookup.Toppings
 	return registry.Group{
 		Name:    restaurant.GroupName,
 		Install: install.Install,
 		OpenAPI: openapi.GetOpenAPIDefinitions,
-		Kinds: kinds.Kinds(func(ctx context.Context, topping string) (*resource.Quantity, error) {
-			return toppings.Cost(ctx, topping)
-		}),
+		Kinds:   kinds.Kinds(),
 		Admission: []admission.Plugin{
 			pizzatoppings.Plugin(),
 			toppinginuse.Plugin(),
 		},
-		Runtime: func(clients registry.Clients) (registry.Runtime, error) { return connect(clients, &toppings) },
+		Runtime: connect,
 	}
 }
 
-// connect makes what reads pizzas and toppings inside the server.
-func connect(clients registry.Clients, toppings **lookup.Toppings) (registry.Runtime, error) {
+// connect makes what reads pizzas and toppings inside one server.
+func connect(clients registry.Clients) (registry.Runtime, error) {
 	loopback := rest.CopyConfig(clients.Loopback)
 	loopback.ContentType = runtime.ContentTypeProtobuf
 	client, err := versioned.NewForConfig(loopback)
@@ -72,14 +66,15 @@ func connect(clients registry.Clients, toppings **lookup.Toppings) (registry.Run
 		return registry.Runtime{}, err
 	}
 	informers := externalversions.NewSharedInformerFactory(client, 0)
-	*toppings = lookup.NewToppings(informers.Restaurant().V1().Toppings().Lister(), client.RestaurantV1())
+	toppings := lookup.NewToppings(informers.Restaurant().V1().Toppings().Lister(), client.RestaurantV1())
 	prices, err := pricing.New(client, informers, cluster)
 	if err != nil {
 		return registry.Runtime{}, err
 	}
 	return registry.Runtime{
 		Informers:   informers,
-		Admission:   initializer.New(*toppings, client.RestaurantV1()),
+		Admission:   initializer.New(toppings, client.RestaurantV1()),
+		Answers:     map[string]registry.Answer{"pricereviews": kinds.PriceReviewAnswer(toppings.Cost)},
 		Controllers: []registry.Controller{prices},
 	}, nil
 }

@@ -46,7 +46,10 @@ func group() registry.Group {
 	return registry.Group{
 		Name:    restaurant.GroupName,
 		Install: install.Install,
-		Kinds:   Kinds(nil),
+		Kinds:   Kinds(),
+		Runtime: func(registry.Clients) (registry.Runtime, error) {
+			return registry.Runtime{Answers: map[string]registry.Answer{"pricereviews": PriceReviewAnswer(nil)}}, nil
+		},
 	}
 }
 

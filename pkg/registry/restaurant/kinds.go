@@ -22,12 +22,12 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// Kinds returns the declarations of all kinds. The costs are what PriceReviews are
-// answered by.
-func Kinds(costs CostFunc) []registry.Declaration {
+// Kinds returns the declarations of all kinds. PriceReviews are answered by what the
+// group's Runtime has of PriceReviewAnswer.
+func Kinds() []registry.Declaration {
 	return []registry.Declaration{
 		pizza(),
 		topping(),
-		priceReview(costs),
+		priceReview(),
 	}
 }

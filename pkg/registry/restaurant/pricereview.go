@@ -28,17 +28,21 @@ import (
 // CostFunc returns what a topping costs, or nil if there is no such topping.
 type CostFunc func(ctx context.Context, topping string) (*resource.Quantity, error)
 
-func priceReview(costs CostFunc) registry.Review[*restaurant.PriceReview] {
+func priceReview() registry.Review[*restaurant.PriceReview] {
 	return registry.Review[*restaurant.PriceReview]{
 		New:      func() *restaurant.PriceReview { return &restaurant.PriceReview{} },
 		Resource: "pricereviews",
 		Singular: "pricereview",
-		Answer: func(ctx context.Context, review *restaurant.PriceReview) error {
-			cost, missing, err := restaurant.Price(review.Spec.Toppings, func(topping string) (*resource.Quantity, error) {
-				return costs(ctx, topping)
-			})
-			review.Status = restaurant.PriceReviewStatus{Cost: cost, MissingToppings: missing}
-			return err
-		},
+	}
+}
+
+// PriceReviewAnswer answers PriceReviews by what toppings cost.
+func PriceReviewAnswer(costs CostFunc) registry.AnswerFunc[*restaurant.PriceReview] {
+	return func(ctx context.Context, review *restaurant.PriceReview) error {
+		cost, missing, err := restaurant.Price(review.Spec.Toppings, func(topping string) (*resource.Quantity, error) {
+			return costs(ctx, topping)
+		})
+		review.Status = restaurant.PriceReviewStatus{Cost: cost, MissingToppings: missing}
+		return err
 	}
 }
