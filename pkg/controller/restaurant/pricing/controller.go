@@ -228,17 +228,17 @@ func (r *run) reconcile(ctx context.Context, key cache.ObjectName) error {
 	return nil
 }
 
-// announce tells the user of the pizza which conditions have changed.
+// announce tells the user of the pizza that toppings are missing now. What is as it
+// should be is in the conditions only: an event is a write, too.
 func (r *run) announce(old, updated *restaurantv1.Pizza) {
 	for _, condition := range updated.Status.Conditions {
+		if condition.Reason != reasonToppingsMissing {
+			continue
+		}
 		before := meta.FindStatusCondition(old.Status.Conditions, condition.Type)
 		if before != nil && before.Status == condition.Status && before.Reason == condition.Reason {
 			continue
 		}
-		kind := corev1.EventTypeNormal
-		if condition.Reason == reasonToppingsMissing {
-			kind = corev1.EventTypeWarning
-		}
-		r.recorder.Eventf(updated, nil, kind, condition.Reason, "SetCondition", "%.*s", maxNote, condition.Message)
+		r.recorder.Eventf(updated, nil, corev1.EventTypeWarning, condition.Reason, "SetCondition", "%.*s", maxNote, condition.Message)
 	}
 }

@@ -51,6 +51,12 @@ func TestToppingOfAMomentAgo(t *testing.T) {
 	written, err := client.RestaurantV1().Pizzas("default").Get(t.Context(), "margherita", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "2", written.Status.Cost.String())
-	require.Equal(t, "Normal Priced All toppings have a price", <-recorder.Events)
-	require.Equal(t, "Normal Baking 0 of 1 are baked", <-recorder.Events)
+	require.Empty(t, recorder.Events, "All is as it should be.")
+
+	missing := stored.DeepCopy()
+	missing.Spec.Toppings[0].Name = "tar"
+	require.NoError(t, controller.pizzas.GetIndexer().Update(missing))
+	require.NoError(t, r.reconcile(t.Context(), cache.MetaObjectToName(stored)))
+	require.Equal(t, "Warning ToppingsMissing There is no topping tar", <-recorder.Events)
+	require.Empty(t, recorder.Events)
 }
