@@ -237,6 +237,8 @@ func etcdCode(err error) codes.Code {
 type checkedUpdate struct {
 	rest.UpdatedObjectInfo
 	kind schema.GroupKind
+	// conditional says that an update has to bring the resourceVersion it is based on.
+	conditional bool
 }
 
 // UpdatedObject returns the object that the request makes of the stored one.
@@ -256,7 +258,19 @@ func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object)
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be a resourceVersion that this server has returned"),
 		})
 	}
+	// The store says the same, but names the resource instead of the kind.
+	if version == "" && u.conditional && exists(stored) {
+		return nil, apierrors.NewInvalid(u.kind, object.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
+		})
+	}
 	return obj, nil
+}
+
+// exists tells a stored object from the empty one that an update may create.
+func exists(stored runtime.Object) bool {
+	object, err := meta.Accessor(stored)
+	return err == nil && object.GetResourceVersion() != ""
 }
 
 // apply turns a panic while a patch is applied into an error: the library compares

@@ -102,7 +102,7 @@ func (r *scaleREST[O]) Update(ctx context.Context, name string, info rest.Update
 	validate := func(ctx context.Context, obj, old runtime.Object) error {
 		return update(ctx, r.scaleOf(obj.(O)), r.scaleOf(old.(O)))
 	}
-	obj, _, err := r.store.Update(ctx, name, scaleUpdate[O]{checkedUpdate{info, autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind()}, r}, rest.ValidateAllObjectFunc, validate, false, options)
+	obj, _, err := r.store.Update(ctx, name, scaleUpdate[O]{checkedUpdate{info, autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), false}, r}, rest.ValidateAllObjectFunc, validate, false, options)
 	if err != nil {
 		return nil, false, err
 	}
