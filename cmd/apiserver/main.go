@@ -29,5 +29,5 @@ import (
 
 func main() {
 	ctx := genericapiserver.SetupSignalContext()
-	os.Exit(cli.Run(server.NewCommand(ctx, groups.All()...)))
+	os.Exit(cli.Run(server.NewCommand(ctx, "apiserver", groups.All()...)))
 }

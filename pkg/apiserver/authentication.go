@@ -17,41 +17,144 @@ limitations under the License.
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 )
 
-// applyAuthentication makes the library's authenticator, and what guards it.
-func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config) error {
-	reviewer, err := o.kubeconfig(authenticationKubeconfig, o.Authentication.RemoteKubeConfigFile)
+// Limits on the requests for TokenReviews per second that no cache answers.
+const (
+	tokenReviewQPS   = 200
+	tokenReviewBurst = 400
+)
+
+// applyAuthentication does what DelegatingAuthenticationOptions.ApplyTo of the library does
+// with a client that exists already, where the library loads a kubeconfig of its own, and
+// guards what comes of it.
+func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config, cluster *client) error {
+	reviewer, err := o.tokenReviewer(cluster)
 	if err != nil {
 		return err
 	}
-	if reviewer.Dial != nil {
-		// The library loads the kubeconfig itself, and lets only its transport be replaced.
-		transport, err := rest.TransportFor(reviewer)
-		if err != nil {
-			return err
-		}
-		o.Authentication.WithCustomRoundTripper(func(http.RoundTripper) http.RoundTripper { return transport })
+	factory := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: true},
+		TokenAccessReviewClient:  reviewer.AuthenticationV1(),
+		TokenAccessReviewTimeout: o.Authentication.TokenRequestTimeout,
+		WebhookRetryBackoff:      o.Authentication.WebhookRetryBackoff,
+		CacheTTL:                 o.Authentication.CacheTTL,
 	}
-	info := &config.Authentication
-	if err := o.Authentication.ApplyTo(info, config.SecureServing, config.OpenAPIConfig); err != nil {
+	if factory.ClientCertificateCAContentProvider, err = o.clientCA(reviewer); err != nil {
 		return err
 	}
-	if info.RequestHeaderConfig != nil {
-		proxy := authentication.NewFrontProxy(info.Authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
-		info.Authenticator = proxy
-		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
+	if factory.RequestHeaderConfig, err = o.requestHeaders(reviewer); err != nil {
+		return err
 	}
-	if info.Authenticator, err = authentication.RequireIdentity(info.Authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
+	info := &config.Authentication
+	if err := info.ApplyClientCert(factory.ClientCertificateCAContentProvider, config.SecureServing); err != nil {
+		return err
+	}
+	if headers := factory.RequestHeaderConfig; headers != nil {
+		info.RequestHeaderConfig = headers
+		if err := info.ApplyClientCert(headers.CAContentProvider, config.SecureServing); err != nil {
+			return err
+		}
+	}
+	authenticator, definitions, err := factory.New()
+	if err != nil {
+		return err
+	}
+	config.OpenAPIConfig.SecurityDefinitions = definitions
+	if info.RequestHeaderConfig != nil {
+		proxy := authentication.NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
+		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
+		authenticator = proxy
+	}
+	if info.Authenticator, err = authentication.RequireIdentity(authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	return nil
+}
+
+func (o CompletedOptions) tokenReviewer(cluster *client) (kubernetes.Interface, error) {
+	config := rest.CopyConfig(cluster.config)
+	config.QPS, config.Burst = tokenReviewQPS, tokenReviewBurst
+	if wrap := o.Authentication.CustomRoundTripperFn; wrap != nil {
+		config.Wrap(wrap)
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// clientCA returns the certificate authorities of users: those of --client-ca-file, or those
+// that kube-apiserver publishes, or nil.
+func (o CompletedOptions) clientCA(cluster kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	if own := o.Authentication.ClientCert; own != (genericoptions.ClientCertAuthenticationOptions{}) {
+		ca, err := own.GetClientCAContentProvider()
+		if err != nil {
+			return nil, fmt.Errorf("--client-ca-file: %w", err)
+		}
+		return ca, nil
+	}
+	if o.Authentication.SkipInClusterLookup {
+		return nil, nil
+	}
+	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, authenticationConfig, "client-ca-file", cluster)
+}
+
+// requestHeaders returns how a front proxy asserts the identity of a user: what the flags
+// say, or what kube-apiserver publishes, or nil.
+func (o CompletedOptions) requestHeaders(cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+	if o.Authentication.RequestHeader.ClientCAFile != "" {
+		headers, err := o.Authentication.RequestHeader.ToAuthenticationRequestHeaderConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		}
+		return headers, nil
+	}
+	if o.Authentication.SkipInClusterLookup {
+		return nil, nil
+	}
+	headers, err := publishedRequestHeaders(cluster)
+	if err != nil && o.Authentication.TolerateInClusterLookupFailure {
+		klog.ErrorS(err, "No front proxy can assert an identity, which --authentication-tolerate-lookup-failure tolerates")
+		return nil, nil
+	}
+	return headers, err
+}
+
+// publishedRequestHeaders follows what kube-apiserver publishes.
+func publishedRequestHeaders(cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header-ca", metav1.NamespaceSystem, authenticationConfig, "requestheader-client-ca-file", cluster)
+	if err != nil {
+		return nil, err
+	}
+	published := &genericoptions.DynamicRequestHeaderController{
+		ConfigMapCAController: ca,
+		RequestHeaderAuthRequestController: headerrequest.NewRequestHeaderAuthRequestController(authenticationConfig, metav1.NamespaceSystem, cluster,
+			"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names"),
+	}
+	if err := published.RunOnce(context.Background()); err != nil {
+		return nil, fmt.Errorf("reading the ConfigMap %s in kube-system: %w", authenticationConfig, err)
+	}
+	return &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   published,
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(published.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(published.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(published.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(published.ExtraHeaderPrefixes),
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(published.AllowedClientNames),
+	}, nil
 }

@@ -74,11 +74,8 @@ func (o *AuthorizationOptions) Validate() []error {
 }
 
 // applyAuthorization makes the authorizer.
-func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config) error {
-	reviewer, err := o.kubeconfig(authorizationKubeconfig, o.Authorization.RemoteKubeConfigFile)
-	if err != nil {
-		return err
-	}
+func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config, cluster *client) error {
+	reviewer := rest.CopyConfig(cluster.config)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
 	authorizer, err := o.Authorization.authorizer(reviewer, o.Bounds)
 	if err != nil {

@@ -32,8 +32,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
@@ -46,55 +44,22 @@ import (
 // publishes how it authenticates itself as a front proxy.
 const authenticationConfig = "extension-apiserver-authentication"
 
-// The flags that name the files of clients of kube-apiserver.
-const (
-	coreKubeconfig           = "kubeconfig"
-	authenticationKubeconfig = "authentication-kubeconfig"
-	authorizationKubeconfig  = "authorization-kubeconfig"
-)
-
-// cluster is the Kubernetes cluster this server extends, as far as it must be
-// there before the server can start: it lends its authentication and its
-// authorization.
+// cluster is the Kubernetes cluster this server extends, as far as it must be there
+// before the server can start: it lends its authentication and its authorization.
 type cluster struct {
-	authentication       *genericoptions.DelegatingAuthenticationOptions
-	authenticationClient *client
-	authorizationClient  *client
-	coreClient           *client
+	clients
+	options *genericoptions.DelegatingAuthenticationOptions
 	// reads are the resources that this server cannot do without.
 	reads []schema.GroupResource
 	// prioritizes is set if requests are to be limited by priority and fairness.
 	prioritizes bool
-	// unprioritized is why they can't be, once the cluster is ready.
+
+	// What is known once the cluster is ready:
+
+	// unprioritized is why requests can't be limited by priority and fairness.
 	unprioritized error
-	// clientCAs are the certificate authorities of users and of front proxies,
-	// once the cluster is ready.
+	// clientCAs are the certificate authorities of users and of front proxies.
 	clientCAs []*x509.Certificate
-}
-
-// client reaches a kube-apiserver.
-type client struct {
-	kubernetes.Interface
-	config *rest.Config
-	host   string
-}
-
-func (o CompletedOptions) newClient(flag, path string) (*client, error) {
-	config, err := o.kubeconfig(flag, path)
-	if err != nil {
-		return nil, err
-	}
-	clientset, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return &client{clientset, config, config.Host}, nil
-}
-
-// Kubeconfig returns the configuration of the clients of kube-apiserver that are not for
-// reviews.
-func (o CompletedOptions) Kubeconfig() (*rest.Config, error) {
-	return o.kubeconfig(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath)
 }
 
 // CheckAuthentication returns why this server could not tell a front proxy from an
@@ -108,26 +73,15 @@ func (o CompletedOptions) CheckAuthentication(ctx context.Context) error {
 }
 
 func (o CompletedOptions) newCluster() (*cluster, error) {
-	// The others have the same file by default.
-	coreClient, err := o.newClient(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath)
-	if err != nil {
-		return nil, err
-	}
-	authenticationClient, err := o.newClient(authenticationKubeconfig, o.Authentication.RemoteKubeConfigFile)
-	if err != nil {
-		return nil, err
-	}
-	authorizationClient, err := o.newClient(authorizationKubeconfig, o.Authorization.RemoteKubeConfigFile)
+	clients, err := o.newClients()
 	if err != nil {
 		return nil, err
 	}
 	return &cluster{
-		authentication:       o.Authentication,
-		authenticationClient: authenticationClient,
-		authorizationClient:  authorizationClient,
-		coreClient:           coreClient,
-		reads:                admission.Reads(o.plugins, o.Admission),
-		prioritizes:          o.Features.EnablePriorityAndFairness,
+		clients:     clients,
+		options:     o.Authentication,
+		reads:       admission.Reads(o.plugins, o.Admission),
+		prioritizes: o.Features.EnablePriorityAndFairness,
 	}, nil
 }
 
@@ -141,18 +95,18 @@ func (c *cluster) check(ctx context.Context) error {
 	defer cancel()
 	if err := cmp.Or(
 		c.checkAuthentication(ctx),
-		c.authenticationClient.checkMay(ctx, mayReviewTokens()),
-		c.authorizationClient.checkMay(ctx, mayReviewAccess()),
+		c.authentication.checkMay(ctx, mayReviewTokens()),
+		c.authorization.checkMay(ctx, mayReviewAccess()),
 	); err != nil {
 		return err
 	}
-	if err := c.coreClient.checkMay(ctx, mayRead(c.reads, admissionFix, "list")...); err != nil {
+	if err := c.core.checkMay(ctx, mayRead(c.reads, admissionFix, "list")...); err != nil {
 		return err
 	}
 	// This comes last: a role that also holds what the server can't do without is
 	// there by now.
 	if c.prioritizes {
-		c.unprioritized = c.coreClient.checkMay(ctx, mayPrioritize()...)
+		c.unprioritized = c.core.checkMay(ctx, mayPrioritize()...)
 	}
 	if errors.Is(c.unprioritized, errNotAllowed) {
 		return nil
@@ -169,7 +123,7 @@ func (c *client) checkMay(ctx context.Context, permissions ...rbac.Permission) e
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: permission.Attributes()},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("kube-apiserver at %s does not say whether this server may %s: %w", c.host, permission, err)
+			return fmt.Errorf("kube-apiserver at %s does not say whether this server may %s: %w", c.config.Host, permission, err)
 		}
 		if !answer.Status.Allowed {
 			return fmt.Errorf("%w %s: %s", errNotAllowed, permission, permission.Fix)
@@ -183,20 +137,20 @@ func (c *client) checkMay(ctx context.Context, permissions ...rbac.Permission) e
 // any answer for good and fail on none.
 // Upstream fault 30.
 func (c *cluster) checkAuthentication(ctx context.Context) error {
-	options, client := c.authentication, c.authenticationClient
+	options, client := c.options, c.authentication
 	published := &corev1.ConfigMap{}
 	if !options.SkipInClusterLookup && (options.ClientCert.ClientCA == "" || options.RequestHeader.ClientCAFile == "") {
 		var err error
 		published, err = client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("kube-apiserver at %s has not published the ConfigMap %s in kube-system yet", client.host, authenticationConfig)
+			return fmt.Errorf("kube-apiserver at %s has not published the ConfigMap %s in kube-system yet", client.config.Host, authenticationConfig)
 		case apierrors.IsForbidden(err):
 			return fmt.Errorf("this server may not read the ConfigMap %s: bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding (%w)", authenticationConfig, err)
 		case apierrors.IsUnauthorized(err):
-			return fmt.Errorf("kube-apiserver at %s does not accept the credentials of this server: check the file of --kubeconfig, or the token of the service account (%w)", client.host, err)
+			return fmt.Errorf("kube-apiserver at %s does not accept the credentials of this server: check the file of --kubeconfig, or the token of the service account (%w)", client.config.Host, err)
 		case err != nil:
-			return fmt.Errorf("kube-apiserver at %s can't be reached: check that it runs, and the address in the file of --kubeconfig (%w)", client.host, err)
+			return fmt.Errorf("kube-apiserver at %s can't be reached: check that it runs, and the address in the file of --kubeconfig (%w)", client.config.Host, err)
 		}
 	}
 

@@ -17,11 +17,14 @@ limitations under the License.
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,8 +33,6 @@ import (
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
-	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -42,15 +43,20 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
 // resyncPeriod is how often informers of the cluster's objects repeat what they know.
 const resyncPeriod = 10 * time.Minute
 
-// Config is all that a server is made of.
+// Config is all that a server is made of. Who makes neither a server of it nor changes
+// anything has to Close it.
 type Config struct {
+	// Name is that of the server, see NewOptions.
+	Name    string
 	Generic *genericapiserver.RecommendedConfig
 	Groups  []registry.Group
 	// Scheme and Codecs know the types of the groups.
@@ -58,14 +64,19 @@ type Config struct {
 	Codecs serializer.CodecFactory
 	// Runtimes are those of the groups that have one, by the group's name.
 	Runtimes map[string]registry.Runtime
+	// Bounds are what a request may cost.
+	Bounds filters.Bounds
 	// RunControllers is false if the groups' controllers run elsewhere only.
 	RunControllers bool
 	// LeaderElection says which replica runs the groups' controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
-	// Bounds are what a request may cost.
-	Bounds filters.Bounds
 
 	streams *filters.Streams
+	// etcd is nil if it does not run inside this server.
+	etcd *etcd.Etcd
+	// stopExpiration is nil as long as nothing keeps that metric.
+	stopExpiration func()
+	closeOnce      func() error
 }
 
 // CompletedConfig is a Config after Complete; nothing else makes one.
@@ -78,35 +89,76 @@ type completedConfig struct {
 	generic genericapiserver.CompletedConfig
 }
 
-// Config turns the options into a config. Clients and informers are created, but
-// nothing runs yet.
-func (o CompletedOptions) Config() (*Config, error) {
+// Config waits for what a server with these options needs, starts the embedded etcd, and
+// returns a config in which clients and informers are made but do nothing yet. Each reason
+// for waiting is logged once; after StartupTimeout the last one is the error.
+//
+// What Config has started is stopped by the server at the end of its Run, by New if there
+// can be no server, or else by Close.
+func (o CompletedOptions) Config(ctx context.Context) (*Config, error) {
+	ready, err := o.awaitPrerequisites(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := o.newConfig(ready.etcd)
+	if err != nil {
+		return nil, errors.Join(err, config.Close())
+	}
+	if err := o.applyTo(config, ready); err != nil {
+		return nil, errors.Join(err, config.Close())
+	}
+	return config, nil
+}
+
+// newConfig returns a config that knows its groups, and owns the embedded etcd, with an
+// error too.
+func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
-	for _, group := range o.groups {
-		if err := group.InstallTypes(scheme); err != nil {
-			return nil, err
-		}
-	}
 	codecs := serializer.NewCodecFactory(scheme)
 	config := &Config{
+		Name:    o.name,
 		Generic: genericapiserver.NewRecommendedConfig(codecs),
 		Groups:  o.groups,
 		Scheme:  scheme,
 		Codecs:  codecs,
 
 		Runtimes:       map[string]registry.Runtime{},
+		Bounds:         o.Bounds,
 		RunControllers: o.RunControllers,
 		LeaderElection: o.LeaderElection,
-		Bounds:         o.Bounds,
 
 		streams: filters.NewStreams(o.Bounds, longRunning(o.groups)...),
+		etcd:    etcd,
+	}
+	config.closeOnce = sync.OnceValue(config.close)
+	for _, group := range o.groups {
+		if err := group.InstallTypes(scheme); err != nil {
+			return config, err
+		}
 	}
 	config.setOpenAPI()
 	config.Generic.BuildHandlerChainFunc = config.buildHandlerChain
 	config.Generic.LongRunningFunc = config.streams.LongRunning(config.Generic.LongRunningFunc)
 	config.Generic.RequestInfoResolver = filters.ResolveRequestInfo(genericapiserver.NewRequestInfoResolver(&config.Generic.Config))
-	return config, o.applyTo(config)
+	return config, nil
+}
+
+// Close stops what runs for a config that no server is made of. It may be called again, and
+// after a server has done it.
+func (c *Config) Close() error { return c.closeOnce() }
+
+func (c *Config) close() error {
+	if c.stopExpiration != nil {
+		c.stopExpiration()
+	}
+	if serving := c.Generic.SecureServing; serving != nil {
+		_ = serving.Listener.Close() // A server has closed it.
+	}
+	if c.etcd == nil {
+		return nil
+	}
+	return c.etcd.Close()
 }
 
 func longRunning(groups []registry.Group) (subresources []schema.GroupResource) {
@@ -119,55 +171,72 @@ func longRunning(groups []registry.Group) (subresources []schema.GroupResource) 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
 // stores each group in a version of its own. The order matters: later options
 // use what earlier ones have set.
-func (o CompletedOptions) applyTo(config *Config) error {
-	generic := config.Generic
-	if err := o.ServerRun.ApplyTo(&generic.Config); err != nil {
+func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
+	generic := &config.Generic.Config
+	if err := o.ServerRun.ApplyTo(generic); err != nil {
 		return err
 	}
 	var err error
 	if generic.EgressSelector, err = o.egress(); err != nil {
 		return err
 	}
+	if err := o.applyServing(generic, ready); err != nil {
+		return err
+	}
+	if err := o.applyTraces(generic); err != nil {
+		return err
+	}
+	if err := o.applyEtcd(config); err != nil {
+		return err
+	}
+	if err := o.applyAuthentication(generic, ready.clients.authentication); err != nil {
+		return err
+	}
+	authentication.AwaitClientCAs(generic.SecureServing, ready.clientCAs)
+	if err := o.applyAuthorization(generic, ready.clients.authorization); err != nil {
+		return err
+	}
+	if err := o.applyAudit(generic); err != nil {
+		return err
+	}
+	if config.stopExpiration, err = watchExpiration(config.Name, generic.SecureServing.Cert); err != nil {
+		return err
+	}
+	return o.applyCluster(config, ready)
+}
+
+// applyServing listens on the port, at which nobody answers yet.
+func (o CompletedOptions) applyServing(config *genericapiserver.Config, ready prerequisites) error {
+	// The library keeps the listener, which is for one server, in the options, and forgets
+	// the port if it can't be listened on.
 	// Upstream fault 35.
-	port := o.SecureServing.BindPort // It is not kept when it can't be listened on.
-	if err := o.SecureServing.ApplyToConfig(&generic.Config); err != nil {
-		return serveError(port, err)
+	options := *o.SecureServing.SecureServingOptions
+	if err := options.WithLoopback().ApplyToConfig(config); err != nil {
+		return serveError(o.SecureServing.BindPort, err)
 	}
-	if serving := generic.SecureServing; serving != nil {
-		serving.Listener = filters.BoundConnections(serving.Listener, o.Bounds)
+	config.SecureServing.Listener = filters.BoundConnections(config.SecureServing.Listener, o.Bounds)
+	// The warnings that this server sends are for its users, not for its own log.
+	// Upstream fault 53.
+	config.LoopbackClientConfig.WarningHandler = rest.NoWarnings{}
+	if ready.servingCert != nil {
+		config.SecureServing.Cert = ready.servingCert
 	}
-	if err := o.applyTraces(&generic.Config); err != nil {
-		return err
+	return nil
+}
+
+// serveError names the flags that there is something wrong with.
+func serveError(port int, err error) error {
+	if strings.Contains(err.Error(), "failed to create listener") {
+		return fmt.Errorf("port %d can't be listened on; choose another with --secure-port: %w", port, err)
 	}
-	// Upstream fault 48.
-	o.Etcd.StorageConfig.Transport.TracerProvider = generic.TracerProvider
-	factory, err := o.storageFactory(config)
-	if err != nil {
-		return err
-	}
-	livez := generic.LivezChecks
-	if err := o.Etcd.ApplyWithStorageFactoryTo(factory, &generic.Config); err != nil {
-		return fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
-	}
-	// While etcd is unavailable, this server is not ready, but a restart would fix
-	// nothing: discovery works, and everything else does again once etcd is back.
-	// Upstream fault 54.
-	generic.LivezChecks = livez
-	if err := o.applyAuthentication(&generic.Config); err != nil {
-		return err
-	}
-	if err := o.applyAuthorization(&generic.Config); err != nil {
-		return err
-	}
-	if err := o.applyAudit(&generic.Config); err != nil {
-		return err
-	}
-	if generic.ClientConfig, err = o.Kubeconfig(); err != nil {
-		return err
-	}
+	return fmt.Errorf("TLS can't be served; check --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
+}
+
+// applyCluster makes what uses the objects of the cluster.
+func (o CompletedOptions) applyCluster(config *Config, ready prerequisites) error {
+	generic := config.Generic
+	generic.ClientConfig = rest.CopyConfig(ready.clients.core.config)
 	generic.ClientConfig.Wrap(tracing.WrapperFor(generic.TracerProvider))
-	// kube-apiserver itself says when it is asked too much.
-	generic.ClientConfig.QPS = -1
 	kubeClient, err := kubernetes.NewForConfig(generic.ClientConfig)
 	if err != nil {
 		return err
@@ -178,27 +247,30 @@ func (o CompletedOptions) applyTo(config *Config) error {
 	if err != nil {
 		return err
 	}
-	if err := o.Features.ApplyTo(&generic.Config, kubeClient, generic.SharedInformerFactory); err != nil {
+	features := *o.Features
+	// Upstream fault 63.
+	features.EnablePriorityAndFairness = features.EnablePriorityAndFairness && ready.prioritized
+	if err := features.ApplyTo(&generic.Config, kubeClient, generic.SharedInformerFactory); err != nil {
 		return err
 	}
 	initializers, err := admission.Initializers(generic, dynamicClient)
 	if err != nil {
 		return err
 	}
-	own, err := config.connect()
+	own, err := config.newRuntimes()
 	if err != nil {
 		return err
 	}
-	if err := o.Admission.ApplyTo(&generic.Config, generic.SharedInformerFactory, kubeClient, dynamicClient, o.featureGate(), generic.EffectiveVersion,
+	if err := o.Admission.ApplyTo(&generic.Config, generic.SharedInformerFactory, kubeClient, dynamicClient, o.FeatureGate(), generic.EffectiveVersion,
 		append(initializers, own...)...); err != nil {
 		return fmt.Errorf("--admission-control-config-file, or another flag of admission: %w", err)
 	}
 	return nil
 }
 
-// connect creates the runtimes of the groups and returns what initializes their
+// newRuntimes creates the runtimes of the groups and returns what initializes their
 // admission plugins.
-func (c *Config) connect() (initializers []genericadmission.PluginInitializer, err error) {
+func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitializer, err error) {
 	loopback := rest.CopyConfig(c.Generic.LoopbackClientConfig)
 	loopback.QPS = -1
 	// With --bind-address it is not to the loopback interface, which HTTPS_PROXY spares.
@@ -221,40 +293,6 @@ func (c *Config) connect() (initializers []genericadmission.PluginInitializer, e
 		}
 	}
 	return initializers, nil
-}
-
-// serveError names the flags that there is something wrong with.
-func serveError(port int, err error) error {
-	if strings.Contains(err.Error(), "failed to create listener") {
-		return fmt.Errorf("port %d can't be listened on; choose another with --secure-port: %w", port, err)
-	}
-	return fmt.Errorf("TLS can't be served; check --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
-}
-
-// Upstream fault 49.
-func (o CompletedOptions) storageFactory(config *Config) (serverstorage.StorageFactory, error) {
-	encoding := serverstorage.NewDefaultResourceEncodingConfig(config.Scheme)
-	prefixes := map[schema.GroupResource]string{}
-	for _, group := range config.Groups {
-		maps.Copy(prefixes, group.StoragePrefixes())
-		versions, err := group.StorageVersions(config.Scheme)
-		if err != nil {
-			return nil, err
-		}
-		for resource, version := range versions {
-			encoding.SetResourceEncoding(resource, version, schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
-		}
-	}
-	factory := serverstorage.NewDefaultStorageFactory(o.Etcd.StorageConfig, o.Etcd.DefaultStorageMediaType, config.Codecs,
-		encoding, serverstorage.NewResourceConfig(), prefixes)
-	overrides, err := genericoptions.ParseEtcdServersOverrides(o.Etcd.EtcdServersOverrides)
-	if err != nil {
-		return nil, err
-	}
-	for _, override := range overrides {
-		factory.SetEtcdLocation(override.GroupResource, override.Servers)
-	}
-	return factory, nil
 }
 
 func (c *Config) setOpenAPI() {

@@ -34,7 +34,7 @@ func TestRuntimeWithoutInformers(t *testing.T) {
 		Name:    "bakery.example.com",
 		Runtime: func(registry.Clients) (registry.Runtime, error) { return registry.Runtime{}, nil },
 	}}}
-	_, err := config.connect()
+	_, err := config.newRuntimes()
 	const want = "set Informers in the Runtime of bakery.example.com: the server starts them, and is ready when they have synced"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)

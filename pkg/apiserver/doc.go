@@ -14,10 +14,18 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package apiserver makes an API server of declared API groups: options from
-// flags (options.go), a config from the options (config.go), a server from the
-// completed config (server.go). NewCommand puts them together; a main function
-// has nothing to add but its groups.
+// Package apiserver makes an API server of declared API groups, in steps that read top down:
+//
+//	options := apiserver.NewOptions("bakery", bakery.Group()) // and options.Flags()
+//	completed, err := options.Complete()
+//	errs := completed.Validate()
+//	config, err := completed.Config(ctx)   // waits for the cluster, starts the embedded etcd
+//	server, err := config.Complete().New() // creates the storage, starts nothing
+//	err = server.Run(ctx)                  // serves until the context ends, stops etcd
+//
+// The steps are in options.go and flags.go, complete.go, validation.go, prerequisites.go with
+// config.go, and server.go. The package server in pkg/cmd makes a command of them, which
+// also configures what belongs to a process rather than to a server, such as its log.
 //
 // The package knows no group in particular.
 package apiserver

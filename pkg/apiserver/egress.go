@@ -23,9 +23,6 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/egressselector"
-	"k8s.io/client-go/rest"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
 // newEgressSelector returns the dialers of the file, or nil if there are none and
@@ -75,16 +72,4 @@ func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet
 		return nil, err
 	}
 	return selector.Lookup(network)
-}
-
-// kubeconfig loads the configuration of a client of kube-apiserver that goes by the
-// egress selection for it.
-// Upstream fault 47.
-func (o CompletedOptions) kubeconfig(flag, path string) (*rest.Config, error) {
-	config, err := startup.Kubeconfig(flag, path)
-	if err != nil {
-		return nil, err
-	}
-	config.Dial, err = o.Egress(egressselector.ControlPlane.AsNetworkContext())
-	return config, err
 }

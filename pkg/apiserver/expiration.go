@@ -17,34 +17,55 @@ limitations under the License.
 package apiserver
 
 import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// watchExpiration keeps the metric of when the certificate expires, wherever it
-// comes from. Like the registry of metrics, it is for one server in a process.
-func watchExpiration(certificate dynamiccertificates.CertKeyContentProvider) error {
-	expiration := metrics.NewGauge(&metrics.GaugeOpts{
+// expirationGauge returns the metric of when serving certificates expire. All servers of a
+// process have one registry, and so share the metric that the first of them registers.
+func expirationGauge() (*metrics.GaugeVec, error) {
+	expiration := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace:      "apiserver",
 		Subsystem:      "serving_certificate",
 		Name:           "expiration_timestamp_seconds",
-		Help:           "When the serving certificate expires, in seconds since 1970.",
+		Help:           "When the serving certificate of a server expires, in seconds since 1970.",
 		StabilityLevel: metrics.ALPHA,
-	})
-	if err := legacyregistry.Register(expiration); err != nil {
-		return err
+	}, []string{"server"})
+	err := legacyregistry.Register(expiration)
+	var registered prometheus.AlreadyRegisteredError
+	if !errors.As(err, &registered) {
+		return expiration, err
 	}
-	listener := expirationListener{certificate, expiration}
+	existing, ok := registered.ExistingCollector.(*metrics.GaugeVec)
+	if !ok {
+		return nil, fmt.Errorf("somebody else has registered the metric %s: %w", expiration.FQName(), err)
+	}
+	return existing, nil
+}
+
+// watchExpiration keeps the metric of when a server's certificate expires, wherever it
+// comes from, until it is told to stop.
+func watchExpiration(server string, certificate dynamiccertificates.CertKeyContentProvider) (stop func(), err error) {
+	expiration, err := expirationGauge()
+	if err != nil {
+		return nil, err
+	}
+	listener := expirationListener{server, certificate, expiration}
 	listener.Enqueue()
 	certificate.AddListener(listener)
-	return nil
+	return func() { expiration.Delete(map[string]string{"server": server}) }, nil
 }
 
 type expirationListener struct {
+	server      string
 	certificate dynamiccertificates.CertKeyContentProvider
-	expiration  *metrics.Gauge
+	expiration  *metrics.GaugeVec
 }
 
 // Enqueue is called when there is a new certificate.
@@ -52,6 +73,6 @@ func (l expirationListener) Enqueue() {
 	content, _ := l.certificate.CurrentCertKeyContent()
 	// A certificate that can't be read is not served, and reported by who serves.
 	if certificates, err := cert.ParseCertsPEM(content); err == nil {
-		l.expiration.Set(float64(certificates[0].NotAfter.Unix()))
+		l.expiration.WithLabelValues(l.server).Set(float64(certificates[0].NotAfter.Unix()))
 	}
 }

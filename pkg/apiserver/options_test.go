@@ -30,7 +30,7 @@ import (
 // parse returns completed options from command line arguments.
 func parse(t *testing.T, args ...string) CompletedOptions {
 	t.Helper()
-	options := NewOptions()
+	options := NewOptions("test")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	for _, section := range options.Flags().FlagSets {
 		flags.AddFlagSet(section)
@@ -82,7 +82,7 @@ func TestValidate(t *testing.T) {
 				"--etcd-keyfile is for an external etcd: set --etcd-servers too",
 				"--startup-timeout must be above 0, not 0s",
 				"--authentication-skip-lookup needs --requestheader-client-ca-file: without it no front proxy can assert an identity",
-				"--serving-ca-secret and --tls-cert-file exclude each other: the certificate comes from either",
+				"--serving-ca-secret and --tls-cert-file exclude each other: set only one of them",
 				`--serving-ca-secret "the/ca": ` + utilvalidation.IsDNS1123Subdomain("the/ca")[0],
 				`--serving-service "the.service": ` + utilvalidation.IsDNS1123Label("the.service")[0],
 				"--serving-cert-validity or --serving-ca-validity: the validity of a certificate (400h0m0s) must be above 0, and that of its certificate authority (500h0m0s) at least twice as long",
@@ -138,7 +138,7 @@ func TestComplete(t *testing.T) {
 	})
 	t.Run("an external etcd is left alone", func(t *testing.T) {
 		options := parse(t, "--etcd-servers=https://etcd:2379")
-		if options.embeddedEtcd {
+		if options.Embedded() {
 			t.Error("the embedded etcd would be started")
 		}
 	})

@@ -18,6 +18,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -32,11 +34,24 @@ import (
 type Server struct {
 	// Generic is the library's server, for hooks and health checks.
 	Generic *genericapiserver.GenericAPIServer
+
+	// etcd is nil if it does not run inside this server.
+	etcd *etcd.Etcd
+	// close stops what the server depends on.
+	close func() error
 }
 
-// New creates the storage of every group and installs it.
+// New creates the storage of every group and installs it. If it can't, it closes the config.
 func (c CompletedConfig) New() (*Server, error) {
-	generic, err := c.generic.New("apiserver", genericapiserver.NewEmptyDelegate())
+	generic, err := c.newGeneric()
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &Server{generic, c.etcd, c.Close}, nil
+}
+
+func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error) {
+	generic, err := c.generic.New(c.Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +81,7 @@ func (c CompletedConfig) New() (*Server, error) {
 			return nil, err
 		}
 	}
-	return &Server{generic}, nil
+	return generic, nil
 }
 
 // startInformers makes the server start the informers of the groups, and ready when
@@ -85,9 +100,12 @@ func startInformers(server *genericapiserver.GenericAPIServer, runtimes map[stri
 	})
 }
 
-// Run serves until the context ends and all requests are answered. If the context
-// has ended for a cause of its own, that is the error.
-func (s *Server) Run(ctx context.Context) error {
+// Run serves until the context ends and all requests are answered, and then stops what the
+// server depends on. If the context has ended for a cause of its own, that is the error.
+func (s *Server) Run(ctx context.Context) (err error) {
+	// The server is the last user of what it depends on.
+	defer func() { err = errors.Join(err, s.close()) }()
+	ctx = s.whileEtcdRuns(ctx)
 	prepared := s.Generic.PrepareRun()
 	filters.KeepOwnOpenAPI(s.Generic)
 	if err := prepared.RunWithContext(ctx); err != nil {
@@ -97,4 +115,21 @@ func (s *Server) Run(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// whileEtcdRuns returns a context that ends with its parent, or when the embedded etcd has
+// stopped, with that cause.
+func (s *Server) whileEtcdRuns(ctx context.Context) context.Context {
+	if s.etcd == nil {
+		return ctx
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case err := <-s.etcd.Err():
+			fail(fmt.Errorf("the embedded etcd has stopped: %w", err))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
 }

@@ -62,7 +62,7 @@ func (o CompletedOptions) tracingConfiguration() (*tracingapi.TracingConfigurati
 	}
 	configuration, err := genericoptions.ReadTracingConfiguration(o.Traces.ConfigFile)
 	if err == nil {
-		err = tracingapi.ValidateTracingConfiguration(configuration, o.featureGate(), nil).ToAggregate()
+		err = tracingapi.ValidateTracingConfiguration(configuration, o.FeatureGate(), nil).ToAggregate()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--tracing-config-file %s can't be used: it must hold a TracingConfiguration of apiserver.config.k8s.io: %w", o.Traces.ConfigFile, err)

@@ -24,11 +24,23 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 )
 
 // FormatJSON is the value of --output for what programs read.
 const FormatJSON = "json"
+
+// ServerFlags returns the flags of a server's command, those of its log included, in the
+// sections of --help.
+func ServerFlags(options *apiserver.Options, logging *logsapi.LoggingConfiguration) cliflag.NamedFlagSets {
+	sections := options.Flags()
+	logsapi.AddFlags(logging, sections.FlagSet("logs"))
+	return sections
+}
 
 // WithOwnHelp gives a command, and those below it, a help of its own instead of the
 // server's.

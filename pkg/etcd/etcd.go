@@ -56,15 +56,8 @@ const (
 // to take the time to give them back.
 const defragThreshold = 64
 
-const (
-	// DefaultDir is where the member keeps its data unless told otherwise.
-	DefaultDir = "/var/lib/apiserver"
-	// DefaultQuotaBytes is etcd's own default, stated since it is a promise to the operator.
-	DefaultQuotaBytes = 2 << 30
-)
-
-// DefaultConfig is the configuration of a server that is told nothing else.
-func DefaultConfig() Config { return Config{Dir: DefaultDir, QuotaBytes: DefaultQuotaBytes} }
+// DefaultQuotaBytes is etcd's own default, stated since it is a promise to the operator.
+const DefaultQuotaBytes = 2 << 30
 
 // Config says where the member keeps its data.
 type Config struct {

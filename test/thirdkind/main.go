@@ -38,7 +38,7 @@ import (
 
 func main() {
 	ctx := genericapiserver.SetupSignalContext()
-	os.Exit(cli.Run(server.NewCommand(ctx, group())))
+	os.Exit(cli.Run(server.NewCommand(ctx, "apiserver", group())))
 }
 
 // group is the restaurant's group with the third kind. Inside the repository the

@@ -25,8 +25,8 @@ import (
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
@@ -36,9 +36,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
-// NewCommand returns the command that finds out what is wrong in a cluster.
-func NewCommand(groups ...registry.Group) *cobra.Command {
-	options := apiserver.NewOptions(groups...)
+// NewCommand returns the command that finds out what is wrong in a cluster with a server of
+// this name.
+func NewCommand(name string, groups ...registry.Group) *cobra.Command {
+	options := apiserver.NewOptions(name, groups...)
 	config := doctor.Config{Groups: groups}
 	var format string
 	cmd := &cobra.Command{
@@ -70,12 +71,13 @@ func NewCommand(groups ...registry.Group) *cobra.Command {
 	own := sections.FlagSet("doctor")
 	own.StringVar(&config.Namespace, "namespace", "", ""+
 		"Namespace of the server. It may be left out when the server's APIServices are registered.")
-	own.StringVar(&config.ServiceAccount, "service-account", "apiserver", ""+
+	own.StringVar(&config.ServiceAccount, "service-account", name, ""+
 		"Service account of the server.")
 	own.StringVar(&config.Address, "server-address", "", ""+
 		"Where the server can be reached from here, as host:port, for instance by \"kubectl port-forward\". By default the endpoints of its Service are tried.")
 	own.StringVarP(&format, "output", "o", "", `"json" for programs.`)
-	server := options.Flags()
+	// It writes no log, but takes a server's flags as they are.
+	server := tool.ServerFlags(options, logsapi.NewLoggingConfiguration())
 	for _, name := range server.Order {
 		sections.FlagSet(name).AddFlagSet(server.FlagSet(name))
 	}
@@ -90,7 +92,6 @@ func NewCommand(groups ...registry.Group) *cobra.Command {
 
 // examine fills in what the server's options say, and examines the cluster.
 func examine(ctx context.Context, o *apiserver.Options, config doctor.Config) ([]doctor.Result, error) {
-	embedded := o.Embedded()
 	completed, err := o.Complete()
 	if err != nil {
 		return nil, err
@@ -105,15 +106,13 @@ func examine(ctx context.Context, o *apiserver.Options, config doctor.Config) ([
 	if config.Namespace == "" && o.CoreAPI.CoreAPIKubeconfigPath == "" {
 		config.Namespace = startup.Namespace("") // This is the server's pod.
 	}
-	config.Cluster = rest.CopyConfig(cluster)
-	config.Cluster.WarningHandler = rest.NoWarnings{}
-	config.Cluster.QPS = -1 // It asks a few dozen things, once.
+	config.Cluster = cluster
 	config.Authentication = completed.CheckAuthentication
 	config.Permissions = completed.Permissions
 	config.EtcdServers = completed.Etcd.StorageConfig.Transport.ServerList
 	config.EtcdClient = completed.NewEtcdClient
 	config.Egress = completed.Egress
-	if embedded {
+	if completed.Embedded() {
 		config.EtcdSocket = strings.TrimPrefix(completed.EmbeddedEtcd.Endpoint(), "unix://")
 	}
 	return doctor.Examine(ctx, config)

@@ -26,8 +26,10 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
 
 	// Without these imports --logging-format=json and the metrics of the clients
 	// to kube-apiserver would not exist.
@@ -43,41 +45,33 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// NewCommand returns the command of a server for the groups. It serves until the
-// context ends, then finishes what it is doing and returns nil.
-func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
-	options := apiserver.NewOptions(groups...)
+// NewCommand returns the command of a server of this name for the groups, and below it those
+// of its tools. It serves until the context ends, then finishes what it is doing and returns
+// nil. What follows from the name is said at apiserver.NewOptions.
+func NewCommand(ctx context.Context, name string, groups ...registry.Group) *cobra.Command {
+	options := apiserver.NewOptions(name, groups...)
+	logging := logsapi.NewLoggingConfiguration()
 	cmd := &cobra.Command{
-		Use:          "apiserver",
+		Use:          name,
 		Short:        "Serves API groups to a Kubernetes cluster",
 		Long:         "Adds API groups to a Kubernetes cluster through the aggregation layer: APIService objects make kube-apiserver forward the groups' requests to this server.",
 		Args:         cobra.NoArgs,
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			components := options.ServerRun.ComponentGlobalsRegistry
-			err := components.Set()
-			if err == nil {
-				err = utilerrors.NewAggregate(components.Validate())
-			}
-			if err != nil {
-				return fmt.Errorf("--feature-gates, --emulated-version or --min-compatibility-version: %w", err)
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return options.Run(cmd.Context())
-		},
+		RunE:         func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), options, logging) },
 	}
 	cmd.SetContext(ctx)
-	cmd.AddCommand(doctor.NewCommand(groups...))
-	cmd.AddCommand(tool.AsTool(snapshot.NewCommand()), tool.WithOwnHelp(certificates.NewCommand()))
+	cmd.AddCommand(
+		doctor.NewCommand(name, groups...),
+		tool.AsTool(snapshot.NewCommand(options.EmbeddedEtcd.Dir)),
+		tool.WithOwnHelp(certificates.NewCommand()),
+	)
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
 	for _, other := range cmd.Commands() {
 		cmd.Long += fmt.Sprintf("\n  %-12s %s", other.Name(), other.Short)
 	}
 
-	flags := options.Flags()
+	flags := tool.ServerFlags(options, logging)
 	flags.FlagSet("global").Bool("version", false, "Print the version and exit.")
 	globalflag.AddGlobalFlags(flags.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	for _, section := range flags.FlagSets {
@@ -86,4 +80,36 @@ func NewCommand(ctx context.Context, groups ...registry.Group) *cobra.Command {
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(cmd, flags, width)
 	return cmd
+}
+
+// run serves until the context ends.
+func run(ctx context.Context, options *apiserver.Options, logging *logsapi.LoggingConfiguration) error {
+	if err := options.ApplyFeatureGates(); err != nil {
+		return err
+	}
+	var errs []error
+	if err := logsapi.ValidateAndApply(logging, options.FeatureGate()); err != nil {
+		errs = append(errs, fmt.Errorf("--logging-format, or another flag of the logs: %w", err))
+	}
+	klog.InfoS("Starting", "version", version.Get().GitVersion)
+
+	completed, err := options.Complete()
+	if err != nil {
+		return err
+	}
+	if errs = append(errs, completed.Validate()...); len(errs) > 0 {
+		return utilerrors.NewAggregate(errs)
+	}
+	config, err := completed.Config(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // It is no failure to be told to stop while waiting.
+		}
+		return err
+	}
+	server, err := config.Complete().New()
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
 }

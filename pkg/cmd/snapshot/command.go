@@ -37,20 +37,21 @@ import (
 // standardStream is the name of a file that stands for the standard input or output.
 const standardStream = "-"
 
-// NewCommand returns the commands that back up the embedded etcd.
-func NewCommand() *cobra.Command {
+// NewCommand returns the commands that back up the embedded etcd of a server whose data
+// directory is this one unless told otherwise.
+func NewCommand(dataDir string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Saves and restores the data of the embedded etcd",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSaveCommand(), newStatusCommand(), newRestoreCommand())
+	cmd.AddCommand(newSaveCommand(dataDir), newStatusCommand(), newRestoreCommand(dataDir))
 	return cmd
 }
 
-func newSaveCommand() *cobra.Command {
-	var dir, format string
+func newSaveCommand(dir string) *cobra.Command {
+	var format string
 	cmd := &cobra.Command{
 		Use:   "save FILE",
 		Short: "Saves the data to a file, whether or not the server is running",
@@ -103,8 +104,8 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func newRestoreCommand() *cobra.Command {
-	var dir, format string
+func newRestoreCommand(dir string) *cobra.Command {
+	var format string
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Verifies a file and restores its data into a new directory",
@@ -152,7 +153,7 @@ func openSnapshot(path string, stdin io.Reader) (io.ReadCloser, int64, error) {
 }
 
 func addDataDir(cmd *cobra.Command, dir *string, usage string) {
-	cmd.Flags().StringVar(dir, "data-dir", etcd.DefaultDir, usage)
+	cmd.Flags().StringVar(dir, "data-dir", *dir, usage)
 }
 
 // snapshotConfig is the embedded etcd's of the server that is given the directory.

@@ -116,7 +116,7 @@ func TestCertificateRotation(t *testing.T) {
 	config.Insecure, config.CAData = true, nil
 	metrics, err := kubernetes.NewForConfigOrDie(config).RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	require.NoError(t, err)
-	_, value, found := strings.Cut(string(metrics), "\napiserver_serving_certificate_expiration_timestamp_seconds ")
+	_, value, found := strings.Cut(string(metrics), "\napiserver_serving_certificate_expiration_timestamp_seconds{server=\"apiserver\"} ")
 	require.True(t, found)
 	value, _, _ = strings.Cut(value, "\n")
 	expires, err := strconv.ParseFloat(value, 64)

@@ -146,7 +146,7 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	require.NoError(t, server.Start(t.Context()))
 	log, err := os.ReadFile(server.LogFile())
 	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(log), "Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's priorities"))
+	require.Equal(t, 1, strings.Count(string(log), "Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's FlowSchemas and PriorityLevelConfigurations"))
 	framework.Stock(t, cp, server)
 	admitGuests(t, server, "unprioritized-guest")
 	guest := framework.ConfigFor(t, cp, server, "unprioritized-guest")

@@ -19,7 +19,9 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"net/http"
 	"path"
 	"time"
 
@@ -27,7 +29,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/apiserver/pkg/server/healthz"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
@@ -85,4 +92,55 @@ func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, er
 		return nil, fmt.Errorf("--etcd-servers can't be used: %w", err)
 	}
 	return client, nil
+}
+
+// applyEtcd makes what stores objects.
+func (o CompletedOptions) applyEtcd(config *Config) error {
+	generic := &config.Generic.Config
+	options := *o.Etcd
+	// Upstream fault 48.
+	options.StorageConfig.Transport.TracerProvider = generic.TracerProvider
+	factory, err := storageFactory(config, &options)
+	if err != nil {
+		return err
+	}
+	livez := generic.LivezChecks
+	if err := options.ApplyWithStorageFactoryTo(factory, generic); err != nil {
+		return fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
+	}
+	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
+	// discovery goes on, and all else does once etcd is back.
+	// Upstream fault 54.
+	generic.LivezChecks = livez
+	if config.etcd != nil {
+		generic.AddReadyzChecks(healthz.NamedCheck("etcd-alarms", func(*http.Request) error { return config.etcd.CheckAlarms() }))
+	}
+	return nil
+}
+
+// storageFactory returns where and how each resource is stored.
+// Upstream fault 49.
+func storageFactory(config *Config, options *genericoptions.EtcdOptions) (serverstorage.StorageFactory, error) {
+	encoding := serverstorage.NewDefaultResourceEncodingConfig(config.Scheme)
+	prefixes := map[schema.GroupResource]string{}
+	for _, group := range config.Groups {
+		maps.Copy(prefixes, group.StoragePrefixes())
+		versions, err := group.StorageVersions(config.Scheme)
+		if err != nil {
+			return nil, err
+		}
+		for resource, version := range versions {
+			encoding.SetResourceEncoding(resource, version, schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
+		}
+	}
+	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, options.DefaultStorageMediaType, config.Codecs,
+		encoding, serverstorage.NewResourceConfig(), prefixes)
+	overrides, err := genericoptions.ParseEtcdServersOverrides(options.EtcdServersOverrides)
+	if err != nil {
+		return nil, err
+	}
+	for _, override := range overrides {
+		factory.SetEtcdLocation(override.GroupResource, override.Servers)
+	}
+	return factory, nil
 }
