@@ -41,8 +41,9 @@ func main() {
 	load := flag.Int("load", 20, "how many threads want a processor all the time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, *rounds, *load, flag.Args()); err != nil {
+	err := run(ctx, os.Stdout, *rounds, *load, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

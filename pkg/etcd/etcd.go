@@ -49,7 +49,7 @@ const (
 const (
 	lockFile   = "lock"
 	socketFile = "etcd.sock"
-	dataDir = "etcd"
+	dataDir    = "etcd"
 )
 
 // defragThreshold is how many megabytes must be free in the database for the start

@@ -135,7 +135,7 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 			if snapshot.Revision != revision || snapshot.Keys != writes {
 				t.Errorf("got %+v, want revision %d, %d keys", snapshot, revision, writes)
 			}
-			if snapshot.Version != storageVersion && !(test.early && snapshot.Version == "") {
+			if snapshot.Version != storageVersion && (!test.early || snapshot.Version != "") {
 				t.Errorf("got version %q, want %s", snapshot.Version, storageVersion)
 			}
 

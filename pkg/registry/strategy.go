@@ -253,7 +253,7 @@ func (s statusStrategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.
 }
 
 // attributes returns what selectors match.
-func (k *Kind[O]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) { //nolint:unparam // It is a storage.AttrFunc.
+func (k *Kind[O]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	o := obj.(O)
 	set := make(fields.Set, len(k.Fields)+len(k.Indexes)+2)
 	set["metadata.name"] = o.GetName()

@@ -193,7 +193,7 @@ func TestSlowClients(t *testing.T) {
 	t.Cleanup(func() { connection.Close() })
 	_, err = fmt.Fprintf(connection, "POST /convert HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 	require.NoError(t, err)
-	require.NoError(t, connection.SetReadDeadline(time.Now().Add(3 * time.Minute)))
+	require.NoError(t, connection.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	_, err = io.ReadAll(connection)
 	require.NoError(t, err, "It is still open.")
 }

@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 // Package upstream shows the faults of the libraries below this server that it works
 // around. Each test passes while a library still has its fault, and fails as soon as it
 // has been fixed: the message then names what can be deleted. Nothing here runs code of

@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 package filters
 
 import (
@@ -98,10 +99,7 @@ func TestRapidResets(t *testing.T) {
 		working.Add(-1)
 	}, DefaultBounds()))
 	server.EnableHTTP2 = true
-	if err := http2.ConfigureServer(server.Config, &http2.Server{MaxConcurrentStreams: streams}); err != nil {
-		t.Fatal(err)
-	}
-	server.TLS = server.Config.TLSConfig
+	server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
 	server.StartTLS()
 	defer server.Close()
 	defer close(goOn)

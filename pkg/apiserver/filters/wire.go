@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 package filters
 
 import (
@@ -116,7 +117,7 @@ func cborItem(data []byte) int {
 		argument = binary.BigEndian.Uint64(padded[:])
 	}
 	if major == byteString || major == textString {
-		if argument > uint64(len(data)-head) {
+		if argument > uint64(len(data)-head) { //nolint:gosec // G115: head is at most the length.
 			return 0
 		}
 		return head + int(argument)

@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 package filters
 
 import (
@@ -108,7 +109,7 @@ func FuzzProtobuf(f *testing.F) {
 	f.Add(encode(f, &examplev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "a", Labels: map[string]string{"a": "b"}, Finalizers: []string{"a", "b"},
 		OwnerReferences: make([]metav1.OwnerReference, 3),
-		ManagedFields:   []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}},
+		ManagedFields:   []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1("{}")}},
 	}, Spec: examplev1.PodSpec{NodeSelector: map[string]string{"a": "b", "c": "d"}}}))
 	f.Add([]byte("k8s\x00\x12\x06\x0a\x04\x6a\x00\x6a\x00"))
 	f.Fuzz(func(t *testing.T, body []byte) {

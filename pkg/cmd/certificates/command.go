@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package certificates has the command that keeps certificates in Secrets.
 package certificates
 
 import (

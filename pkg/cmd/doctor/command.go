@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package doctor has the command that finds out what is wrong in a cluster.
 package doctor
 
 import (

@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package snapshot has the commands that back up the embedded etcd.
 package snapshot
 
 import (

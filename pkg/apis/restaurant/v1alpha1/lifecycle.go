@@ -25,8 +25,8 @@ import (
 // releases of Kubernetes, and always with one in which the kind is removed: the
 // server would stop serving it as soon as the libraries reach that release.
 
-// deprecated is the release of this API server as of which this version is
-// deprecated: that is what its users know, not the release of the Kubernetes
+// deprecated returns the release of this API server as of which this version is
+// no longer recommended: that is what its users know, not the release of the Kubernetes
 // libraries. The library only compares it with a release of Kubernetes where one
 // is linked into the binary, which ours does not have.
 func deprecated() (major, minor int) {
