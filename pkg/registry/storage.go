@@ -33,7 +33,6 @@ import (
 
 // Describe implements Declaration.
 func (k Kind[O]) Describe() Description {
-	_, labels, _ := k.attributes(k.New())
 	var longRunning []string
 	for _, name := range slices.Sorted(maps.Keys(k.Subresources)) {
 		if k.Subresources[name].LongRunning() {
@@ -43,11 +42,21 @@ func (k Kind[O]) Describe() Description {
 	return Description{
 		Resource:       k.Resource,
 		New:            func() runtime.Object { return k.New() },
-		FieldLabels:    slices.Sorted(maps.Keys(labels)),
+		FieldLabels:    k.fieldLabels(),
 		LongRunning:    longRunning,
 		Stored:         true,
 		StorageVersion: k.StorageVersion,
 	}
+}
+
+// fieldLabels are those that attributes sets.
+func (k Kind[O]) fieldLabels() []string {
+	labels := slices.Concat([]string{"metadata.name"}, slices.Collect(maps.Keys(k.Fields)), slices.Collect(maps.Keys(k.Indexes)))
+	if k.Namespaced {
+		labels = append(labels, "metadata.namespace")
+	}
+	slices.Sort(labels)
+	return labels
 }
 
 // Storage implements Declaration.
