@@ -113,7 +113,7 @@ func serve(t *testing.T, config *genericapiserver.RecommendedConfig, groups ...*
 
 // servePods serves the library's example kind, and returns the address of the pods of a
 // namespace.
-func servePods(t *testing.T) string { return servePodsIn(t, sharedEtcd) }
+func servePods(t *testing.T) string { return servePodsIn(t, sharedEtcd()) }
 
 // servePodsIn does so from another etcd.
 func servePodsIn(t *testing.T, endpoint string) string {
@@ -124,18 +124,13 @@ func servePodsIn(t *testing.T, endpoint string) string {
 	return serve(t, config, &info) + "/apis/" + example.GroupName + "/v1/namespaces/default/pods"
 }
 
-// sharedEtcd is the address of an etcd in which each test has a prefix of its own. It is
-// set before the first test.
-var sharedEtcd string
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+// sharedEtcd returns the address of an etcd in which each test has a prefix of its own. It is started by the first
+// that asks: the testing package writes to os.Stderr, which etcd reads, when the tests begin.
+var sharedEtcd = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "upstream")
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
 	config := embed.NewConfig()
 	config.Dir = dir
 	config.UnsafeNoFsync = true
@@ -147,10 +142,21 @@ func run(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
-	defer etcd.Close()
 	<-etcd.Server.ReadyNotify()
-	sharedEtcd = config.ListenClientUrls[0].String()
-	return m.Run()
+	stopSharedEtcd = func() {
+		etcd.Close()
+		_ = os.RemoveAll(dir)
+	}
+	return config.ListenClientUrls[0].String()
+})
+
+// stopSharedEtcd is set when there is one to stop.
+var stopSharedEtcd = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	stopSharedEtcd()
+	os.Exit(code)
 }
 
 // newPodStore returns a store as every server of the library has one for each kind.

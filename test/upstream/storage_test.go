@@ -76,7 +76,7 @@ func (s storageFunc) Create(ctx context.Context, _ string, _, _ runtime.Object, 
 // create creates a pod in a storage that does what is given.
 func create(ctx context.Context, t *testing.T, do func(context.Context) error) error {
 	t.Helper()
-	store := newPodStore(t, sharedEtcd, func(*storagebackend.Config) {})
+	store := newPodStore(t, sharedEtcd(), func(*storagebackend.Config) {})
 	store.Storage.Storage = storageFunc{store.Storage.Storage, do}
 	_, err := store.Create(genericapirequest.WithNamespace(ctx, "default"), &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	return err
@@ -116,7 +116,7 @@ func TestUndecryptableObjectIsUntypedError(t *testing.T) {
 	if a := send(t, http.MethodPost, servePods(t), "application/json", newPod("a")); a.code != http.StatusCreated {
 		t.Fatal(a)
 	}
-	store := newPodStore(t, sharedEtcd, func(config *storagebackend.Config) { config.Transformer = otherKey{} })
+	store := newPodStore(t, sharedEtcd(), func(config *storagebackend.Config) { config.Transformer = otherKey{} })
 	_, err := store.Get(genericapirequest.WithNamespace(t.Context(), "default"), "a", &metav1.GetOptions{})
 	if !apierrors.IsInternalError(err) {
 		fixed(t, "an object that can't be decrypted is %v (%s)", err, apierrors.ReasonForError(err))
@@ -124,7 +124,7 @@ func TestUndecryptableObjectIsUntypedError(t *testing.T) {
 }
 
 func TestWatchersGetObjectsOfAnotherType(t *testing.T) {
-	store := newPodStore(t, sharedEtcd, func(*storagebackend.Config) {})
+	store := newPodStore(t, sharedEtcd(), func(*storagebackend.Config) {})
 	ctx := genericapirequest.WithNamespace(t.Context(), "default")
 	eventually(t, func() bool { return store.ReadinessCheck() == nil })
 	var w watch.Interface
