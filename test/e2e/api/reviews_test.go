@@ -74,7 +74,8 @@ func reviews(t *testing.T) float64 {
 // TestReviewsOfManyNames reads many objects as a user with rules for all names, which once
 // cost a review for each of them.
 func TestReviewsOfManyNames(t *testing.T) {
-	const names, most = 300, 30 // An answer is valid for some seconds only.
+	// An answer is valid for some seconds only, and others are asked about meanwhile.
+	const names, most = 300, 150
 	ns := framework.Namespace(t, cp)
 	grant(t, "reader-of-many", ns, rule("get", "pizzas"))
 	config, err := cp.RESTConfigFor("reader-of-many")
