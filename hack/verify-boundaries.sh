@@ -35,6 +35,7 @@ pkg/admission/plugin/*        pkg/admission pkg/lookup/* pkg/generated pkg/apis
 pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
 pkg/lookup/*                  pkg/generated pkg/apis
+pkg/apiserver/testing         pkg/apiserver pkg/registry
 pkg/apiserver/filters         pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication

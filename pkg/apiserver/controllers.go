@@ -21,10 +21,12 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -54,8 +56,16 @@ func newControllers(runtimes map[string]registry.Runtime, election componentbase
 	if err != nil {
 		return nil, err
 	}
-	lock, err := resourcelock.NewFromKubeconfig(election.ResourceLock, election.ResourceNamespace, election.ResourceName,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, cluster, election.RenewDeadline.Duration)
+	config := rest.CopyConfig(cluster)
+	config.UserAgent += "/leader-election"
+	// A request that takes longer leaves no time for another before the lease is lost.
+	config.Timeout = max(election.RenewDeadline.Duration/2, time.Second)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := resourcelock.New(election.ResourceLock, election.ResourceNamespace, election.ResourceName,
+		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())})
 	if err != nil {
 		return nil, fmt.Errorf("--leader-elect-resource-lock: %w", err)
 	}
