@@ -128,7 +128,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		RunControllers: o.RunControllers,
 		LeaderElection: o.LeaderElection,
 
-		streams: filters.NewStreams(o.Bounds, longRunning(o.groups)...),
+		streams: newStreams(o.Bounds, o.groups),
 		etcd:    etcd,
 	}
 	config.closeOnce = sync.OnceValue(config.close)
@@ -161,11 +161,18 @@ func (c *Config) close() error {
 	return c.etcd.Close()
 }
 
-func longRunning(groups []registry.Group) (subresources []schema.GroupResource) {
+func newStreams(bounds filters.Bounds, groups []registry.Group) *filters.Streams {
+	var always, followed []schema.GroupResource
 	for _, group := range groups {
-		subresources = append(subresources, group.LongRunning()...)
+		for resource, which := range group.LongRunning() {
+			if which == registry.IfFollowed {
+				followed = append(followed, resource)
+			} else {
+				always = append(always, resource)
+			}
+		}
 	}
-	return subresources
+	return filters.NewStreams(bounds, always, followed)
 }
 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that

@@ -47,7 +47,7 @@ type Action[O, B Object] struct {
 }
 
 // LongRunning implements Subresource.
-func (a Action[O, B]) LongRunning() bool { return false }
+func (Action[O, B]) LongRunning() LongRunning { return NeverLongRunning }
 
 // Storage implements Subresource.
 func (a Action[O, B]) Storage(of Parent[O]) (rest.Storage, error) {

@@ -45,7 +45,7 @@ type Connect[O Object, P runtime.Object] struct {
 }
 
 // LongRunning implements Subresource.
-func (Connect[O, P]) LongRunning() bool { return true }
+func (Connect[O, P]) LongRunning() LongRunning { return AlwaysLongRunning }
 
 // Storage implements Subresource.
 func (c Connect[O, P]) Storage(of Parent[O]) (rest.Storage, error) {

@@ -34,9 +34,9 @@ type Custom struct {
 	Resource string
 	// FieldLabels are the field selectors that requests may use.
 	FieldLabels []string
-	// LongRunning are the paths of subresources, such as "machines/log", whose requests
+	// LongRunning has the paths of subresources, such as "machines/log", whose requests
 	// are exempt from the request timeout. Watches are anyway.
-	LongRunning []string
+	LongRunning map[string]LongRunning
 	// Serve returns the REST storage. What it implements of the interfaces of
 	// k8s.io/apiserver/pkg/registry/rest are the verbs that the resource has. Left out,
 	// it is Runtime.Serve of the resource.

@@ -70,9 +70,9 @@ type Description struct {
 	New func() runtime.Object
 	// FieldLabels are the field selectors that requests may use.
 	FieldLabels []string
-	// LongRunning are the paths of subresources whose requests go on for as long as
-	// their clients want, and so are exempt from the request timeout.
-	LongRunning []string
+	// LongRunning says of subresources, by their paths, which requests go on for as long
+	// as their clients want, and so are exempt from the request timeout.
+	LongRunning map[string]LongRunning
 	// Stored is true if there are objects in etcd, in StorageVersion if that is set.
 	Stored         bool
 	StorageVersion string
@@ -233,13 +233,15 @@ func (g Group) Resources() []schema.GroupResource {
 	return resources
 }
 
-// LongRunning returns the subresources, such as "pizzas/track", whose requests go on
+// LongRunning returns the subresources, such as "pizzas/track", with requests that go on
 // for as long as their clients want.
-func (g Group) LongRunning() []schema.GroupResource {
-	var resources []schema.GroupResource
+func (g Group) LongRunning() map[schema.GroupResource]LongRunning {
+	resources := map[schema.GroupResource]LongRunning{}
 	for _, kind := range g.Kinds {
-		for _, path := range kind.Describe().LongRunning {
-			resources = append(resources, schema.GroupResource{Group: g.Name, Resource: path})
+		for path, which := range kind.Describe().LongRunning {
+			if which != NeverLongRunning {
+				resources[schema.GroupResource{Group: g.Name, Resource: path}] = which
+			}
 		}
 	}
 	return resources

@@ -558,7 +558,7 @@ func TestDescriptionsOfGroup(t *testing.T) {
 	if diff := cmp.Diff([]string{"v1.workshop.example.com", "v1alpha1.workshop.example.com"}, names); diff != "" {
 		t.Errorf("unexpected APIServices (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]schema.GroupResource{types.Resource("machines/progress")}, group.LongRunning()); diff != "" {
+	if diff := cmp.Diff(map[schema.GroupResource]registry.LongRunning{types.Resource("machines/progress"): registry.IfFollowed}, group.LongRunning()); diff != "" {
 		t.Errorf("unexpected long-running subresources (-want +got):\n%s", diff)
 	}
 	var resources []string

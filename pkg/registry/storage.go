@@ -33,11 +33,9 @@ import (
 
 // Describe implements Declaration.
 func (k Kind[O]) Describe() Description {
-	var longRunning []string
-	for _, name := range slices.Sorted(maps.Keys(k.Subresources)) {
-		if k.Subresources[name].LongRunning() {
-			longRunning = append(longRunning, k.Resource+"/"+name)
-		}
+	longRunning := map[string]LongRunning{}
+	for name, subresource := range k.Subresources {
+		longRunning[k.Resource+"/"+name] = subresource.LongRunning()
 	}
 	return Description{
 		Resource:       k.Resource,

@@ -36,7 +36,8 @@ type Stream[O Object, P runtime.Object] struct {
 	// NewOptions returns the options of a request without parameters.
 	NewOptions func() P
 	// Follow says for how long a request goes on after its first line, which is
-	// about the object as it is. There is no other line if that is 0.
+	// about the object as it is. There is no other line if that is 0. The options must
+	// have a field follow, without which a request ends with the request timeout.
 	Follow func(P) time.Duration
 	// Line describes an object without a line break, and says whether there is
 	// nothing more to wait for. What is no different from before is not written
@@ -48,7 +49,7 @@ type Stream[O Object, P runtime.Object] struct {
 const writeTimeout = 10 * time.Second
 
 // LongRunning implements Subresource.
-func (s Stream[O, P]) LongRunning() bool { return true }
+func (Stream[O, P]) LongRunning() LongRunning { return IfFollowed }
 
 // Storage implements Subresource.
 func (s Stream[O, P]) Storage(of Parent[O]) (rest.Storage, error) {

@@ -30,10 +30,23 @@ import (
 type Subresource[O Object] interface {
 	// Storage serves the subresource of the kind's objects.
 	Storage(Parent[O]) (rest.Storage, error)
-	// LongRunning says whether a request goes on for as long as its client wants, and so
-	// is exempt from the request timeout.
-	LongRunning() bool
+	// LongRunning says which requests go on for as long as their clients want, and so are
+	// exempt from the request timeout, and from priority and fairness.
+	LongRunning() LongRunning
 }
+
+// LongRunning says which requests for a subresource go on for as long as their clients want.
+type LongRunning int
+
+const (
+	// NeverLongRunning is for subresources that answer at once.
+	NeverLongRunning LongRunning = iota
+	// IfFollowed is for subresources whose requests by GET go on if their query parameter
+	// "follow" is true, as that of pods/log.
+	IfFollowed
+	// AlwaysLongRunning is for subresources that take over the connection.
+	AlwaysLongRunning
+)
 
 // Parent is the kind that a subresource belongs to, in a server.
 type Parent[O Object] struct {

@@ -38,9 +38,9 @@ const streamRetrySeconds = 10
 // does so only for requests whose verb is watch.
 // Upstream fault 56.
 type Streams struct {
-	subresources sets.Set[schema.GroupResource]
-	shutdown     chan struct{}
-	perUser      int
+	always, followed sets.Set[schema.GroupResource]
+	shutdown         chan struct{}
+	perUser          int
 
 	mu    sync.Mutex
 	users map[string]int
@@ -48,13 +48,16 @@ type Streams struct {
 
 var _ genericapirequest.ServerShutdownSignal = &Streams{}
 
-// NewStreams returns the Streams of subresources such as "pizzas/track".
-func NewStreams(bounds Bounds, subresources ...schema.GroupResource) *Streams {
+// NewStreams returns the Streams of subresources, such as "machines/exec", whose requests
+// always go on, and of others, such as "pizzas/track", whose requests go on if they are
+// followed: those by GET whose query parameter "follow" is true.
+func NewStreams(bounds Bounds, always, followed []schema.GroupResource) *Streams {
 	return &Streams{
-		subresources: sets.New(subresources...),
-		shutdown:     make(chan struct{}),
-		perUser:      bounds.StreamsPerUser,
-		users:        map[string]int{},
+		always:   sets.New(always...),
+		followed: sets.New(followed...),
+		shutdown: make(chan struct{}),
+		perUser:  bounds.StreamsPerUser,
+		users:    map[string]int{},
 	}
 }
 
@@ -71,11 +74,14 @@ func (s *Streams) LongRunning(check genericapirequest.LongRunningRequestCheck) g
 // has tells whether a request is for a stream and may go on: what answers with one line
 // takes its turn like every other request.
 func (s *Streams) has(req *http.Request, info *genericapirequest.RequestInfo) bool {
-	return info.IsResourceRequest && info.Subresource != "" && req.Method == http.MethodGet && follows(req) &&
-		s.subresources.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource + "/" + info.Subresource})
+	if !info.IsResourceRequest || info.Subresource == "" {
+		return false
+	}
+	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource + "/" + info.Subresource}
+	return s.always.Has(resource) || s.followed.Has(resource) && req.Method == http.MethodGet && follows(req)
 }
 
-// follows tells whether a request has the parameter by which every stream is followed.
+// follows tells whether a request has the parameter by which a stream is followed.
 func follows(req *http.Request) bool {
 	follow := parameters(req.URL.RawQuery)["follow"]
 	return len(follow) > 0 && follow[0] != "false" && follow[0] != "0"

@@ -30,7 +30,8 @@ import (
 
 // What answers with one line, and what is no GET, once went past priority and fairness.
 func TestLongRunning(t *testing.T) {
-	streams := NewStreams(DefaultBounds(), schema.GroupResource{Group: "example.com", Resource: "things/track"})
+	streams := NewStreams(DefaultBounds(),
+		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}})
 	check := streams.LongRunning(func(*http.Request, *genericapirequest.RequestInfo) bool { return false })
 	for name, test := range map[string]struct {
 		method, query, subresource string
@@ -45,6 +46,9 @@ func TestLongRunning(t *testing.T) {
 		"the first counts":    {"GET", "?follow=false&follow=true", "track", false},
 		"a POST":              {"POST", "?follow=true", "track", false},
 		"another subresource": {"GET", "?follow=true", "status", false},
+		"always by GET":       {"GET", "", "exec", true},
+		"always by POST":      {"POST", "?follow=false", "exec", true},
+		"no subresource":      {"GET", "?follow=true", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			info := &genericapirequest.RequestInfo{IsResourceRequest: true, APIGroup: "example.com", Resource: "things", Subresource: test.subresource}
@@ -56,7 +60,7 @@ func TestLongRunning(t *testing.T) {
 }
 
 func TestStreamsPerUser(t *testing.T) {
-	streams := NewStreams(Bounds{StreamsPerUser: 1}, schema.GroupResource{Group: "example.com", Resource: "things/track"})
+	streams := NewStreams(Bounds{StreamsPerUser: 1}, nil, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}})
 	config := &genericapiserver.Config{Serializer: newCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
 	follow := func(name string) *http.Request {
 		req := httptest.NewRequest(http.MethodGet, "/?follow=true", nil)

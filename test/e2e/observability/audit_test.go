@@ -106,7 +106,7 @@ func TestAudit(t *testing.T) {
 	}{
 		{alice, "POST", pizzas, `{"metadata":{"name":"margherita"},"spec":{"toppings":[{"name":"tomato"}],"replicas":2}}`, 201},
 		{alice, "POST", pizzas + "/margherita/bake", `{"spec":{"count":1}}`, 201},
-		{alice, "GET", pizzas + "/margherita/track?timeoutSeconds=1", "", 200},
+		{alice, "GET", pizzas + "/margherita/track?follow=true&timeoutSeconds=1", "", 200},
 		{impersonating, "GET", pizzas + "/margherita", "", 403},
 	} {
 		code, err := codeOf(request.by, request.method, request.path, request.body)
