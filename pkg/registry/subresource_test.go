@@ -128,12 +128,12 @@ func (m machines) progress(ctx context.Context, options *types.ProgressOptions) 
 		return nil, err
 	}
 	server := httptest.NewServer(handler)
-	m.T.Cleanup(server.Close)
+	m.Cleanup(server.Close)
 	response, err := server.Client().Get(server.URL)
 	if err != nil {
 		m.Fatal(err)
 	}
-	m.T.Cleanup(func() { _ = response.Body.Close() })
+	m.Cleanup(func() { _ = response.Body.Close() })
 	return bufio.NewScanner(response.Body), nil
 }
 
@@ -295,7 +295,7 @@ var _ interface {
 	rest.Lister
 } = counters{}
 
-func serveCounters(in registry.Installation) (map[string]rest.Storage, error) {
+func serveCounters(registry.Installation) (map[string]rest.Storage, error) {
 	return map[string]rest.Storage{"sites": counters{rest.NewDefaultTableConvertor(types.Resource("sites"))}}, nil
 }
 
@@ -341,7 +341,7 @@ func (m machines) connect(name string, options *types.ProgressOptions) (*httptes
 		return nil, err
 	}
 	server := httptest.NewServer(handler)
-	m.T.Cleanup(server.Close)
+	m.Cleanup(server.Close)
 	return server, nil
 }
 

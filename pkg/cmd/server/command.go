@@ -103,7 +103,7 @@ func run(ctx context.Context, options *apiserver.Options, logging *logsapi.Loggi
 	config, err := completed.Config(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // It is no failure to be told to stop while waiting.
+			return nil //nolint:nilerr // It is no failure to be told to stop while waiting.
 		}
 		return err
 	}

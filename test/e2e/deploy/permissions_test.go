@@ -179,6 +179,9 @@ func testPermissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			granted := grants(t, name)
 			require.NotEmpty(t, granted)
+			// An event tells of a topping that is missing, which is so only after a race that the
+			// plugins lose; the tests of pricing have servers without these.
+			delete(granted, permission{verb: "create", group: "events.k8s.io", resource: "events"})
 			controlplane.Eventually(t, func() error {
 				done, denied := audited(t, account(name))
 				require.Empty(t, denied, "This was denied.")

@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"Generic", "Etcd", "Secure serving", "Bounds", "Authentication", "Authorization", "Auditing", "Features", "Admission",
-		"Egress selector", "Traces", "Logs", "Own certificate authority", "Controllers", "Cluster", "Embedded etcd", "Global",
+		"Egress selector", "Traces", "Own certificate authority", "Controllers", "Cluster", "Embedded etcd", "Logs", "Global",
 	}, sections)
 	for _, flag := range []string{
 		"--etcd-servers", "--secure-port", "--requestheader-allowed-names", "--authorization-always-allow-paths", "--audit-policy-file",
