@@ -104,6 +104,17 @@ test-unit: ## Runs the tests that need nothing but Go and gcc, with the race det
 test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
 	CGO_ENABLED=0 FUZZ_ITERATIONS=10000 go run ./hack/testrun -trimpath -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
 
+# The tests of a package count for what is below it: pkg/apiserver with all its packages,
+# the others without those of the groups.
+.PHONY: cover
+cover: ## Prints how much of the generic packages their own tests cover
+	@mkdir -p _output/cover
+	@for subject in apiserver/... registry admission; do \
+		profile=_output/cover/$${subject%%/*}; \
+		CGO_ENABLED=0 go test -trimpath -count=1 -coverpkg=./pkg/$${subject} -coverprofile=$${profile} ./pkg/$${subject} >$${profile}.log || { cat $${profile}.log; exit 1; }; \
+		printf 'pkg/%-14s %s\n' "$${subject}" "$$(go tool cover -func=$${profile} | awk 'END { print $$3 }')"; \
+	done
+
 # Go fuzzes one function of one package at a time. What it finds is kept in testdata, and
 # is a test case of "make test-unit" from then on.
 FUZZ_TIME ?= 5m

@@ -57,13 +57,13 @@ type NoteReadOptions struct {
 
 func (n *Note) DeepCopyObject() runtime.Object {
 	out := *n
-	n.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	n.DeepCopyInto(&out.ObjectMeta)
 	return &out
 }
 
 func (l *NoteList) DeepCopyObject() runtime.Object {
 	out := *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	l.DeepCopyInto(&out.ListMeta)
 	out.Items = make([]Note, len(l.Items))
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopyObject().(*Note)
