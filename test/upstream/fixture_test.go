@@ -124,8 +124,9 @@ func servePodsIn(t *testing.T, endpoint string) string {
 	return serve(t, config, &info) + "/apis/" + example.GroupName + "/v1/namespaces/default/pods"
 }
 
-// sharedEtcd returns the address of an etcd in which each test has a prefix of its own. It is started by the first
-// that asks: the testing package writes to os.Stderr, which etcd reads, when the tests begin.
+// sharedEtcd returns the address of an etcd in which each test has a prefix of its own. It
+// is started by the first that asks: the testing package writes to os.Stderr, which etcd
+// reads, when the tests begin.
 var sharedEtcd = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "upstream")
 	if err != nil {

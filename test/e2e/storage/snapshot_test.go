@@ -265,9 +265,9 @@ func TestSnapshotRefusals(t *testing.T) {
 		"restoring no file":                {[]string{"restore", missing, "--data-dir=" + empty}, "opening the snapshot: open " + missing + ": no such file or directory"},
 		"restoring over other files":       {[]string{"restore", path, "--data-dir=" + occupied}, "the data directory " + occupied + " is not empty, but has \"photos\"" + anotherFolder},
 		"restoring over a running server":  {[]string{"restore", path, "--data-dir=" + framework.DataDir(server)}, "the data directory " + framework.DataDir(server) + " is in use by a server" + anotherFolder},
-		"saving an empty folder":           {[]string{"save", missing, "--data-dir=" + dir}, "there is no database of an embedded etcd in " + dir + ": name the server's data directory with --data-dir, and run this as the same user (stat " + dir + "/etcd: no such file or directory)"},
+		"saving an empty directory":        {[]string{"save", missing, "--data-dir=" + dir}, "there is no database of an embedded etcd in " + dir + ": name the server's data directory with --data-dir, and run this as the same user (stat " + dir + "/etcd: no such file or directory)"},
 		"saving nothing":                   {[]string{"save", missing, "--data-dir="}, "--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd"},
-		"saving into no folder":            {[]string{"save", missing + "/file", "--data-dir=" + framework.DataDir(server)}, "creating the snapshot: open "},
+		"saving into no directory":         {[]string{"save", missing + "/file", "--data-dir=" + framework.DataDir(server)}, "creating the snapshot: open "},
 		"saving without a file":            {[]string{"save"}, "accepts 1 arg(s), received 0"},
 		"a format":                         {[]string{"status", path, "--output=xml"}, "--output must be \"json\" or left out, not \"xml\""},
 	} {
