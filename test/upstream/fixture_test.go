@@ -167,6 +167,8 @@ func newPodStore(t *testing.T, endpoint string, configure func(*storagebackend.C
 	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/"+t.Name(), codecs.LegacyCodec(examplev1.SchemeGroupVersion)))
 	options.StorageConfig.Transport.ServerList = []string{endpoint}
 	options.StorageConfig.CompactionInterval = 0
+	// Counting would read the storage while a test replaces it.
+	options.StorageConfig.CountMetricPollPeriod = 0
 	configure(&options.StorageConfig)
 	strategy := podStrategy{scheme, names.SimpleNameGenerator}
 	store := &genericregistry.Store{

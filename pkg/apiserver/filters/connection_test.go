@@ -25,6 +25,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -153,13 +154,15 @@ func resetStreams(conn net.Conn, n uint32) {
 	}
 }
 
+// kube-apiserver dials once for each of many first requests: its connections wait for
+// their turn, and only what no client needs is closed.
 func TestConnectionsPerClient(t *testing.T) {
+	const limit = 2
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := BoundConnections(tcp, Bounds{ConnectionsPerClient: 2})
-	defer listener.Close()
+	listener := BoundConnections(tcp, Bounds{ConnectionsPerClient: limit})
 	accepted := make(chan net.Conn)
 	go func() {
 		defer close(accepted)
@@ -179,20 +182,44 @@ func TestConnectionsPerClient(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
-	dial()
-	first := <-accepted
-	dial()
-	<-accepted
-	if _, err := dial().Read(make([]byte, 1)); !errors.Is(err, io.EOF) && err == nil {
-		t.Errorf("the third connection of a client was not closed")
+	var open, waiting []net.Conn
+	for range limit {
+		dial()
+		open = append(open, <-accepted)
 	}
-	// It counts once, however often it is closed.
+	for range waitingPerConnection * limit {
+		waiting = append(waiting, dial())
+	}
+	if _, err := dial().Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("one connection too many ends with %v", err)
+	}
+	select {
+	case <-accepted:
+		t.Error("more connections of a client are open than it may have")
+	default:
+	}
+
+	// One that has ended makes room for one, however often it is closed.
 	for range 2 {
-		_ = first.Close()
+		_ = open[0].Close()
 	}
-	dial()
-	<-accepted
-	if _, err := dial().Read(make([]byte, 1)); err == nil {
-		t.Errorf("the third connection of a client was not closed")
+	next := <-accepted
+	if got, want := next.RemoteAddr().String(), waiting[0].LocalAddr().String(); got != want {
+		t.Errorf("%s is next, not %s", got, want)
+	}
+	if _, err := next.Write([]byte("your turn")); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(waiting[0], make([]byte, len("your turn"))); err != nil {
+		t.Error(err)
+	}
+
+	// Nothing waits for a listener that is closed.
+	_ = listener.Close()
+	if _, err := waiting[1].Read(make([]byte, 1)); err == nil {
+		t.Error("a connection waits for a listener that is closed")
+	}
+	if _, more := <-accepted; more {
+		t.Error("a listener that is closed accepts a connection")
 	}
 }
