@@ -28,9 +28,15 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// checkRegistered looks for the APIServices of all versions.
+// managedLabel is on APIServices that kube-apiserver manages itself. Whatever else their
+// spec says, it puts back that of the CustomResourceDefinition, or deletes them if there is
+// none; an apply does not remove the label.
+const managedLabel = "kube-aggregator.kubernetes.io/automanaged"
+
+// checkRegistered looks for the APIServices of all versions, and whether they lead to a
+// server and will keep doing so.
 func (e *examination) checkRegistered(ctx context.Context) []Result {
-	var missing, local []string
+	var missing, local, managed []string
 	for _, group := range e.Groups {
 		names, err := group.APIServices()
 		if err != nil {
@@ -47,6 +53,9 @@ func (e *examination) checkRegistered(ctx context.Context) []Result {
 				local = append(local, name)
 			default:
 				e.apiServices = append(e.apiServices, apiService)
+				if apiService.Labels[managedLabel] != "" {
+					managed = append(managed, name)
+				}
 			}
 		}
 	}
@@ -56,7 +65,12 @@ func (e *examination) checkRegistered(ctx context.Context) []Result {
 	var results []Result
 	if len(local) > 0 {
 		results = append(results, failure("kube-apiserver serves "+strings.Join(local, ", ")+" itself, from CustomResourceDefinitions",
-			"save the objects, delete the CustomResourceDefinitions, and apply the APIServices"))
+			"keep the CustomResourceDefinitions for as long as their objects are needed, since deleting them deletes the objects and whatever those own; "+
+				"applying the APIServices does not help either, since kube-apiserver resets them: see \"From one to the other\" in docs/crd-parity.md"))
+	}
+	if len(managed) > 0 {
+		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(managed, ", ")+", or delete it, because of the label "+managedLabel+" of a CustomResourceDefinition",
+			"remove the label with the same patch that sets spec.service and spec.caBundle, see \"From one to the other\" in docs/crd-parity.md"))
 	}
 	if len(missing) > 0 {
 		results = append(results, warning(strings.Join(missing, ", ")+" is not registered, so that its clients find nothing", "apply the APIServices of this release, unless it is left out on purpose"))

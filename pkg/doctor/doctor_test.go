@@ -24,8 +24,13 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -58,6 +63,37 @@ func TestPrint(t *testing.T) {
 		"failure  of some length  two lines of another: mend it\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestCheckRegistered(t *testing.T) {
+	server := &apiregistrationv1.ServiceReference{Namespace: "default", Name: "server"}
+	definition := map[string]string{managedLabel: "true"}
+	const fix = `see "From one to the other" in docs/crd-parity.md`
+	for name, test := range map[string]struct {
+		labels  map[string]string
+		service *apiregistrationv1.ServiceReference
+		want    Result
+	}{
+		"by a server":                                 {nil, server, ok("1 version are registered")},
+		"by a CustomResourceDefinition":               {definition, nil, failure("kube-apiserver serves v1.example.com itself, from CustomResourceDefinitions", fix)},
+		"by an apply over a CustomResourceDefinition": {definition, server, failure("kube-apiserver is about to reset v1.example.com, or delete it, because of the label kube-aggregator.kubernetes.io/automanaged of a CustomResourceDefinition", fix)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &examination{
+				Config: Config{Groups: []registry.Group{{Name: "example.com", Install: func(scheme *runtime.Scheme) {
+					metav1.AddToGroupVersion(scheme, schema.GroupVersion{Group: "example.com", Version: "v1"})
+				}}}},
+				aggregator: fake.NewClientset(&apiregistrationv1.APIService{
+					ObjectMeta: metav1.ObjectMeta{Name: "v1.example.com", Labels: test.labels},
+					Spec:       apiregistrationv1.APIServiceSpec{Service: test.service},
+				}),
+			}
+			got := e.checkRegistered(t.Context())
+			if len(got) != 1 || got[0].Status != test.want.Status || got[0].Cause != test.want.Cause || !strings.HasSuffix(got[0].Fix, test.want.Fix) {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
 	}
 }
 

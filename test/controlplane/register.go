@@ -27,6 +27,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,6 +49,10 @@ const (
 	// takes because the server did not answer before.
 	registeredAt = "controlplane/registered-at"
 
+	// managedLabel is on APIServices that kube-apiserver manages, because of a
+	// CustomResourceDefinition. It undoes any change of their spec.
+	managedLabel = "kube-aggregator.kubernetes.io/automanaged"
+
 	// registerTimeout bounds each step of the registration.
 	registerTimeout = Patience
 )
@@ -61,6 +66,11 @@ func (cp *ControlPlane) Install(ctx context.Context) error {
 // Register points the APIServices at running servers and waits until kube-apiserver
 // serves their versions from there. Start does it, unless the server is off; later it
 // serves to switch to another server.
+//
+// It refuses to take over versions that CustomResourceDefinitions serve: their objects
+// would stay behind where no client finds them, and kube-apiserver would undo the change.
+// A version whose APIService leads to a server already is registered again, whether or not
+// there is a definition as well.
 //
 // Several servers have to listen at the same port of different addresses, none of
 // them this machine's own, and kube-apiserver needs --enable-aggregator-routing.
@@ -96,6 +106,9 @@ func (cp *ControlPlane) Register(ctx context.Context, servers ...*Component) err
 		}
 		objects = append(objects, apiService)
 	}
+	if err := cp.checkUnclaimed(ctx); err != nil {
+		return err
+	}
 	if err := cp.apply(ctx, objects); err != nil {
 		return err
 	}
@@ -104,6 +117,64 @@ func (cp *ControlPlane) Register(ctx context.Context, servers ...*Component) err
 	}
 	cp.progress("%d API versions are available (%.1f s)", len(cp.manifests.apiServices), time.Since(began).Seconds())
 	return nil
+}
+
+// checkUnclaimed returns an error if CustomResourceDefinitions serve any of the versions.
+func (cp *ControlPlane) checkUnclaimed(ctx context.Context) error {
+	services, err := aggregator.NewForConfig(cp.admin)
+	if err != nil {
+		return err
+	}
+	defined, err := cp.definedVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot find out which versions CustomResourceDefinitions serve: %w", err)
+	}
+	for _, manifest := range cp.manifests.apiServices {
+		name := manifest.GetName()
+		current, err := services.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			err = nil
+			if definitions := defined[name]; len(definitions) > 0 {
+				err = fmt.Errorf("the CustomResourceDefinitions %s serve it", strings.Join(definitions, ", "))
+			}
+		case err == nil:
+			err = leadsToServer(current)
+		}
+		if err != nil {
+			return fmt.Errorf("the APIService %s cannot be registered: %w; its objects have to be moved first, "+
+				"see \"From one to the other\" in docs/crd-parity.md; deleting a definition deletes its objects and whatever those own", name, err)
+		}
+	}
+	return nil
+}
+
+// definedVersions returns the names of the CustomResourceDefinitions that serve a version,
+// by the name of its APIService.
+func (cp *ControlPlane) definedVersions(ctx context.Context) (map[string][]string, error) {
+	client, err := dynamic.NewForConfig(cp.admin)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
+		List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defined := map[string][]string{}
+	for _, definition := range list.Items {
+		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		for _, version := range versions {
+			version, _ := version.(map[string]any)
+			if served, _, _ := unstructured.NestedBool(version, "served"); !served {
+				continue
+			}
+			name, _, _ := unstructured.NestedString(version, "name")
+			defined[name+"."+group] = append(defined[name+"."+group], definition.GetName())
+		}
+	}
+	return defined, nil
 }
 
 // service returns the Service by which kube-apiserver reaches the servers, at the port
@@ -198,6 +269,9 @@ func (cp *ControlPlane) WaitAvailable(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			if err := leadsToServer(current); err != nil {
+				return fmt.Errorf("the APIService %s does not register a server: %w", current.Name, err)
+			}
 			if err := available(current); err != nil {
 				return err
 			}
@@ -224,6 +298,18 @@ func (cp *ControlPlane) WaitAvailable(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// leadsToServer returns an error if kube-apiserver serves the version itself, or is going
+// to: then it is available, but not from a server.
+func leadsToServer(apiService *apiregistrationv1.APIService) error {
+	switch {
+	case apiService.Spec.Service == nil:
+		return errors.New("kube-apiserver serves it itself, from CustomResourceDefinitions")
+	case apiService.Labels[managedLabel] != "":
+		return fmt.Errorf("kube-apiserver manages it, since it has the label %s, and is going to reset it", managedLabel)
+	}
+	return nil
 }
 
 func available(apiService *apiregistrationv1.APIService) error {

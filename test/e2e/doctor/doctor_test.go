@@ -19,7 +19,9 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -34,7 +36,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -343,8 +344,9 @@ func testDoctorOnAPIServices(t *testing.T) {
 			"--namespace="+serverNamespace)
 	})
 	t.Run("one is served from a CustomResourceDefinition", func(t *testing.T) {
+		const name = "v1alpha1." + groupName
 		framework.RegisterAtEnd(t, cp)
-		require.NoError(t, apiServices().Delete(t.Context(), "v1alpha1."+groupName, metav1.DeleteOptions{}))
+		require.NoError(t, apiServices().Delete(t.Context(), name, metav1.DeleteOptions{}))
 		apply(t, `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -358,19 +360,47 @@ spec:
   versions:
     - {name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 `)
+		const want = `failure apiservices: kube-apiserver serves v1alpha1\.\S+ itself, from CustomResourceDefinitions: ` +
+			`keep the CustomResourceDefinitions for as long as their objects are needed, since deleting them deletes the objects and whatever those own; ` +
+			`applying the APIServices does not help either, since kube-apiserver resets them: see "From one to the other" in docs/crd-parity\.md`
+		waitLocal(t, name)
+		requireSymptom(t, want)
+
+		// An apply is undone.
+		before, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		manifest := framework.File(t, `
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: `+name+`}
+spec: {group: `+groupName+`, version: v1alpha1, groupPriorityMinimum: 1000, versionPriority: 10, service: {namespace: `+serverNamespace+`, name: apiserver}}
+`)
+		framework.Kubectl(t, cp, "apply", "--server-side", "--force-conflicts", "--filename="+manifest)
 		controlplane.Eventually(t, func() error {
-			_, err := apiServices().Get(t.Context(), "v1alpha1."+groupName, metav1.GetOptions{})
+			now, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil && now.ResourceVersion == before.ResourceVersion {
+				err = errors.New("the apply has not arrived")
+			}
 			return err
 		})
-		requireSymptom(t, `failure apiservices: kube-apiserver serves v1alpha1\.`+regexp.QuoteMeta(groupName)+` itself, from CustomResourceDefinitions: save the objects, delete the CustomResourceDefinitions, and apply the APIServices`)
+		waitLocal(t, name)
+		requireSymptom(t, want)
+
+		require.EqualError(t, cp.Register(t.Context(), cp.APIServer), "the APIService "+name+" cannot be registered: kube-apiserver serves it itself, from CustomResourceDefinitions; "+
+			`its objects have to be moved first, see "From one to the other" in docs/crd-parity.md; deleting a definition deletes its objects and whatever those own`)
+
+		// The patch of docs/crd-parity.md is not.
+		framework.Kubectl(t, cp, "patch", "apiservice", name, "--type=json", fmt.Sprintf(`--patch=[
+			{"op": "remove", "path": "/metadata/labels/kube-aggregator.kubernetes.io~1automanaged"},
+			{"op": "add", "path": "/spec/service", "value": {"namespace": %q, "name": "apiserver", "port": %d}},
+			{"op": "add", "path": "/spec/caBundle", "value": %q}]`, serverNamespace, cp.APIServer.Port(), base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM())))
+		require.NoError(t, cp.Register(t.Context(), cp.APIServer), "It leads to a server.")
+		_, findings := doctor(t, cp)
+		require.Equal(t, "ok", statuses(findings)["apiservices"], "%v", findings)
 		framework.Kubectl(t, cp, "delete", "customresourcedefinition", "pizzas."+groupName)
-		controlplane.Eventually(t, func() error {
-			_, err := apiServices().Get(t.Context(), "v1alpha1."+groupName, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("the APIService is still there (%w)", err)
-		})
+		now, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err, "It is no longer the definition's.")
+		require.NotNil(t, now.Spec.Service)
 	})
 	t.Run("the server answers nothing useful", func(t *testing.T) {
 		port := listen(t, cp.PKI.ServingCA, controlplane.Certificate{Hosts: []string{serverHost}})
@@ -400,6 +430,18 @@ spec: {group: `+group+`, version: `+version+`, groupPriorityMinimum: 1, versionP
 				requireSymptom(t, want)
 			})
 		}
+	})
+}
+
+// waitLocal waits until kube-apiserver serves a version itself.
+func waitLocal(t *testing.T, name string) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		apiService, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && apiService.Spec.Service != nil {
+			err = fmt.Errorf("%s still leads to a server", name)
+		}
+		return err
 	})
 }
 
