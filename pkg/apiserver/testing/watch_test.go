@@ -1,0 +1,138 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package testing
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
+)
+
+// restart runs a server, stops it, does what is to happen to etcd meanwhile, and runs
+// another. It returns that and a resourceVersion of the time of the first, after which
+// something happened.
+func restart(t *testing.T, group string, meanwhile func(*clientv3.Client)) (server *Server, before string) {
+	t.Helper()
+	etcd := registrytesting.StartEtcd(t)
+	config := Config{Groups: groups(group), Flags: []string{jsonStorage, "--etcd-servers=" + etcd.Endpoint()}}
+	server = StartTestServer(t, config)
+	client := notes(t, server.ClientConfig, group)
+	first, err := client.Create(t.Context(), note(group, "a", "one"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	second, err := client.Create(t.Context(), note(group, "b", "one"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, unstructured.SetNestedField(second.Object, "two", "spec", "text"))
+	_, err = client.Update(t.Context(), second, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, client.Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	require.NoError(t, server.Stop())
+
+	etcdClient, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}})
+	require.NoError(t, err)
+	defer etcdClient.Close()
+	meanwhile(etcdClient)
+	return StartTestServer(t, config), first.GetResourceVersion()
+}
+
+// A watch that ends with its server goes on where it was, as far as etcd remembers. Once,
+// each began again with a list.
+func TestWatchesGoOnAfterRestart(t *testing.T) {
+	const group = "restart.example.com"
+	for name, test := range map[string]struct {
+		meanwhile func(*clientv3.Client)
+		want      []string
+	}{
+		"what etcd has": {
+			func(*clientv3.Client) {},
+			[]string{"ADDED b: one", "MODIFIED b: two", "DELETED a: one", "ADDED c: one"},
+		},
+		"what etcd has compacted": {
+			func(client *clientv3.Client) {
+				now, err := client.Get(t.Context(), "/")
+				require.NoError(t, err)
+				_, err = client.Compact(t.Context(), now.Header.Revision)
+				require.NoError(t, err)
+			},
+			[]string{"ERROR Expired"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, before := restart(t, group, test.meanwhile)
+			client := notes(t, server.ClientConfig, group)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			watcher, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: before})
+			require.NoError(t, err)
+			defer watcher.Stop()
+			_, err = client.Create(ctx, note(group, "c", "one"), metav1.CreateOptions{})
+			require.NoError(t, err)
+			for _, want := range test.want {
+				require.Equal(t, want, describe(t, <-watcher.ResultChan()))
+			}
+			list, err := client.List(ctx, metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, list.Items, 2)
+		})
+	}
+}
+
+// What can't be read any more does not keep anyone from reading what can: the cache begins
+// again, and no list waits until it is read from etcd instead.
+func TestRestartWithUnreadableHistory(t *testing.T) {
+	const group = "unreadable.example.com"
+	server, _ := restart(t, group, func(client *clientv3.Client) {
+		const key = "/registry/" + group + "/notes/default/d"
+		_, err := client.Put(t.Context(), key, "{")
+		require.NoError(t, err)
+		_, err = client.Delete(t.Context(), key)
+		require.NoError(t, err)
+	})
+	client, err := kubernetes.NewForConfig(server.ClientConfig)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		err := client.RESTClient().Get().AbsPath("/apis/" + group + "/v1/notes").MaxRetries(0).Do(t.Context()).Error()
+		if err != nil {
+			require.ErrorContains(t, err, "storage is (re)initializing")
+		}
+		return err == nil
+	}, patience, tick)
+	metrics, _ := get(t, server.ClientConfig, "/metrics")
+	require.Contains(t, metrics, `apiserver_watch_cache_consistent_read_total{fallback="false",group="`+group+`"`)
+	require.NotContains(t, metrics, `apiserver_watch_cache_consistent_read_total{fallback="true",group="`+group+`"`)
+}
+
+// describe returns an event in a few words.
+func describe(t *testing.T, event watch.Event) string {
+	t.Helper()
+	if event.Type == watch.Error {
+		return "ERROR " + string(apierrors.ReasonForError(apierrors.FromObject(event.Object)))
+	}
+	obj, ok := event.Object.(*unstructured.Unstructured)
+	require.True(t, ok, "%#v", event)
+	text, _, err := unstructured.NestedString(obj.Object, "spec", "text")
+	require.NoError(t, err)
+	return string(event.Type) + " " + obj.GetName() + ": " + text
+}

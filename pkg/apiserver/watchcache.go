@@ -1,0 +1,166 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// historyRevisions are how many of etcd's revisions before the current one a watch cache
+// begins, from the first number for which etcd still has them: it compacts what is older
+// than some minutes.
+var historyRevisions = []uint64{10_000, 1_000, 100}
+
+// watchHistory gives each watch cache a past, so that a watch that was interrupted by a
+// restart goes on. The library begins its caches with what is stored now, and answers
+// every watch from before with 410 Gone, whereupon all clients list everything at once.
+type watchHistory struct {
+	generic.RESTOptionsGetter
+	etcd *genericoptions.EtcdOptions
+}
+
+// GetRESTOptions returns how a resource is stored.
+func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := h.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil || !h.etcd.EnableWatchCache {
+		return options, err
+	}
+	sizes, err := genericoptions.ParseWatchCacheSizes(h.etcd.WatchCacheSizes)
+	if size, ok := sizes[resource]; err != nil || ok && size == 0 {
+		return options, err
+	}
+	options.Decorator = cacherWithHistory
+	return options, nil
+}
+
+// cacherWithHistory is the library's StorageWithCacher, but for what the cache reads.
+func cacherWithHistory(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+	etcd, destroy, err := generic.NewRawStorage(config, newObject, newList, prefix)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             &historicStorage{Interface: etcd},
+		Versioner:           storage.APIObjectVersioner{},
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      prefix,
+		KeyFunc:             key,
+		NewFunc:             newObject,
+		NewListFunc:         newList,
+		GetAttrsFunc:        attributes,
+		IndexerFuncs:        trigger,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		destroy()
+		return nil, func() {}, err
+	}
+	delegator := cacher.NewCacheDelegator(watchCache, etcd)
+	return delegator, sync.OnceFunc(func() {
+		delegator.Stop()
+		watchCache.Stop()
+		destroy()
+	}), nil
+}
+
+// historicStorage is what a watch cache fills itself from. Its first list is one of some
+// time ago. The cache goes on with a watch, as after each list, which brings it what has
+// happened since, and which it keeps for its clients' watches.
+type historicStorage struct {
+	storage.Interface
+	listed bool // Only the cache's reflector lists, one list after the other.
+	// present is the revision up to which a watch brings what is past, or 0.
+	present atomic.Uint64
+}
+
+// IsWatchListSemanticsUnSupported has the cache list, and not ask for the same by a watch,
+// which can only begin now.
+func (*historicStorage) IsWatchListSemanticsUnSupported() bool { return true }
+
+// GetList lists what was stored some time ago, or else what is stored now.
+func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if s.listed || opts.ResourceVersion != "" || opts.Predicate.Continue != "" {
+		return s.Interface.GetList(ctx, key, opts, list)
+	}
+	now, err := s.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return err
+	}
+	for _, revisions := range historyRevisions {
+		past := opts
+		past.ResourceVersion = strconv.FormatUint(max(now, revisions+1)-revisions, 10)
+		past.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+		// Whatever is wrong with the past, such as an encryption key that is gone, the
+		// present may be right.
+		if s.Interface.GetList(ctx, key, past, list) == nil {
+			s.listed = true
+			s.present.Store(now)
+			return nil
+		}
+		if err := meta.SetList(list, nil); err != nil {
+			return err
+		}
+	}
+	err = s.Interface.GetList(ctx, key, opts, list)
+	s.listed = err == nil
+	return err
+}
+
+// Watch brings what has happened since the list.
+func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil || s.present.Load() == 0 {
+		return w, err
+	}
+	return watch.Filter(w, s.untilPresent), nil
+}
+
+// untilPresent has the cache list what is stored now if the past can't be read, which
+// the cache would try again and again otherwise.
+func (s *historicStorage) untilPresent(event watch.Event) (watch.Event, bool) {
+	present := s.present.Load()
+	if present == 0 {
+		return event, true
+	}
+	if event.Type == watch.Error {
+		s.present.Store(0)
+		event.Object = new(apierrors.NewResourceExpired(fmt.Sprintf("the history can't be read: %v", apierrors.FromObject(event.Object))).Status())
+	} else if at, err := s.Versioner().ObjectResourceVersion(event.Object); err == nil && at >= present {
+		s.present.Store(0)
+	}
+	return event, true
+}
