@@ -55,12 +55,12 @@ func TestPrint(t *testing.T) {
 	var out strings.Builder
 	if err := Print(&out, []Result{
 		{"short", OK, "all is well", ""},
-		{"of some length", Failure, "two lines\n\tof another", "mend it"},
+		{"of some length", Failure, "two lines\n\tof another", "fix it"},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	want := "ok       short           all is well\n" +
-		"failure  of some length  two lines of another: mend it\n"
+		"failure  of some length  two lines of another: fix it\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}

@@ -163,7 +163,7 @@ func (n *Network) Listen(ctx context.Context, cp *controlplane.ControlPlane) err
 	if err != nil {
 		return err
 	}
-	// sshd insists on a folder in /run, and its connections outlive it. So it gets
+	// sshd insists on a directory in /run, and its connections outlive it. So it gets
 	// a /run and process ids of its own, and the bastion names that nobody else knows.
 	const script = `mount -t tmpfs tmpfs /run && mkdir /run/sshd && mount --bind "$1" /etc/hosts && exec "$0" -D -e -f "$2"`
 	n.SSHD, err = cp.NewProgram("sshd", controlplane.Program{
@@ -227,7 +227,7 @@ func (n *Network) writeFiles(ctx context.Context, dir string) error {
 			"HostKey " + quoted(hostKey),
 			"PidFile none",
 			"AuthorizedKeysFile " + quoted(authorizedKeys),
-			// The folder may be below /tmp, where everybody may write.
+			// The directory may be below /tmp, where everybody may write.
 			"StrictModes no",
 			"AuthenticationMethods publickey",
 			"PermitRootLogin prohibit-password",

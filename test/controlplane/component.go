@@ -96,7 +96,7 @@ func (c *Component) URL() string { return "https://" + address(c.host, c.port) }
 // within a run append to it; the previous run's is kept beside it.
 func (c *Component) LogFile() string { return c.logFile }
 
-// Dir returns the folder that the component stores its data in.
+// Dir returns the directory that the component stores its data in.
 func (c *Component) Dir() string { return c.dir }
 
 // PID returns the id of the running process, or 0.

@@ -44,13 +44,13 @@ const (
 // Config says how to start a control plane. Its zero value plus a Dir is a good
 // one for tests.
 type Config struct {
-	// Dir is the folder for everything that the control plane writes. It is
-	// created if it does not exist. Starting on the folder of an earlier run
+	// Dir is the directory for everything that the control plane writes. It is
+	// created if it does not exist. Starting on the directory of an earlier run
 	// continues with its data.
 	Dir string
 	// BinDir holds the binaries; by default _output/bin of this repository.
 	BinDir string
-	// Manifests is the folder with the kustomization that registers the API
+	// Manifests is the directory with the kustomization that registers the API
 	// server in a cluster; by default artifacts/deploy/base of this repository.
 	Manifests string
 
@@ -125,7 +125,7 @@ type ControlPlane struct {
 	PKI *PKI
 
 	config    Config
-	folder    *folder
+	directory *directory
 	admin     *rest.Config
 	manifests *manifests
 	died      chan error
@@ -149,10 +149,10 @@ func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	return cp, nil
 }
 
-// prepare claims the folder and makes everything in it, but starts nothing.
+// prepare claims the directory and makes everything in it, but starts nothing.
 func prepare(config Config) (_ *ControlPlane, err error) {
 	if config.Dir == "" {
-		return nil, errors.New("the control plane needs a folder: set Config.Dir")
+		return nil, errors.New("the control plane needs a directory: set Config.Dir")
 	}
 	for _, path := range []struct {
 		value    *string
@@ -168,7 +168,7 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 			}
 			*path.value = filepath.Join(root, path.fallback)
 		}
-		// The components run in folders of their own.
+		// The components run in directories of their own.
 		if *path.value, err = filepath.Abs(*path.value); err != nil {
 			return nil, err
 		}
@@ -182,7 +182,7 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if cp.manifests, err = readManifests(config.Manifests); err != nil {
 		return nil, err
 	}
-	if cp.folder, err = claimFolder(config.Dir); err != nil {
+	if cp.directory, err = claimDirectory(config.Dir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -190,15 +190,15 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 			err = errors.Join(err, cp.Stop())
 		}
 	}()
-	ended, err := cp.folder.endLeftovers()
+	ended, err := cp.directory.endLeftovers()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range ended {
 		cp.progress("ended %s, left over from an earlier run", name)
 	}
-	if cp.PKI, err = openPKI(filepath.Join(cp.folder.path, "pki"), time.Now); err != nil {
-		return nil, fmt.Errorf("the certificates in %s cannot be used: %w", cp.folder.path, err)
+	if cp.PKI, err = openPKI(filepath.Join(cp.directory.path, "pki"), time.Now); err != nil {
+		return nil, fmt.Errorf("the certificates in %s cannot be used: %w", cp.directory.path, err)
 	}
 	if cp.Etcd, err = cp.newEtcd(etcdName, config.Etcd); err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (cp *ControlPlane) progress(format string, args ...any) {
 }
 
 // Stop ends all components in an orderly way: servers before what they depend
-// on. The folder keeps their data.
+// on. The directory keeps their data.
 func (cp *ControlPlane) Stop() error {
 	components := cp.Components()
 	slices.SortStableFunc(components, func(a, b *Component) int { return b.rank - a.rank })
@@ -298,7 +298,7 @@ func (cp *ControlPlane) Stop() error {
 		errs = append(errs, reservation.Close())
 	}
 	cp.reservations = nil
-	return errors.Join(append(errs, cp.folder.release())...)
+	return errors.Join(append(errs, cp.directory.release())...)
 }
 
 // stopAll stops components that do not depend on each other.
@@ -345,7 +345,7 @@ func (cp *ControlPlane) Component(name string) *Component {
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (cp *ControlPlane) Kubeconfig() string {
-	return filepath.Join(cp.folder.path, "kubeconfig")
+	return filepath.Join(cp.directory.path, "kubeconfig")
 }
 
 // Kubectl returns a command that runs kubectl as the administrator. Set
@@ -354,7 +354,7 @@ func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := cp.config.Client.Host.Command(ctx, filepath.Join(cp.config.BinDir, "kubectl"), args...)
 	cmd.Env = append(environment(),
 		"KUBECONFIG="+cp.Kubeconfig(),
-		"KUBECACHEDIR="+filepath.Join(cp.folder.path, "kubectl-cache"))
+		"KUBECACHEDIR="+filepath.Join(cp.directory.path, "kubectl-cache"))
 	return cmd
 }
 
@@ -368,9 +368,9 @@ func (cp *ControlPlane) newComponent(name, binary string, rank int, config Compo
 		binary:   filepath.Join(cp.config.BinDir, binary),
 		host:     hostOr(config.Host, cp.config.Host),
 		port:     config.Port,
-		dir:      filepath.Join(cp.folder.path, name),
-		logFile:  filepath.Join(cp.folder.path, "logs", name+".log"),
-		lockFile: cp.folder.processLock(name),
+		dir:      filepath.Join(cp.directory.path, name),
+		logFile:  filepath.Join(cp.directory.path, "logs", name+".log"),
+		lockFile: cp.directory.processLock(name),
 		rank:     rank,
 		died:     cp.died,
 		flags:    slices.Clone(config.Flags),

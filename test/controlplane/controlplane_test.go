@@ -42,12 +42,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// parentFolder makes the test binary a program that starts a control plane on
-// the named folder, prints the ids of its processes, and waits to be killed.
-const parentFolder = "CONTROLPLANE_TEST_FOLDER"
+// parentDirectory makes the test binary a program that starts a control plane on
+// the named directory, prints the ids of its processes, and waits to be killed.
+const parentDirectory = "CONTROLPLANE_TEST_DIRECTORY"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(parentFolder); dir != "" {
+	if dir := os.Getenv(parentDirectory); dir != "" {
 		if err := parent(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -236,7 +236,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(executable)
-	cmd.Env = append(os.Environ(), parentFolder+"="+dir)
+	cmd.Env = append(os.Environ(), parentDirectory+"="+dir)
 	cmd.Stderr = t.Output()
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -257,7 +257,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		require.Eventually(t, gone, Patience, pollInterval, "the kernel does not end the children")
 	}
 
-	// On the same folder everything starts again, also where the kernel does
+	// On the same directory everything starts again, also where the kernel does
 	// not end the children.
 	cp := ForTest(t, bare(dir))
 	require.True(t, gone())
@@ -281,15 +281,15 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("cannot start etcd: %s does not exist: build it with \"make binaries\"",
 			filepath.Join(config.BinDir, "etcd")))
 	})
-	t.Run("folder in use", func(t *testing.T) {
+	t.Run("directory in use", func(t *testing.T) {
 		dir := t.TempDir()
-		f, err := claimFolder(dir)
+		f, err := claimDirectory(dir)
 		require.NoError(t, err)
 		defer f.release()
 		_, err = Start(t.Context(), bare(dir))
-		require.ErrorContains(t, err, "a control plane already runs on the folder "+dir)
+		require.ErrorContains(t, err, "a control plane already runs on the directory "+dir)
 	})
-	t.Run("no folder", func(t *testing.T) {
+	t.Run("no directory", func(t *testing.T) {
 		_, err := Start(t.Context(), Config{})
 		require.ErrorContains(t, err, "set Config.Dir")
 	})

@@ -30,7 +30,7 @@ limitations under the License.
 // again with other flags; every certificate authority is open to the caller, so
 // that a test can be anybody, or forge anybody.
 //
-// All state lives in one folder. Starting again on the same folder continues
+// All state lives in one directory. Starting again on the same directory continues
 // where the last run left off, whatever way that run ended: files are replaced
 // as a whole or not at all, certificates that are missing, damaged or about to
 // expire are issued again, and processes that outlived their parent are ended.
@@ -39,5 +39,5 @@ limitations under the License.
 // reads from the deployment's manifests (see Config.Manifests).
 //
 // It runs on Linux and other Unix systems. Children follow a killed parent at
-// once on Linux; elsewhere the next start on the same folder ends them.
+// once on Linux; elsewhere the next start on the same directory ends them.
 package controlplane

@@ -86,9 +86,9 @@ func tail(path string, lines int) string {
 	return string(data)
 }
 
-// repository returns the folder of this repository: the nearest one, from the
+// repository returns the directory of this repository: the nearest one, from the
 // working directory upwards, that holds a go.mod. A test's working directory is
-// its package's folder.
+// its package's directory.
 func repository() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -39,8 +39,8 @@ func TestWriteFileReplacesAsAWhole(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	// What cannot be put in place leaves nothing behind.
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
-	require.Error(t, writeFile(filepath.Join(dir, "folder"), nil, 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
+	require.Error(t, writeFile(filepath.Join(dir, "directory"), nil, 0o600))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 2)

@@ -53,7 +53,7 @@ type kustomization struct {
 	Resources  []string `json:"resources"`
 }
 
-// readManifests reads the kustomization in a folder.
+// readManifests reads the kustomization in a directory.
 func readManifests(dir string) (*manifests, error) {
 	path := filepath.Join(dir, "kustomization.yaml")
 	data, err := os.ReadFile(path)

@@ -67,8 +67,8 @@ type PKI struct {
 	serviceAccountKey string
 }
 
-// openPKI reads the authorities from the folder. Whatever is missing, damaged or
-// near its end is made anew.
+// openPKI reads the authorities from the directory. Whatever is missing, damaged or
+// near its end is made again.
 func openPKI(dir string, now func() time.Time) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

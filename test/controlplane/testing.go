@@ -36,8 +36,8 @@ import (
 //
 //	func TestMain(m *testing.M) { controlplane.Main(m, &cp, controlplane.Config{}) }
 //
-// Config.Dir is a temporary folder, unless it is set. The preparations run before
-// the tests. If a test fails, the ends of all logs are printed and the folder is
+// Config.Dir is a temporary directory, unless it is set. The preparations run before
+// the tests. If a test fails, the ends of all logs are printed and the directory is
 // kept.
 func Main(m *testing.M, cp **ControlPlane, config Config, preparations ...Preparation) {
 	os.Exit(run(m, cp, config, preparations))
@@ -107,7 +107,7 @@ func prepareAndRun(ctx context.Context, m *testing.M, cp *ControlPlane, preparat
 	return m.Run()
 }
 
-// ForTest starts a control plane for one test, in a temporary folder unless
+// ForTest starts a control plane for one test, in a temporary directory unless
 // Config.Dir is set, and stops it when the test ends. If the test fails, the
 // ends of all logs are printed.
 func ForTest(t testing.TB, config Config) *ControlPlane {

@@ -51,15 +51,15 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	config := controlplane.Config{Progress: func(message string) { fmt.Fprintln(out, message) }}
 	flags := flag.NewFlagSet("local", flag.ContinueOnError)
-	flags.StringVar(&config.Dir, "dir", "_output/local", "folder for the data of the control plane")
-	flags.StringVar(&config.BinDir, "bin", "_output/bin", "folder with the binaries")
+	flags.StringVar(&config.Dir, "dir", "_output/local", "directory for the data of the control plane")
+	flags.StringVar(&config.BinDir, "bin", "_output/bin", "directory with the binaries")
 	flags.IntVar(&config.Etcd.Port, "etcd-port", 0, "port of etcd; 0 means any that is free")
 	flags.IntVar(&config.KubeAPIServer.Port, "kube-apiserver-port", 0, "port of kube-apiserver; 0 means any that is free")
 	flags.IntVar(&config.ControllerManager.Port, "kube-controller-manager-port", 0, "port of kube-controller-manager; 0 means any that is free")
 	flags.IntVar(&config.APIServer.Port, "apiserver-port", 0, "port of this repository's server; 0 means any that is free")
 	buildRest := flags.String("build-rest", "", "command that builds kubectl and kube-controller-manager; it runs once the server is up")
 	behind := flags.Bool("bastion", false, "put everything where clients reach it by SSH only, see package bastion; needs root")
-	clean := flags.Bool("clean", false, "delete the folder instead of running")
+	clean := flags.Bool("clean", false, "delete the directory instead of running")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if *clean {
-		return controlplane.RemoveFolder(config.Dir)
+		return controlplane.RemoveDirectory(config.Dir)
 	}
 
 	var network *bastion.Network

@@ -91,7 +91,7 @@ func TestWhatCannotRunSaysWhy(t *testing.T) {
 		err := run(ctx, []string{"-dir=" + t.TempDir()}, io.Discard)
 		require.EqualError(t, err, "interrupted before everything was ready")
 	})
-	t.Run("not its folder", func(t *testing.T) {
+	t.Run("not its directory", func(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600))
 		require.ErrorContains(t, run(t.Context(), []string{"-dir=" + dir, "-clean"}, io.Discard), "not those of a control plane")
@@ -109,7 +109,7 @@ func TestRunBehindABastion(t *testing.T) {
 	t.Setenv("KUBECACHEDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	dir := filepath.Join(t.TempDir(), "a folder")
+	dir := filepath.Join(t.TempDir(), "a directory")
 	output, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {

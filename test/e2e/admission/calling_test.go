@@ -242,7 +242,7 @@ func (s *scope) newServer(name, admissionConfig string, env ...string) *controlp
 	return server
 }
 
-// writeFile writes a file in a folder of the test and returns its path.
+// writeFile writes a file in a directory of the test and returns its path.
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -33,11 +33,11 @@ import (
 // namespace, only.
 var cp *controlplane.ControlPlane
 
-// auditLog is a file in the folder of the server.
+// auditLog is a file in the directory of the server.
 const auditLog = "audit.log"
 
 func TestMain(m *testing.M) {
-	// Components run in folders of their own.
+	// Components run in directories of their own.
 	auditPolicy, err := filepath.Abs("testdata/audit-policy.yaml")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -44,7 +44,7 @@ import (
 )
 
 // auditLog is where the server writes down who has asked for what, in its own
-// folder.
+// directory.
 const auditLog = "audit.log"
 
 // frontProxy is the only name under which a front proxy is believed.

@@ -41,7 +41,7 @@ import (
 var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	// Components run in folders of their own.
+	// Components run in directories of their own.
 	auditPolicy, err := filepath.Abs("testdata/audit-policy.yaml")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

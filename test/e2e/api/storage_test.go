@@ -42,7 +42,7 @@ import (
 )
 
 // storedAs is how the objects of each resource are in etcd. Who changes this makes
-// a server that cannot read what its predecessor wrote.
+// a server that cannot read what the previous one wrote.
 var storedAs = map[string]struct {
 	kind string
 	key  string

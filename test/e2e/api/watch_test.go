@@ -330,7 +330,7 @@ func TestWatchGoesOn(t *testing.T) {
 	})
 }
 
-// A client that asks for history that is no longer there is told to start anew. A
+// A client that asks for history that is no longer there is told to start over. A
 // restart makes a server forget, and compaction its etcd.
 func TestForgottenHistory(t *testing.T) {
 	t.Parallel()

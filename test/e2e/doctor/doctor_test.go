@@ -179,7 +179,7 @@ func etcdFlags(t *testing.T, component, url string) []string {
 	return []string{"--etcd-servers=" + url, "--etcd-cafile=" + cp.PKI.ServingCA.File, "--etcd-certfile=" + cert, "--etcd-keyfile=" + key}
 }
 
-// The tests of the doctor break one thing at a time in what all share, and mend it.
+// The tests of the doctor break one thing at a time in what all share, and repair it.
 func TestDoctor(t *testing.T) {
 	t.Run("healthy", func(t *testing.T) {
 		// On a busy machine, etcd may be found to be slow for a while.

@@ -217,7 +217,7 @@ func TestTraces(t *testing.T) {
 		})
 	})
 	// Nobody but administrators may decide what is sampled. The trace of anybody else
-	// begins anew, and names the one that the client wants it to be part of.
+	// begins a new one, and names the one that the client wants it to be part of.
 	t.Run("what it takes to authorize a user", func(t *testing.T) {
 		const wanted = "6bf92f3577b34da6a3ce929d0e0e4736"
 		require.Equal(t, http.StatusForbidden, sendTraced(t, framework.ConfigFor(t, cp, server, "guest"), wanted, "GET", toppings, ""))

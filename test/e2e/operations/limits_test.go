@@ -315,7 +315,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	require.NoError(t, short.Start(t.Context()))
 	framework.Kubectl(t, cp, "create", "role", "remembered", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
 	const former, coming = "former-guest", "coming-guest"
-	// A user with another certificate is asked about anew.
+	// A user with another certificate is asked about again.
 	users := map[string]*rest.Config{former: framework.ConfigFor(t, cp, long, former), coming: framework.ConfigFor(t, cp, long, coming)}
 	code := func(at *controlplane.Component, user string) int {
 		t.Helper()

@@ -103,7 +103,7 @@ func write(t *testing.T, server *controlplane.Component, prefix string, some int
 	return acknowledged
 }
 
-func TestDataFolderIsPrivate(t *testing.T) {
+func TestDataDirectoryIsPrivate(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
@@ -119,7 +119,7 @@ func TestDataFolderIsPrivate(t *testing.T) {
 }
 
 // A server that is replaced gives its data to the next one.
-func TestSuccessorWaitsForTheFolder(t *testing.T) {
+func TestSuccessorWaitsForTheDirectory(t *testing.T) {
 	t.Parallel()
 	first := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, first.Start(t.Context()))

@@ -108,7 +108,7 @@ func secretPizza(name string) *restaurantv1.Pizza {
 	return pizza
 }
 
-// leaks returns the files below a folder that hold a text.
+// leaks returns the files below a directory that hold a text.
 func leaks(t *testing.T, dir, text string) []string {
 	t.Helper()
 	var found []string

@@ -59,7 +59,7 @@ func save(t *testing.T, server *controlplane.Component) (path string, described 
 	return path, described
 }
 
-// restoreInto restores a file into a new folder, which a server is to use from its
+// restoreInto restores a file into a new directory, which a server is to use from its
 // next start on.
 func restoreInto(t *testing.T, server *controlplane.Component, path string, flags ...string) {
 	t.Helper()
@@ -178,7 +178,7 @@ func TestInformerLivesThroughARestore(t *testing.T) {
 	}
 }
 
-// A snapshot can be made of the folder of a server that does not run, however it has ended.
+// A snapshot can be made of the directory of a server that does not run, however it has ended.
 func TestSnapshotWithoutAServer(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())
@@ -250,7 +250,7 @@ func TestSnapshotRefusals(t *testing.T) {
 	const noHash = `it has no hash at its end: it is cut off, or no file of "snapshot save"; use another one`
 	damaged := fmt.Sprintf("it is damaged: its database has the hash %s, and not %s%02x as when it was saved; use another one",
 		described.Hash, described.Hash[:62], flipped[len(flipped)-1])
-	const anotherFolder = ": choose a new directory with --data-dir, and then restart the server with that"
+	const anotherDirectory = ": choose a new directory with --data-dir, and then restart the server with that"
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -263,8 +263,8 @@ func TestSnapshotRefusals(t *testing.T) {
 		"restoring a file that is cut off": {[]string{"restore", cut, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
 		"restoring a file without a hash":  {[]string{"restore", bare, "--data-dir=" + empty}, "the snapshot can't be used: " + noHash},
 		"restoring no file":                {[]string{"restore", missing, "--data-dir=" + empty}, "opening the snapshot: open " + missing + ": no such file or directory"},
-		"restoring over other files":       {[]string{"restore", path, "--data-dir=" + occupied}, "the data directory " + occupied + " is not empty, but has \"photos\"" + anotherFolder},
-		"restoring over a running server":  {[]string{"restore", path, "--data-dir=" + framework.DataDir(server)}, "the data directory " + framework.DataDir(server) + " is in use by a server" + anotherFolder},
+		"restoring over other files":       {[]string{"restore", path, "--data-dir=" + occupied}, "the data directory " + occupied + " is not empty, but has \"photos\"" + anotherDirectory},
+		"restoring over a running server":  {[]string{"restore", path, "--data-dir=" + framework.DataDir(server)}, "the data directory " + framework.DataDir(server) + " is in use by a server" + anotherDirectory},
 		"saving an empty directory":        {[]string{"save", missing, "--data-dir=" + dir}, "there is no database of an embedded etcd in " + dir + ": name the server's data directory with --data-dir, and run this as the same user (stat " + dir + "/etcd: no such file or directory)"},
 		"saving nothing":                   {[]string{"save", missing, "--data-dir="}, "--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd"},
 		"saving into no directory":         {[]string{"save", missing + "/file", "--data-dir=" + framework.DataDir(server)}, "creating the snapshot: open "},

@@ -28,20 +28,20 @@ import (
 	"time"
 )
 
-// lockFile marks a folder as a control plane's and is locked while one runs.
+// lockFile marks a directory as a control plane's and is locked while one runs.
 const lockFile = "controlplane.lock"
 
-// folder is the one that holds everything about a control plane, claimed by
+// directory is the one that holds everything about a control plane, claimed by
 // this process until it is released.
-type folder struct {
+type directory struct {
 	path string
 	lock *os.File
 }
 
-// claimFolder makes the folder this process's own, creating it if need be. It
-// refuses a folder in which another control plane runs, and one with files that
+// claimDirectory makes the directory this process's own, creating it if need be. It
+// refuses a directory in which another control plane runs, and one with files that
 // did not come from here.
-func claimFolder(path string) (*folder, error) {
+func claimDirectory(path string) (*directory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -58,13 +58,13 @@ func claimFolder(path string) (*folder, error) {
 		ours = ours || entry.Name() == lockFile
 	}
 	if !ours {
-		return nil, fmt.Errorf("the folder %s holds %q and other files, but not those of a control plane: name a new or empty folder",
+		return nil, fmt.Errorf("the directory %s holds %q and other files, but not those of a control plane: name a new or empty directory",
 			path, entries[0].Name())
 	}
 	lock, holder, err := takeLock(filepath.Join(path, lockFile))
 	if errors.Is(err, errLocked) {
-		return nil, fmt.Errorf("a control plane already runs on the folder %s: "+
-			"end it with Ctrl-C in its terminal or \"kill %d\", or name another folder", path, holder)
+		return nil, fmt.Errorf("a control plane already runs on the directory %s: "+
+			"end it with Ctrl-C in its terminal or \"kill %d\", or name another directory", path, holder)
 	}
 	if err != nil {
 		return nil, unusable(path, err)
@@ -72,33 +72,33 @@ func claimFolder(path string) (*folder, error) {
 	if err := writePID(lock, os.Getpid()); err != nil {
 		return nil, errors.Join(unusable(path, err), lock.Close())
 	}
-	return &folder{path: path, lock: lock}, nil
+	return &directory{path: path, lock: lock}, nil
 }
 
 func unusable(path string, err error) error {
-	return fmt.Errorf("the folder %s cannot be used: %w; make it a folder that user %d can read and write, or name another one",
+	return fmt.Errorf("the directory %s cannot be used: %w; make it a directory that user %d can read and write, or name another one",
 		path, err, os.Geteuid())
 }
 
-// release lets others claim the folder. Doing it again does nothing.
-func (f *folder) release() error {
+// release lets others claim the directory. Doing it again does nothing.
+func (f *directory) release() error {
 	if err := f.lock.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-// RemoveFolder deletes a control plane's folder with all its data. It refuses
-// while the control plane runs, and to delete a folder that is not one.
-func RemoveFolder(path string) error {
+// RemoveDirectory deletes a control plane's directory with all its data. It refuses
+// while the control plane runs, and to delete a directory that is not one.
+func RemoveDirectory(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	f, err := claimFolder(path)
+	f, err := claimDirectory(path)
 	if err != nil {
 		return err
 	}
-	// The lock file goes last, so that a folder that is deleted in part is
+	// The lock file goes last, so that a directory that is deleted in part is
 	// still known as ours.
 	defer func() { _ = f.release() }()
 	if _, err := f.endLeftovers(); err != nil {
@@ -119,9 +119,9 @@ func RemoveFolder(path string) error {
 	return os.RemoveAll(f.path)
 }
 
-// endLeftovers ends the components that an earlier run on this folder left
+// endLeftovers ends the components that an earlier run on this directory left
 // behind because it was killed, and says which ones.
-func (f *folder) endLeftovers() ([]string, error) {
+func (f *directory) endLeftovers() ([]string, error) {
 	var ended []string
 	locks, err := filepath.Glob(f.processLock("*"))
 	if err != nil {
@@ -141,7 +141,7 @@ func (f *folder) endLeftovers() ([]string, error) {
 }
 
 // processLock is the file that a component's process holds locked.
-func (f *folder) processLock(component string) string {
+func (f *directory) processLock(component string) string {
 	return filepath.Join(f.path, "run", component+".lock")
 }
 

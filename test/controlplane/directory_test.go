@@ -28,47 +28,47 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestClaimedFolderIsRefusedToOthers(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new", "folder")
-	first, err := claimFolder(dir)
+func TestClaimedDirectoryIsRefusedToOthers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "directory")
+	first, err := claimDirectory(dir)
 	require.NoError(t, err)
 
-	want := fmt.Sprintf("a control plane already runs on the folder %s: end it with Ctrl-C in its terminal or \"kill %d\", or name another folder",
+	want := fmt.Sprintf("a control plane already runs on the directory %s: end it with Ctrl-C in its terminal or \"kill %d\", or name another directory",
 		dir, os.Getpid())
-	_, err = claimFolder(dir)
+	_, err = claimDirectory(dir)
 	require.EqualError(t, err, want)
-	require.EqualError(t, RemoveFolder(dir), want)
+	require.EqualError(t, RemoveDirectory(dir), want)
 
 	require.NoError(t, first.release())
 	require.NoError(t, first.release())
-	second, err := claimFolder(dir)
+	second, err := claimDirectory(dir)
 	require.NoError(t, err)
 	require.NoError(t, second.release())
 }
 
-func TestForeignFolderIsRefused(t *testing.T) {
+func TestForeignDirectoryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	thesis := filepath.Join(dir, "thesis.tex")
 	require.NoError(t, os.WriteFile(thesis, []byte("years of work"), 0o600))
 
-	_, err := claimFolder(dir)
+	_, err := claimDirectory(dir)
 	require.ErrorContains(t, err, `holds "thesis.tex" and other files, but not those of a control plane`)
-	require.Error(t, RemoveFolder(dir))
+	require.Error(t, RemoveDirectory(dir))
 	require.FileExists(t, thesis)
 
-	_, err = claimFolder(thesis)
+	_, err = claimDirectory(thesis)
 	require.ErrorContains(t, err, "not a directory")
-	require.ErrorContains(t, err, "make it a folder that user")
+	require.ErrorContains(t, err, "make it a directory that user")
 }
 
-func TestRemoveFolder(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "folder")
-	require.NoError(t, RemoveFolder(dir), "what is not there needs no removal")
-	f, err := claimFolder(dir)
+func TestRemoveDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "directory")
+	require.NoError(t, RemoveDirectory(dir), "what is not there needs no removal")
+	f, err := claimDirectory(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "etcd", "data"), 0o700))
 	require.NoError(t, f.release())
-	require.NoError(t, RemoveFolder(dir))
+	require.NoError(t, RemoveDirectory(dir))
 	require.NoDirExists(t, dir)
 }
 
@@ -105,7 +105,7 @@ func TestLeftoverProcessIsEnded(t *testing.T) {
 }
 
 func TestStaleProcessIDIsNotKilled(t *testing.T) {
-	f, err := claimFolder(t.TempDir())
+	f, err := claimDirectory(t.TempDir())
 	require.NoError(t, err)
 	defer f.release()
 	require.NoError(t, os.MkdirAll(filepath.Dir(f.processLock("etcd")), 0o700))
