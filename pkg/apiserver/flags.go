@@ -41,7 +41,7 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 		"Name of a Secret in the namespace of this server in which its replicas keep a certificate authority of their own. It is created and renewed as needed, the APIServices are made to trust it, and each replica issues a certificate for itself. Not together with --tls-cert-file.")
 	certificate.StringVar(&o.ServingCert.Service, "serving-service", o.ServingCert.Service, ""+
 		"Name of the Service in the namespace of this server by which kube-apiserver reaches it. With --serving-ca-secret only.")
-	certificate.DurationVar(&o.ServingCert.AuthorityValidity, "serving-ca-validity", o.ServingCert.AuthorityValidity, ""+
+	certificate.DurationVar(&o.ServingCert.CAValidity, "serving-ca-validity", o.ServingCert.CAValidity, ""+
 		"How long the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
 	certificate.DurationVar(&o.ServingCert.Validity, "serving-cert-validity", o.ServingCert.Validity, ""+
 		"How long a certificate issued by the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")

@@ -78,7 +78,7 @@ type Options struct {
 	RunControllers bool
 
 	// ServingCert makes the replicas issue their certificates from a certificate
-	// authority of their own, if its Secret is named.
+	// certificate authority of their own, if its Secret is named.
 	ServingCert certificates.Config
 
 	// StartupTimeout bounds how long Config waits for kube-apiserver, for the permissions
@@ -133,9 +133,9 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 		},
 		RunControllers: true,
 		ServingCert: certificates.Config{
-			Service:           name,
-			AuthorityValidity: 365 * 24 * time.Hour,
-			Validity:          30 * 24 * time.Hour,
+			Service:    name,
+			CAValidity: 365 * 24 * time.Hour,
+			Validity:   30 * 24 * time.Hour,
 		},
 		StartupTimeout: startup.DefaultTimeout,
 	}

@@ -32,8 +32,8 @@ const (
 	previousCert = "previous-ca.crt"
 )
 
-// authority is what the Secret holds.
-type authority struct {
+// ca is what the Secret holds.
+type ca struct {
 	// current issues certificates.
 	current *keyPair
 	// next will; it is nil most of the time.
@@ -42,22 +42,22 @@ type authority struct {
 	previous *keyPair
 }
 
-// advance takes the step that is due, if any. An authority that has expired can be
+// advance takes the step that is due, if any. A certificate authority that has expired can be
 // replaced without steps: nobody trusts it any more.
-func (a authority) advance(name string, now time.Time, validity time.Duration) (_ authority, changed bool, err error) {
+func (a ca) advance(name string, now time.Time, validity time.Duration) (_ ca, changed bool, err error) {
 	create := func() (*keyPair, error) {
 		return issue(nil, subject{name: name + "@" + now.UTC().Format(time.RFC3339)}, now, validity)
 	}
 	switch {
 	case a.current == nil || !now.Before(a.current.certificate.NotAfter) && a.next == nil:
-		a = authority{}
+		a = ca{}
 		a.current, err = create()
 	case a.previous != nil && !now.Before(a.previous.certificate.NotAfter):
 		a.previous = nil
 	case a.next == nil && !now.Before(a.current.part(2, 3)):
 		a.next, err = create()
 	case a.next != nil && !now.Before(a.next.part(1, 12)):
-		a = authority{current: a.next, previous: a.current}
+		a = ca{current: a.next, previous: a.current}
 		a.previous.key = nil // It has issued its last certificate.
 	default:
 		return a, false, nil
@@ -66,20 +66,20 @@ func (a authority) advance(name string, now time.Time, validity time.Duration) (
 }
 
 // bundle are all certificates that are to be trusted.
-func (a authority) bundle() []byte {
+func (a ca) bundle() []byte {
 	var bundle []byte
-	for _, ca := range []*keyPair{a.current, a.next, a.previous} {
-		if ca != nil {
-			bundle = append(bundle, ca.certPEM()...)
+	for _, pair := range []*keyPair{a.current, a.next, a.previous} {
+		if pair != nil {
+			bundle = append(bundle, pair.certPEM()...)
 		}
 	}
 	return bundle
 }
 
-// decode reads the Secret. A Secret without an authority is a valid one, so that an
+// decode reads the Secret. A Secret without a certificate authority is a valid one, so that an
 // operator can create it empty.
-func decode(secret *corev1.Secret) (authority, error) {
-	var a authority
+func decode(secret *corev1.Secret) (ca, error) {
+	var a ca
 	for _, part := range []struct {
 		pair      **keyPair
 		cert, key string
@@ -93,10 +93,10 @@ func decode(secret *corev1.Secret) (authority, error) {
 		}
 		pair, err := parse(secret.Data[part.cert], secret.Data[part.key])
 		if err != nil {
-			return authority{}, fmt.Errorf("%s: %w", part.cert, err)
+			return ca{}, fmt.Errorf("%s: %w", part.cert, err)
 		}
 		if part.key != "" && pair.key == nil {
-			return authority{}, fmt.Errorf("%s is missing", part.key)
+			return ca{}, fmt.Errorf("%s is missing", part.key)
 		}
 		*part.pair = pair
 	}
@@ -104,7 +104,7 @@ func decode(secret *corev1.Secret) (authority, error) {
 }
 
 // encode writes the Secret.
-func (a authority) encode(secret *corev1.Secret) error {
+func (a ca) encode(secret *corev1.Secret) error {
 	secret.Data = map[string][]byte{}
 	for _, part := range []struct {
 		pair      *keyPair

@@ -36,7 +36,7 @@ var begin = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 // Secret, and checks each day that whoever trusts the bundle of yesterday trusts a
 // certificate of today.
 func TestAuthorityForYears(t *testing.T) {
-	var a authority
+	var a ca
 	var leaf *keyPair
 	var steps []time.Duration
 	yesterday := x509.NewCertPool()
@@ -66,7 +66,7 @@ func TestAuthorityForYears(t *testing.T) {
 		yesterday = x509.NewCertPool()
 		require.True(t, yesterday.AppendCertsFromPEM(a.bundle()))
 	}
-	// The authority is made, its successor is 244 days later and takes over after
+	// The certificate authority is made, its successor is 244 days later and takes over after
 	// 31 more, the first one ends after its year.
 	require.Equal(t, []time.Duration{0, 244 * day, 275 * day, 365 * day}, steps[:4])
 	// That goes on every 244 days, with three steps for each of 14 successors.
@@ -74,7 +74,7 @@ func TestAuthorityForYears(t *testing.T) {
 }
 
 func TestExpiredAuthority(t *testing.T) {
-	first, changed, err := authority{}.advance("ca", begin, year)
+	first, changed, err := ca{}.advance("ca", begin, year)
 	require.NoError(t, err)
 	require.True(t, changed)
 	// Nobody was there for two years.
@@ -97,7 +97,7 @@ func TestExpiredAuthority(t *testing.T) {
 }
 
 func TestDecodeErrors(t *testing.T) {
-	whole, _, err := authority{}.advance("ca", begin, year)
+	whole, _, err := ca{}.advance("ca", begin, year)
 	require.NoError(t, err)
 	secret := &corev1.Secret{}
 	require.NoError(t, whole.encode(secret))

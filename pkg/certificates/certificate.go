@@ -41,7 +41,7 @@ type keyPair struct {
 	key         crypto.Signer
 }
 
-// subject is whom a certificate is for. That of an authority has a name only.
+// subject is whom a certificate is for. That of a certificate authority has a name only.
 type subject struct {
 	name   string
 	hosts  []string
@@ -49,7 +49,7 @@ type subject struct {
 }
 
 // issue makes a certificate that is valid from now on. Without an issuer it is that
-// of a new authority; else it ends with the issuer's at the latest.
+// of a new certificate authority; else it ends with the issuer's at the latest.
 func issue(issuer *keyPair, subject subject, now time.Time, validity time.Duration) (*keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

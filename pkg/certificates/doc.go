@@ -17,10 +17,10 @@ limitations under the License.
 // Package certificates gives the replicas of a server certificates that
 // kube-apiserver trusts, and renews them in time, without any other program: the
 // replicas share a certificate authority in a Secret, each issues a certificate for
-// itself, and all see to it that the server's APIServices trust the authority.
+// itself, and all see to it that the server's APIServices trust the certificate authority.
 //
-// An authority is renewed in steps, so that at each moment kube-apiserver trusts
-// all certificates in use. After two thirds of its life the next authority is made
+// A certificate authority is renewed in steps, so that at each moment kube-apiserver trusts
+// all certificates in use. After two thirds of its life the next certificate authority is made
 // and trusted, but issues nothing. When kube-apiserver has had time to learn that,
 // it takes over, and the previous one stays trusted until it expires. Any replica
 // takes any step; the resourceVersion of the Secret decides who was first.

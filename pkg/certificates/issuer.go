@@ -34,26 +34,26 @@ import (
 // IssuerConfig says which certificates an Issuer keeps.
 type IssuerConfig struct {
 	Namespace string
-	// Authority is the name of the Secret in which the authority is kept.
-	Authority string
+	// CASecret is the name of the Secret in which the certificate authority is kept.
+	CASecret string
 	// Certificates are the names of the Secrets, of the type kubernetes.io/tls, in
 	// which certificates are kept, with the hosts that each is valid for. The name of
 	// the Secret is the common name in it.
 	Certificates map[string][]string
-	// AuthorityValidity and Validity are how long the authority and a certificate
+	// CAValidity and Validity are how long the certificate authority and a certificate
 	// are valid for. They are renewed after two thirds of it.
-	AuthorityValidity, Validity time.Duration
+	CAValidity, Validity time.Duration
 	// Clock is the real one unless it is set.
 	Clock clock.PassiveClock
 }
 
 // Validate returns what is wrong with the durations.
-func (c IssuerConfig) Validate() error { return validate(c.AuthorityValidity, c.Validity) }
+func (c IssuerConfig) Validate() error { return validate(c.CAValidity, c.Validity) }
 
-// Issuer keeps an authority and certificates of it in Secrets, for servers and
+// Issuer keeps a certificate authority and certificates of it in Secrets, for servers and
 // clients that read them from files and trust nobody else. As few of them read the
-// authority's certificate again, each has to be restarted between the making of a
-// new authority and its taking over, which is after a twelfth of its life.
+// certificate authority's certificate again, each has to be restarted between the making of a
+// new certificate authority and its taking over, which is after a twelfth of its life.
 type Issuer struct {
 	config    IssuerConfig
 	authority keeper
@@ -70,8 +70,8 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 	}
 	return &Issuer{config, keeper{
 		secrets:  secrets{kube: kube, namespace: config.Namespace},
-		name:     config.Authority,
-		validity: config.AuthorityValidity,
+		name:     config.CASecret,
+		validity: config.CAValidity,
 		clock:    config.Clock,
 		// Each Secret gets the bundle together with its certificate.
 		publish: func(context.Context, []byte) error { return nil },
@@ -112,7 +112,7 @@ func (i *Issuer) Sync(ctx context.Context) error {
 }
 
 // renew puts into a Secret what is due.
-func (i *Issuer) renew(secret *corev1.Secret, a authority) (changed bool, err error) {
+func (i *Issuer) renew(secret *corev1.Secret, a ca) (changed bool, err error) {
 	hosts := i.config.Certificates[secret.Name]
 	now, bundle := i.config.Clock.Now(), a.bundle()
 	// What can't be used is replaced.

@@ -47,7 +47,7 @@ func TestIssuerForYears(t *testing.T) {
 		return pair.certificate
 	}
 
-	var a authority
+	var a ca
 	var bundles [][]byte
 	issued := map[string]int{}
 	for age := time.Duration(0); age < 15*year; age += step {
@@ -81,7 +81,7 @@ func TestIssuerForYears(t *testing.T) {
 			require.NoError(t, err, "On day %d.", age/day)
 		}
 	}
-	// Every 245 days, and early when an authority has followed another.
+	// Every 245 days, and early when a certificate authority has followed another.
 	require.Equal(t, map[string]int{"server": 24, "client": 24}, issued)
 	require.Equal(t, corev1.SecretTypeTLS, server.Type)
 	require.Equal(t, "client", certificate(client).Subject.CommonName)
@@ -97,20 +97,20 @@ func TestIssuerReplaces(t *testing.T) {
 		Validity:     day,
 		Clock:        testingclock.NewFakePassiveClock(begin),
 	}}
-	a, _, err := authority{}.advance("ca", begin, year)
+	a, _, err := ca{}.advance("ca", begin, year)
 	require.NoError(t, err)
-	other, _, err := authority{}.advance("ca", begin, year)
+	other, _, err := ca{}.advance("ca", begin, year)
 	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		change   func(*corev1.Secret)
-		by       authority
+		by       ca
 		replaced bool
 	}{
-		"nothing":           {func(*corev1.Secret) {}, a, false},
-		"another authority": {func(*corev1.Secret) {}, other, true},
-		"other hosts":       {func(*corev1.Secret) { issuer.config.Certificates["server"] = []string{"b.default.svc"} }, a, true},
-		"no key":            {func(s *corev1.Secret) { delete(s.Data, corev1.TLSPrivateKeyKey) }, a, true},
-		"no certificate":    {func(s *corev1.Secret) { s.Data[corev1.TLSCertKey] = []byte("x") }, a, true},
+		"nothing":                       {func(*corev1.Secret) {}, a, false},
+		"another certificate authority": {func(*corev1.Secret) {}, other, true},
+		"other hosts":                   {func(*corev1.Secret) { issuer.config.Certificates["server"] = []string{"b.default.svc"} }, a, true},
+		"no key":                        {func(s *corev1.Secret) { delete(s.Data, corev1.TLSPrivateKeyKey) }, a, true},
+		"no certificate":                {func(s *corev1.Secret) { s.Data[corev1.TLSCertKey] = []byte("x") }, a, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			issuer.config.Certificates["server"] = []string{"a.default.svc"}

@@ -76,7 +76,7 @@ func (s secrets) explain(name string, err error, verbs string) error {
 	return err
 }
 
-// keeper keeps an authority in a Secret.
+// keeper keeps a certificate authority in a Secret.
 type keeper struct {
 	secrets
 	name     string
@@ -86,20 +86,20 @@ type keeper struct {
 	publish func(ctx context.Context, bundle []byte) error
 }
 
-// sync takes the steps that are due and returns the authority, which is trusted.
-func (k keeper) sync(ctx context.Context) (authority, error) {
+// sync takes the steps that are due and returns the certificate authority, which is trusted.
+func (k keeper) sync(ctx context.Context) (ca, error) {
 	for {
 		secret, err := k.get(ctx, k.name)
 		if err != nil {
-			return authority{}, err
+			return ca{}, err
 		}
 		a, err := decode(secret)
 		if err != nil {
-			return authority{}, fmt.Errorf("the Secret %s/%s can't be used; remove its data, and a new certificate authority is made: %w", k.namespace, k.name, err)
+			return ca{}, fmt.Errorf("the Secret %s/%s can't be used; remove its data, and a new certificate authority is made: %w", k.namespace, k.name, err)
 		}
 		if a.current != nil {
 			if err := k.publish(ctx, a.bundle()); err != nil {
-				return authority{}, err
+				return ca{}, err
 			}
 		}
 		next, changed, err := a.advance(k.name, k.clock.Now(), k.validity)
@@ -107,10 +107,10 @@ func (k keeper) sync(ctx context.Context) (authority, error) {
 			return a, err
 		}
 		if err := next.encode(secret); err != nil {
-			return authority{}, err
+			return ca{}, err
 		}
 		if err := k.put(ctx, secret); err != nil {
-			return authority{}, err
+			return ca{}, err
 		}
 	}
 }

@@ -35,25 +35,25 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says where the authority is kept and what for.
+// Config says where the certificate authority is kept and what for.
 type Config struct {
-	// Namespace and Secret are where the authority is kept.
+	// Namespace and Secret are where the certificate authority is kept.
 	Namespace, Secret string
 	// Service is the name, in the same namespace, under which kube-apiserver reaches
 	// the server.
 	Service string
-	// APIServices are the names of those that shall trust the authority. One that
+	// APIServices are the names of those that shall trust the certificate authority. One that
 	// does not exist yet gets it when it does.
 	APIServices []string
-	// AuthorityValidity and Validity are how long an authority and a certificate are
+	// CAValidity and Validity are how long a certificate authority and a certificate are
 	// valid for. They are renewed after two thirds of it.
-	AuthorityValidity, Validity time.Duration
+	CAValidity, Validity time.Duration
 	// Clock is the real one unless it is set.
 	Clock clock.PassiveClock
 }
 
 // Validate returns what is wrong with the durations.
-func (c Config) Validate() error { return validate(c.AuthorityValidity, c.Validity) }
+func (c Config) Validate() error { return validate(c.CAValidity, c.Validity) }
 
 func validate(authority, certificate time.Duration) error {
 	if certificate <= 0 || authority < 2*certificate {
@@ -100,7 +100,7 @@ func New(config Config, cluster *rest.Config) (*Manager, error) {
 	m.authority = keeper{
 		secrets:  secrets{kube, config.Namespace, ", or give it a certificate by --tls-cert-file and --tls-private-key-file"},
 		name:     config.Secret,
-		validity: config.AuthorityValidity,
+		validity: config.CAValidity,
 		clock:    config.Clock,
 		publish:  m.publish,
 	}
@@ -137,7 +137,7 @@ func (m *Manager) Run(ctx context.Context, _ int) {
 	repeat(ctx, m.config.Validity, "The serving certificate", m.Sync)
 }
 
-// Sync takes the step that is due: for the authority, for the APIServices, and for
+// Sync takes the step that is due: for the certificate authority, for the APIServices, and for
 // the certificate of this replica. An error says what to do about it.
 func (m *Manager) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -180,7 +180,7 @@ func (m *Manager) explainAPIService(name string, err error) error {
 }
 
 // syncCertificate makes a certificate for this replica when it needs one.
-func (m *Manager) syncCertificate(a authority) error {
+func (m *Manager) syncCertificate(a ca) error {
 	now := m.config.Clock.Now()
 	if current := m.certificate.Load(); current != nil && a.current.issued(current.pair) && now.Before(current.pair.part(2, 3)) {
 		return nil

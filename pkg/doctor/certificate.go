@@ -139,7 +139,7 @@ func (e *examination) trusts(b backend) []*trust {
 }
 
 // connect opens a connection, directly if there is no dialer, and closes it. The
-// certificate must be for the host and of an authority in the bundle, or of one that
+// certificate must be for the host and of a certificate authority in the bundle, or of one that
 // this machine trusts if that is empty. The error is a problem, or unreachable.
 func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, bundle []byte, bundleName string) (tls.ConnectionState, error) {
 	config, err := trusting(bundle, bundleName)
@@ -205,7 +205,7 @@ func connectBy(ctx context.Context, proxy *url.URL, dial utilnet.DialFunc, addre
 	return nil
 }
 
-// trusting is a configuration that trusts the authorities of the bundle, or those that
+// trusting is a configuration that trusts the certificate authorities of the bundle, or those that
 // this machine trusts if that is empty.
 func trusting(bundle []byte, bundleName string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}

@@ -58,7 +58,7 @@ type Component struct {
 	dir      string
 	logFile  string
 	lockFile string
-	// ownCertificate is set if the control plane's authorities have not issued its
+	// ownCertificate is set if the control plane's certificate authorities have not issued its
 	// certificate.
 	ownCertificate bool
 	// rank orders the stopping: higher ranks stop first.

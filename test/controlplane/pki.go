@@ -67,7 +67,7 @@ type PKI struct {
 	serviceAccountKey string
 }
 
-// openPKI reads the authorities from the directory. Whatever is missing, damaged or
+// openPKI reads the certificate authorities from the directory. Whatever is missing, damaged or
 // near its end is made again.
 func openPKI(dir string, now func() time.Time) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -91,7 +91,7 @@ func openPKI(dir string, now func() time.Time) (*PKI, error) {
 
 // CA is a certificate authority.
 type CA struct {
-	// File holds the authority's certificate, if it belongs to a PKI.
+	// File holds the certificate authority's certificate, if it belongs to a PKI.
 	File string
 
 	cert *x509.Certificate
@@ -99,7 +99,7 @@ type CA struct {
 	now  func() time.Time
 }
 
-// NewCA makes an authority that nobody trusts, until somebody is told to.
+// NewCA makes a certificate authority that nobody trusts, until somebody is told to.
 func NewCA(name string) (*CA, error) {
 	return newCA(name, time.Now)
 }
@@ -124,12 +124,12 @@ func newCA(name string, now func() time.Time) (*CA, error) {
 	return &CA{cert: cert, key: key, now: now}, nil
 }
 
-// CertPEM returns the authority's certificate.
+// CertPEM returns the certificate authority's certificate.
 func (ca *CA) CertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
-// Pool returns a pool that trusts this authority only.
+// Pool returns a pool that trusts this certificate authority only.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
@@ -251,8 +251,8 @@ func (p *PKI) openCA(name string) (*CA, error) {
 	if err == nil && cert.IsCA && current(cert, p.now()) {
 		return &CA{File: files.cert, cert: cert, key: key, now: p.now}, nil
 	}
-	// The number tells this authority from the one it replaces: a name
-	// that two authorities share makes verifiers try, and report, the wrong one.
+	// The number tells this certificate authority from the one it replaces: a name
+	// that two certificate authorities share makes verifiers try, and report, the wrong one.
 	ca, err := newCA(fmt.Sprintf("%s %d", name, p.now().UnixNano()), p.now)
 	if err != nil {
 		return nil, fmt.Errorf("making the certificate authority %s: %w", name, err)

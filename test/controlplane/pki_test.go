@@ -82,7 +82,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	require.Equal(t, first.ClientCA.CertPEM(), second.ClientCA.CertPEM())
 
 	third, _ := pkiAt(t, dir, now.Add(authorityValidity-renewBefore+time.Minute))
-	require.NotEqual(t, first.ClientCA.CertPEM(), third.ClientCA.CertPEM(), "the authority was kept too long")
+	require.NotEqual(t, first.ClientCA.CertPEM(), third.ClientCA.CertPEM(), "the certificate authority was kept too long")
 
 	_, reissued := pkiAt(t, dir, now.Add(-time.Hour))
 	require.True(t, reissued.NotBefore.Before(now.Add(-time.Hour)), "a clock that was set back needs certificates of its time")

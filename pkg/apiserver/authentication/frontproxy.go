@@ -47,7 +47,7 @@ type FrontProxy struct {
 }
 
 // NewFrontProxy guards the library's authenticator of request headers. The certificate
-// authorities are those of users and of front proxies together.
+// certificate authorities are those of users and of front proxies together.
 func NewFrontProxy(delegate authenticator.Request, config *authenticatorfactory.RequestHeaderConfig, clientCAs dynamiccertificates.CAContentProvider) *FrontProxy {
 	f := &FrontProxy{Request: delegate, config: config, clientCAs: clientCAs}
 	clientCAs.AddListener(f)

@@ -46,7 +46,7 @@ type options struct {
 // and of its clients, where nothing else in the cluster does.
 func NewCommand() *cobra.Command {
 	o := options{
-		IssuerConfig:   certificates.IssuerConfig{AuthorityValidity: 10 * 365 * 24 * time.Hour, Validity: 365 * 24 * time.Hour},
+		IssuerConfig:   certificates.IssuerConfig{CAValidity: 10 * 365 * 24 * time.Hour, Validity: 365 * 24 * time.Hour},
 		startupTimeout: startup.DefaultTimeout,
 	}
 	cmd := &cobra.Command{
@@ -63,11 +63,11 @@ func NewCommand() *cobra.Command {
 		"Kubeconfig for the cluster's kube-apiserver. Optional in a pod, where the service account is used.")
 	flags.StringVar(&o.Namespace, "namespace", "", ""+
 		"Namespace of the Secrets. By default that of the kubeconfig, or of the pod.")
-	flags.StringVar(&o.Authority, "authority", "", ""+
+	flags.StringVar(&o.CASecret, "ca-secret", "", ""+
 		"Name of the Secret of the certificate authority.")
 	flags.StringArrayVar(&o.certificates, "certificate", nil, ""+
 		"Name of a Secret, of the type kubernetes.io/tls, for a certificate, which has the same common name; for one of servers followed by = and their hosts, separated by commas. Can be repeated.")
-	flags.DurationVar(&o.AuthorityValidity, "authority-validity", o.AuthorityValidity, ""+
+	flags.DurationVar(&o.CAValidity, "ca-validity", o.CAValidity, ""+
 		"How long the certificate authority is valid for.")
 	flags.DurationVar(&o.Validity, "certificate-validity", o.Validity, ""+
 		"How long a certificate is valid for.")
@@ -103,8 +103,8 @@ func (o *options) run(ctx context.Context) error {
 // complete fills in what follows from the flags and returns what is wrong with them.
 func (o *options) complete() (errs []error) {
 	o.Namespace = cmp.Or(o.Namespace, startup.Namespace(o.kubeconfig))
-	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.Authority) {
-		errs = append(errs, fmt.Errorf("--authority %q: %s", o.Authority, problem))
+	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.CASecret) {
+		errs = append(errs, fmt.Errorf("--ca-secret %q: %s", o.CASecret, problem))
 	}
 	if len(o.certificates) == 0 {
 		errs = append(errs, errors.New("--certificate must be set at least once"))
@@ -115,7 +115,7 @@ func (o *options) complete() (errs []error) {
 		for _, problem := range utilvalidation.IsDNS1123Subdomain(name) {
 			errs = append(errs, fmt.Errorf("--certificate %q: the Secret's name: %s", certificate, problem))
 		}
-		if _, twice := o.Certificates[name]; twice || name == o.Authority {
+		if _, twice := o.Certificates[name]; twice || name == o.CASecret {
 			errs = append(errs, fmt.Errorf("--certificate %q: the Secret %s is used already", certificate, name))
 		}
 		o.Certificates[name] = nil
@@ -133,7 +133,7 @@ func (o *options) complete() (errs []error) {
 		}
 	}
 	if err := o.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--certificate-validity or --authority-validity: %w", err))
+		errs = append(errs, fmt.Errorf("--certificate-validity or --ca-validity: %w", err))
 	}
 	if o.startupTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--startup-timeout must be above 0, not %s", o.startupTimeout))

@@ -38,9 +38,9 @@ func TestCertificatesFlags(t *testing.T) {
 			certificates: []string{"etcd-server=etcd-0.etcd.default.svc,localhost", "etcd-client"},
 			parsed:       map[string][]string{"etcd-server": {"etcd-0.etcd.default.svc", "localhost"}, "etcd-client": nil},
 		},
-		"none":         {want: []string{"--certificate must be set at least once"}},
-		"no authority": {certificates: []string{"a"}, change: func(o *options) { o.Authority = "" }, want: []string{`--authority "": ` + notAName}},
-		"twice":        {certificates: []string{"a", "a=localhost"}, want: []string{`--certificate "a=localhost": the Secret a is used already`}},
+		"none":                     {want: []string{"--certificate must be set at least once"}},
+		"no certificate authority": {certificates: []string{"a"}, change: func(o *options) { o.CASecret = "" }, want: []string{`--ca-secret "": ` + notAName}},
+		"twice":                    {certificates: []string{"a", "a=localhost"}, want: []string{`--certificate "a=localhost": the Secret a is used already`}},
 		"that of the authority": {
 			certificates: []string{"ca"},
 			want:         []string{`--certificate "ca": the Secret ca is used already`},
@@ -58,14 +58,14 @@ func TestCertificatesFlags(t *testing.T) {
 			certificates: []string{"a"},
 			change:       func(o *options) { o.Validity, o.startupTimeout = 2*time.Hour, 0 },
 			want: []string{
-				"--certificate-validity or --authority-validity: the validity of a certificate (2h0m0s) must be above 0, and that of its certificate authority (2h0m0s) at least twice as long",
+				"--certificate-validity or --ca-validity: the validity of a certificate (2h0m0s) must be above 0, and that of its certificate authority (2h0m0s) at least twice as long",
 				"--startup-timeout must be above 0, not 0s",
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options{
-				IssuerConfig:   certificates.IssuerConfig{Namespace: "default", Authority: "ca", AuthorityValidity: 2 * time.Hour, Validity: time.Hour},
+				IssuerConfig:   certificates.IssuerConfig{Namespace: "default", CASecret: "ca", CAValidity: 2 * time.Hour, Validity: time.Hour},
 				certificates:   test.certificates,
 				startupTimeout: time.Second,
 			}

@@ -185,7 +185,7 @@ func (s *scope) eventuallyContains(try func() error, want string) {
 func TestAuthoritiesChange(t *testing.T) {
 	s := newScope(t)
 	webhook := s.webhook(allow)
-	next, err := controlplane.NewCA("the next authority")
+	next, err := controlplane.NewCA("the next certificate authority")
 	require.NoError(t, err)
 	server := s.serveAs(next, controlplane.Certificate{Hosts: []string{"127.0.0.1"}}, webhook.server.Config.Handler)
 	validating := webhook.validating(rule(on("CREATE"), "pizzas"))

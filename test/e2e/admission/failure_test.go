@@ -42,7 +42,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// serveAs starts a server on loopback with a certificate of an authority.
+// serveAs starts a server on loopback with a certificate of a certificate authority.
 func (s *scope) serveAs(authority *controlplane.CA, certificate controlplane.Certificate, handler http.Handler) *httptest.Server {
 	s.t.Helper()
 	pair, err := authority.Issue(certificate)
@@ -101,14 +101,14 @@ func TestFailurePolicies(t *testing.T) {
 		// want is empty for what is no failure.
 		want string
 	}{
-		"a refused connection":      {closed, `Post "URL?timeout=10s": dial tcp ADDRESS: connect: connection refused`},
-		"another authority":         {s.serveAs(stranger, controlplane.Certificate{Hosts: local}, allowing.Config.Handler), untrusted + "certificate signed by unknown authority"},
-		"another host":              {with(controlplane.Certificate{Hosts: []string{"example.com"}}), untrusted + "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"},
-		"another address":           {with(controlplane.Certificate{Hosts: []string{"127.0.0.2"}}), untrusted + "certificate is valid for 127.0.0.2, not 127.0.0.1"},
-		"an expired certificate":    {with(controlplane.Certificate{Hosts: local, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}), untrusted + "certificate has expired or is not yet valid: current time TIME is after TIME"},
-		"a future certificate":      {with(controlplane.Certificate{Hosts: local, NotBefore: time.Now().Add(time.Hour)}), untrusted + "certificate has expired or is not yet valid: current time TIME is before TIME"},
-		"a certificate for clients": {with(controlplane.Certificate{User: "127.0.0.1"}), untrusted + "certificate relies on legacy Common Name field, use SANs instead"},
-		"no certificate":            {httptest.NewServer(allowing.Config.Handler), `Post "URL?timeout=10s": http: server gave HTTP response to HTTPS client`},
+		"a refused connection":          {closed, `Post "URL?timeout=10s": dial tcp ADDRESS: connect: connection refused`},
+		"another certificate authority": {s.serveAs(stranger, controlplane.Certificate{Hosts: local}, allowing.Config.Handler), untrusted + "certificate signed by unknown authority"},
+		"another host":                  {with(controlplane.Certificate{Hosts: []string{"example.com"}}), untrusted + "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"},
+		"another address":               {with(controlplane.Certificate{Hosts: []string{"127.0.0.2"}}), untrusted + "certificate is valid for 127.0.0.2, not 127.0.0.1"},
+		"an expired certificate":        {with(controlplane.Certificate{Hosts: local, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}), untrusted + "certificate has expired or is not yet valid: current time TIME is after TIME"},
+		"a future certificate":          {with(controlplane.Certificate{Hosts: local, NotBefore: time.Now().Add(time.Hour)}), untrusted + "certificate has expired or is not yet valid: current time TIME is before TIME"},
+		"a certificate for clients":     {with(controlplane.Certificate{User: "127.0.0.1"}), untrusted + "certificate relies on legacy Common Name field, use SANs instead"},
+		"no certificate":                {httptest.NewServer(allowing.Config.Handler), `Post "URL?timeout=10s": http: server gave HTTP response to HTTPS client`},
 
 		"no http":                    {s.serve(closing("pizza\n")), `Post "URL?timeout=10s": net/http: HTTP/1.x transport connection broken: malformed HTTP response "pizza"`},
 		"closing at once":            {s.serve(closing("")), `Post "URL?timeout=10s": EOF`},

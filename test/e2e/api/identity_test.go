@@ -75,7 +75,7 @@ func (c credentials) do(t *testing.T, method, url, body string) (*http.Response,
 		certificate, err := tls.X509KeyPair(c.certificate.Cert, c.certificate.Key)
 		require.NoError(t, err)
 		// Unlike a list of certificates it is sent to any server, not only to
-		// one that names its authority.
+		// one that names its certificate authority.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
@@ -149,19 +149,19 @@ func TestForgedIdentity(t *testing.T) {
 		want, kubeAPIServer string
 	}{
 		"no certificate": {credentials{}, unauthorized, forbidden("system:anonymous")},
-		"a certificate of a strange authority for the front proxy": {
+		"a certificate of a strange certificate authority for the front proxy": {
 			credentials{certificate: issue(t, stranger, controlplane.Certificate{User: frontProxy})}, unauthorized, "",
 		},
-		"a certificate of a strange authority for an administrator": {
+		"a certificate of a strange certificate authority for an administrator": {
 			credentials{certificate: issue(t, stranger, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}})}, unauthorized, "",
 		},
-		"a certificate of the front proxy's authority for another": {
+		"a certificate of the front proxy's certificate authority for another": {
 			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: "mallory", Groups: []string{"system:masters"}})}, unauthorized, "",
 		},
-		"a certificate of the front proxy's authority for no name": {
+		"a certificate of the front proxy's certificate authority for no name": {
 			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{Groups: []string{"system:masters"}})}, unauthorized, "",
 		},
-		"a certificate of the front proxy's authority for a server": {
+		"a certificate of the front proxy's certificate authority for a server": {
 			credentials{certificate: issue(t, proxyCA, controlplane.Certificate{User: frontProxy, Hosts: []string{"localhost"}})}, unauthorized, "",
 		},
 		"an expired certificate of the front proxy": {

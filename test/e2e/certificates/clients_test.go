@@ -46,7 +46,7 @@ import (
 
 // The certificate authorities of front proxies and of clients are replaced while a
 // server runs, as docs/operations.md describes. No request fails, and nobody has to be
-// restarted; what the old authority has issued is good until it is removed, and no
+// restarted; what the old certificate authority has issued is good until it is removed, and no
 // longer.
 func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 	})
 	require.NoError(t, cp.Install(t.Context()))
 	// As in a pod, the server is known by a token, and so is who makes the requests:
-	// theirs is not the authority that is rotated.
+	// theirs is not the certificate authority that is rotated.
 	account := tokenConfig(t, cp, "restaurant-system", "apiserver")
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{Kubeconfig: tokenKubeconfig(t, account, "restaurant-system")})
 	require.NoError(t, server.Start(t.Context()))
@@ -73,7 +73,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		key    string
 		ca     *controlplane.CA
 		client func(*testing.T, *controlplane.ControlPlane, *controlplane.Component, *controlplane.CA) *http.Client
-		// replace gives those who are trusted by the old authority a certificate of the
+		// replace gives those who are trusted by the old certificate authority a certificate of the
 		// new one.
 		replace func(next *controlplane.CA)
 	}{
@@ -111,7 +111,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 				}
 				defer response.Body.Close()
 				if response.StatusCode != want {
-					return fmt.Errorf("%s: a certificate of the %s authority gets %s from %s, not %d", test.key, issuer, response.Status, at.Name(), want)
+					return fmt.Errorf("%s: a certificate of the %s certificate authority gets %s from %s, not %d", test.key, issuer, response.Status, at.Name(), want)
 				}
 				return nil
 			})
@@ -130,7 +130,7 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 		response, err := clients[place{server.Name(), "old"}].Get(server.URL() + framework.PizzasPath)
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
-		require.Equal(t, http.StatusOK, response.StatusCode, "%s: the old authority is refused before it is removed.", test.key)
+		require.Equal(t, http.StatusOK, response.StatusCode, "%s: the old certificate authority is refused before it is removed.", test.key)
 
 		patch, err := json.Marshal(map[string]any{"data": map[string]string{test.key: string(next.CertPEM())}})
 		require.NoError(t, err)
@@ -160,14 +160,14 @@ func TestAuthoritiesOfClientsAreRotated(t *testing.T) {
 	require.Equal(t, pid, server.PID(), "The server has been restarted.")
 }
 
-// frontProxyOf is a front proxy with a certificate of an authority, on connections that
+// frontProxyOf is a front proxy with a certificate of a certificate authority, on connections that
 // it keeps.
 func frontProxyOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA) *http.Client {
 	t.Helper()
 	return framework.HTTPClient(t, framework.FrontProxy(t, cp, at, ca, "chef", "system:authenticated"))
 }
 
-// chefOf is a user with a certificate of an authority.
+// chefOf is a user with a certificate of a certificate authority.
 func chefOf(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA) *http.Client {
 	t.Helper()
 	pair, err := ca.Issue(controlplane.Certificate{User: "chef"})

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package certificates tests that certificates and their authorities are replaced without
+// Package certificates tests that certificates and their certificate authorities are replaced without
 // anybody noticing. Each test has a control plane of its own.
 package certificates
 
@@ -44,7 +44,7 @@ import (
 const (
 	// caSecret is the Secret that the manifests let the server use.
 	caSecret = "apiserver-serving-ca"
-	// authorityValidity makes an authority be renewed every minute, and leaves the
+	// authorityValidity makes a certificate authority be renewed every minute, and leaves the
 	// half of one for all that has to happen until the previous one is not valid any
 	// more.
 	authorityValidity   = 90 * time.Second
@@ -91,12 +91,12 @@ func TestCertificateRotation(t *testing.T) {
 	seen := map[string]bool{}
 	deadline := time.Now().Add(2*rotations*authorityValidity + controlplane.Patience)
 	for len(seen) <= rotations {
-		require.Less(t, time.Now(), deadline, "There were only %d authorities.", len(seen))
+		require.Less(t, time.Now(), deadline, "There were only %d certificate authorities.", len(seen))
 		secret, err := kubernetes.NewForConfigOrDie(cp.RESTConfig()).CoreV1().Secrets("restaurant-system").Get(t.Context(), caSecret, metav1.GetOptions{})
 		require.NoError(t, err)
 		current := string(secret.Data["ca.crt"])
 		if !seen[current] {
-			// The other replica goes by the same authority: kube-apiserver trusts both.
+			// The other replica goes by the same certificate authority: kube-apiserver trusts both.
 			server := []*controlplane.Component{cp.APIServer, second}[len(seen)%2]
 			require.NoError(t, cp.Register(t.Context(), server))
 			seen[current] = true
@@ -104,7 +104,7 @@ func TestCertificateRotation(t *testing.T) {
 		require.NoError(t, trusted(t.Context(), cp, cp.APIServer, second))
 		select {
 		case err := <-failed:
-			require.NoError(t, err, "After %d requests, with %d authorities.", requests.Load(), len(seen))
+			require.NoError(t, err, "After %d requests, with %d certificate authorities.", requests.Load(), len(seen))
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -147,7 +147,7 @@ func trusted(ctx context.Context, cp *controlplane.ControlPlane, servers ...*con
 	return nil
 }
 
-// TestCertificateRights shows what a server says that may not keep its authority,
+// TestCertificateRights shows what a server says that may not keep its certificate authority,
 // and that it goes on when it may.
 func TestCertificateRights(t *testing.T) {
 	cp := controlplane.ForTest(t, controlplane.Config{

@@ -184,7 +184,7 @@ func (ha *highAvailability) testRenewedCertificates(t *testing.T) {
 	require.NoError(t, err)
 	serve(t, ha.servers[0])
 
-	// Nobody gets in who has no certificate of this authority.
+	// Nobody gets in who has no certificate of this certificate authority.
 	stranger, err := controlplane.NewCA("stranger")
 	require.NoError(t, err)
 	issued, err := stranger.Issue(controlplane.Certificate{User: "etcd-client"})
@@ -216,7 +216,7 @@ func handshake(t *testing.T, address string, pair map[string][]byte) error {
 	if pair != nil {
 		certificate, err := tls.X509KeyPair(pair["tls.crt"], pair["tls.key"])
 		require.NoError(t, err)
-		// Also if it is of no authority that the server asks for.
+		// Also if it is of no certificate authority that the server asks for.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 	}
 	connection, err := tls.Dial("tcp", address, config)
@@ -234,7 +234,7 @@ func handshake(t *testing.T, address string, pair map[string][]byte) error {
 	return err
 }
 
-// testLostAuthorities deletes what is in the Secrets of both authorities, for which the
+// testLostAuthorities deletes what is in the Secrets of both certificate authorities, for which the
 // pods make others.
 func (ha *highAvailability) testLostAuthorities(t *testing.T) {
 	secrets := framework.Kube(cp).CoreV1().Secrets(systemNamespace)
@@ -246,7 +246,7 @@ func (ha *highAvailability) testLostAuthorities(t *testing.T) {
 		controlplane.Eventually(t, func() error {
 			secret := awaitSecret(t, framework.Kube(cp), name)
 			if len(secret.Data["ca.key"]) == 0 || bytes.Equal(secret.Data["ca.key"], before.Data["ca.key"]) {
-				return fmt.Errorf("%s has no new authority", name)
+				return fmt.Errorf("%s has no new certificate authority", name)
 			}
 			return nil
 		})

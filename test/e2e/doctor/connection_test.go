@@ -41,7 +41,7 @@ func testDoctorOnPermissions(t *testing.T) {
 	}{
 		"to ask who users are and what they may do": {"clusterrolebinding", "", "restaurant-apiserver:system:auth-delegator",
 			`create tokenreviews\.authentication\.k8s\.io, create subjectaccessreviews\.authorization\.k8s\.io: bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding`},
-		"to read the authorities": {"rolebinding", "kube-system", "restaurant-apiserver:extension-apiserver-authentication-reader",
+		"to read the certificate authorities": {"rolebinding", "kube-system", "restaurant-apiserver:extension-apiserver-authentication-reader",
 			`get configmaps "extension-apiserver-authentication" in kube-system, list configmaps .*, watch configmaps .*: bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding`},
 		"to elect a leader": {"rolebinding", serverNamespace, "restaurant-apiserver:leader-election",
 			`create leases\.coordination\.k8s\.io in restaurant-system, get leases\.coordination\.k8s\.io "apiserver-controllers" in restaurant-system, update leases\.coordination\.k8s\.io "apiserver-controllers" in restaurant-system: bind a Role in restaurant-system to its user that allows that, since its controllers run where they are elected`},
@@ -174,7 +174,7 @@ func testDoctorOnCertificate(t *testing.T) {
 		certificate controlplane.Certificate
 		want        string
 	}{
-		"of another authority": {stranger, controlplane.Certificate{User: "server", Hosts: hosts},
+		"of another certificate authority": {stranger, controlplane.Certificate{User: "server", Hosts: hosts},
 			`failure certificate: the certificate "CN=server" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate signed by unknown authority.*\): put the certificate authority that issued it into caBundle of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+`},
 		"for another host": {cp.PKI.ServingCA, controlplane.Certificate{User: "server", Hosts: []string{"localhost"}},
 			`failure certificate: the certificate "CN=server" that 127\.0\.0\.1:\d+ serves can't be trusted \(x509: certificate is valid for localhost, not ` + regexp.QuoteMeta(serverHost) + `\): issue one for ` + regexp.QuoteMeta(serverHost)},

@@ -58,7 +58,7 @@ func HTTPClient(t *testing.T, config *rest.Config) *http.Client {
 	return client
 }
 
-// FrontProxy is the configuration of a front proxy, with a certificate of an authority,
+// FrontProxy is the configuration of a front proxy, with a certificate of a certificate authority,
 // that forwards the requests of a user.
 func FrontProxy(t *testing.T, cp *controlplane.ControlPlane, at *controlplane.Component, ca *controlplane.CA, user string, groups ...string) *rest.Config {
 	t.Helper()

@@ -49,8 +49,9 @@ const (
 	// that there is time to look at it.
 	shutdownDelay = 3 * time.Second
 	longDelay     = 15 * time.Second
-	// pause is between two requests of the load.
-	pause = time.Second / 200
+	// workers send the requests of the load, with a pause between two.
+	workers = 16
+	pause   = time.Second / 200
 	// restarts is how often each replica is replaced.
 	restarts = 3
 	watchers = 20
@@ -231,18 +232,23 @@ func startLoad(t *testing.T, config *rest.Config) *load {
 	}
 	writing, stopWriting := context.WithCancel(t.Context())
 	var requests sync.WaitGroup
-	requests.Go(func() {
-		ticker := time.NewTicker(pause)
-		defer ticker.Stop()
-		for i := 0; ; i++ {
-			select {
-			case <-writing.Done():
-				return
-			case <-ticker.C:
-				requests.Go(func() { l.request(t.Context(), i) })
+	var next atomic.Int64
+	for range workers {
+		// Who waits for an answer sends nothing meanwhile, so that a slow machine is not
+		// given more than it can do.
+		requests.Go(func() {
+			ticker := time.NewTicker(workers * pause)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-writing.Done():
+					return
+				case <-ticker.C:
+					l.request(t.Context(), int(next.Add(1)-1))
+				}
 			}
-		}
-	})
+		})
+	}
 	l.stop = func() {
 		stopWriting()
 		requests.Wait()

@@ -53,7 +53,7 @@ func NewCA(t testing.TB, name string) *CA {
 	return &CA{certificate, key}
 }
 
-// PEM returns the certificate of the authority.
+// PEM returns the certificate of the certificate authority.
 func (c *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: c.certificate.Raw})
 }
