@@ -17,6 +17,9 @@ limitations under the License.
 package testing
 
 import (
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,33 +33,47 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
 )
 
-// jsonStorage is for types that have no protobuf.
-const jsonStorage = "--storage-media-type=application/json"
+const (
+	// jsonStorage is for types that have no protobuf.
+	jsonStorage = "--storage-media-type=application/json"
 
-const tick = 20 * time.Millisecond
+	groupPath    = "/apis/workshop.example.com/v1"
+	machinesPath = groupPath + "/namespaces/default/machines"
 
-func groups(names ...string) (all []registry.Group) {
-	for _, name := range names {
-		all = append(all, notesIn(name))
-	}
-	return all
+	tick = 20 * time.Millisecond
+)
+
+// start starts a server of workshop.example.com.
+func start(t *testing.T, flags ...string) *Server {
+	t.Helper()
+	return StartTestServer(t, Config{Groups: []registry.Group{workshop.Group()}, Flags: append(flags, jsonStorage)})
 }
 
-func notes(t *testing.T, config *rest.Config, group string) dynamic.ResourceInterface {
+// machines is a client of the machines in the namespace default.
+func machines(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	return client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "notes"}).Namespace("default")
+	return client.Resource(schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "machines"}).Namespace("default")
 }
 
-func note(group, name, text string) *unstructured.Unstructured {
+// machine is one of this name, of which two should run.
+func machine(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": group + "/v1", "kind": "Note",
+		"apiVersion": "workshop.example.com/v1", "kind": "Machine",
 		"metadata": map[string]any{"name": name},
-		"spec":     map[string]any{"text": text},
+		"spec":     map[string]any{"replicas": int64(2)},
 	}}
+}
+
+func create(t *testing.T, config *rest.Config, name string) *unstructured.Unstructured {
+	t.Helper()
+	created, err := machines(t, config).Create(t.Context(), machine(name), metav1.CreateOptions{})
+	require.NoError(t, err)
+	return created
 }
 
 // get returns the answer to a GET, and its status.
@@ -64,29 +81,39 @@ func get(t *testing.T, config *rest.Config, path string) (body string, code int)
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	result := client.RESTClient().Get().AbsPath(path).Do(t.Context()).StatusCode(&code)
+	result := client.RESTClient().Get().RequestURI(path).Do(t.Context()).StatusCode(&code)
 	raw, _ := result.Raw()
 	return string(raw), code
+}
+
+// file writes a file, and returns its path.
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
 }
 
 // A second server in a process once could not register its metric.
 func TestTwoServersInOneProcess(t *testing.T) {
 	servers := map[string]*Server{}
-	for name, group := range map[string]string{"first": "one.example.com", "second": "two.example.com"} {
-		servers[name] = StartTestServer(t, Config{Name: name, Groups: groups(group), Flags: []string{jsonStorage}})
-		_, err := notes(t, servers[name].ClientConfig, group).Create(t.Context(), note(group, "hello", name), metav1.CreateOptions{})
-		require.NoError(t, err)
+	kinds := map[string]registry.Declaration{"first": workshop.Machine(), "second": workshop.Prototype()}
+	for name, kind := range kinds {
+		group := workshop.Group()
+		group.Kinds = []registry.Declaration{kind}
+		servers[name] = StartTestServer(t, Config{Name: name, Groups: []registry.Group{group}, Flags: []string{jsonStorage}})
 	}
+	create(t, servers["first"].ClientConfig, "drill")
+	const machines, prototypes = machinesPath, "/apis/workshop.example.com/v1alpha1/namespaces/default/prototypes"
 	for name, test := range map[string]struct{ own, other string }{
-		"first":  {"one.example.com", "two.example.com"},
-		"second": {"two.example.com", "one.example.com"},
+		"first":  {machines + "/drill", prototypes},
+		"second": {prototypes, machines},
 	} {
 		server := servers[name]
-		got, err := notes(t, server.ClientConfig, test.own).Get(t.Context(), "hello", metav1.GetOptions{})
-		require.NoError(t, err)
-		require.Equal(t, map[string]any{"text": name}, got.Object["spec"])
-		_, code := get(t, server.ClientConfig, "/apis/"+test.other+"/v1")
-		require.Equal(t, 404, code, "%s serves the group of the other.", name)
+		answer, code := get(t, server.ClientConfig, test.own)
+		require.Equal(t, http.StatusOK, code, answer)
+		_, code = get(t, server.ClientConfig, test.other)
+		require.Equal(t, http.StatusNotFound, code, "%s serves the kind of the other.", name)
 
 		metrics, _ := get(t, server.ClientConfig, "/metrics")
 		for other := range servers {
@@ -104,6 +131,6 @@ func TestTwoServersInOneProcess(t *testing.T) {
 	metrics, _ := get(t, servers["second"].ClientConfig, "/metrics")
 	require.NotContains(t, metrics, `{server="first"}`)
 	require.Contains(t, metrics, `{server="second"}`)
-	_, err := notes(t, servers["second"].ClientConfig, "two.example.com").Get(t.Context(), "hello", metav1.GetOptions{})
-	require.NoError(t, err, "The other has stopped, too.")
+	_, code := get(t, servers["second"].ClientConfig, prototypes)
+	require.Equal(t, http.StatusOK, code, "The other has stopped, too.")
 }
