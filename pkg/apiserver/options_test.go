@@ -25,12 +25,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
 )
 
 // parse returns completed options from command line arguments.
 func parse(t *testing.T, args ...string) CompletedOptions {
 	t.Helper()
-	options := NewOptions("test")
+	options := NewOptions("test", workshop.Group())
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	for _, section := range options.Flags().FlagSets {
 		flags.AddFlagSet(section)

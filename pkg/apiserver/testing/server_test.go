@@ -46,10 +46,21 @@ const (
 	tick = 20 * time.Millisecond
 )
 
+var machineResource = schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "machines"}
+
 // start starts a server of workshop.example.com.
 func start(t *testing.T, flags ...string) *Server {
 	t.Helper()
-	return StartTestServer(t, Config{Groups: []registry.Group{workshop.Group()}, Flags: append(flags, jsonStorage)})
+	return startWith(t, Config{Flags: flags})
+}
+
+func startWith(t *testing.T, config Config) *Server {
+	t.Helper()
+	if config.Groups == nil {
+		config.Groups = []registry.Group{workshop.Group()}
+	}
+	config.Flags = append(config.Flags, jsonStorage)
+	return StartTestServer(t, config)
 }
 
 // machines is a client of the machines in the namespace default.
@@ -57,7 +68,7 @@ func machines(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	return client.Resource(schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "machines"}).Namespace("default")
+	return client.Resource(machineResource).Namespace("default")
 }
 
 // machine is one of this name, of which two should run.
@@ -101,7 +112,7 @@ func TestTwoServersInOneProcess(t *testing.T) {
 	for name, kind := range kinds {
 		group := workshop.Group()
 		group.Kinds = []registry.Declaration{kind}
-		servers[name] = StartTestServer(t, Config{Name: name, Groups: []registry.Group{group}, Flags: []string{jsonStorage}})
+		servers[name] = startWith(t, Config{Name: name, Groups: []registry.Group{group}})
 	}
 	create(t, servers["first"].ClientConfig, "drill")
 	const machines, prototypes = machinesPath, "/apis/workshop.example.com/v1alpha1/namespaces/default/prototypes"

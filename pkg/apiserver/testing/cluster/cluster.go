@@ -103,6 +103,9 @@ func Start(t testing.TB) *Cluster {
 	return c
 }
 
+// URL is the address of the cluster.
+func (c *Cluster) URL() string { return c.server.URL }
+
 // Kubeconfig writes a file by which a server reaches the cluster, and returns its path.
 func (c *Cluster) Kubeconfig(t testing.TB) string {
 	t.Helper()
