@@ -30,7 +30,8 @@ func TestPermissions(t *testing.T) {
 		registration = ".admissionregistration.k8s.io"
 		flowcontrol  = ".flowcontrol.apiserver.k8s.io"
 	)
-	needs := func(args ...string) (all []string) {
+	needs := func(t *testing.T, args ...string) (all []string) {
+		t.Helper()
 		for _, permission := range parse(t, args...).Permissions("shop") {
 			if permission.Fix == "" {
 				t.Errorf("nothing says how to grant %s", permission)
@@ -86,7 +87,7 @@ func TestPermissions(t *testing.T) {
 			byDefault = append(byDefault, "get namespaces", "update resourcequotas/status")
 			byDefault = append(append(append(byDefault, priorities...), "create events.events.k8s.io"), lease...)
 			want := slices.DeleteFunc(byDefault, func(permission string) bool { return slices.Contains(test.less, permission) })
-			if diff := cmp.Diff(append(want, test.more...), needs(test.args...)); diff != "" {
+			if diff := cmp.Diff(append(want, test.more...), needs(t, test.args...)); diff != "" {
 				t.Errorf("unexpected permissions (-want +got):\n%s", diff)
 			}
 		})

@@ -18,6 +18,7 @@ package testing
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,18 +35,15 @@ import (
 // restart runs a server, stops it, does what is to happen to etcd meanwhile, and runs
 // another. It returns that and a resourceVersion of the time of the first, after which
 // something happened.
-func restart(t *testing.T, group string, meanwhile func(*clientv3.Client)) (server *Server, before string) {
+func restart(t *testing.T, meanwhile func(*clientv3.Client)) (server *Server, before string) {
 	t.Helper()
 	etcd := registrytesting.StartEtcd(t)
-	config := Config{Groups: groups(group), Flags: []string{jsonStorage, "--etcd-servers=" + etcd.Endpoint()}}
-	server = StartTestServer(t, config)
-	client := notes(t, server.ClientConfig, group)
-	first, err := client.Create(t.Context(), note(group, "a", "one"), metav1.CreateOptions{})
-	require.NoError(t, err)
-	second, err := client.Create(t.Context(), note(group, "b", "one"), metav1.CreateOptions{})
-	require.NoError(t, err)
-	require.NoError(t, unstructured.SetNestedField(second.Object, "two", "spec", "text"))
-	_, err = client.Update(t.Context(), second, metav1.UpdateOptions{})
+	config := Config{Flags: []string{"--etcd-servers=" + etcd.Endpoint()}}
+	server = startWith(t, config)
+	client := machines(t, server.ClientConfig)
+	first, second := create(t, server.ClientConfig, "a"), create(t, server.ClientConfig, "b")
+	require.NoError(t, unstructured.SetNestedField(second.Object, int64(3), "spec", "replicas"))
+	_, err := client.Update(t.Context(), second, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, client.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 	require.NoError(t, server.Stop())
@@ -54,20 +52,19 @@ func restart(t *testing.T, group string, meanwhile func(*clientv3.Client)) (serv
 	require.NoError(t, err)
 	defer etcdClient.Close()
 	meanwhile(etcdClient)
-	return StartTestServer(t, config), first.GetResourceVersion()
+	return startWith(t, config), first.GetResourceVersion()
 }
 
 // A watch that ends with its server goes on where it was, as far as etcd remembers. Once,
 // each began again with a list.
 func TestWatchesGoOnAfterRestart(t *testing.T) {
-	const group = "restart.example.com"
 	for name, test := range map[string]struct {
 		meanwhile func(*clientv3.Client)
 		want      []string
 	}{
 		"what etcd has": {
 			func(*clientv3.Client) {},
-			[]string{"ADDED b: one", "MODIFIED b: two", "DELETED a: one", "ADDED c: one"},
+			[]string{"ADDED b: 2", "MODIFIED b: 3", "DELETED a: 2", "ADDED c: 2"},
 		},
 		"what etcd has compacted": {
 			func(client *clientv3.Client) {
@@ -80,15 +77,14 @@ func TestWatchesGoOnAfterRestart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, before := restart(t, group, test.meanwhile)
-			client := notes(t, server.ClientConfig, group)
+			server, before := restart(t, test.meanwhile)
+			client := machines(t, server.ClientConfig)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			watcher, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: before})
 			require.NoError(t, err)
 			defer watcher.Stop()
-			_, err = client.Create(ctx, note(group, "c", "one"), metav1.CreateOptions{})
-			require.NoError(t, err)
+			create(t, server.ClientConfig, "c")
 			for _, want := range test.want {
 				require.Equal(t, want, describe(t, <-watcher.ResultChan()))
 			}
@@ -102,9 +98,9 @@ func TestWatchesGoOnAfterRestart(t *testing.T) {
 // What can't be read any more does not keep anyone from reading what can: the cache begins
 // again, and no list waits until it is read from etcd instead.
 func TestRestartWithUnreadableHistory(t *testing.T) {
-	const group = "unreadable.example.com"
-	server, _ := restart(t, group, func(client *clientv3.Client) {
-		const key = "/registry/" + group + "/notes/default/d"
+	const group = "workshop.example.com"
+	server, _ := restart(t, func(client *clientv3.Client) {
+		const key = "/registry/" + group + "/machines/default/d"
 		_, err := client.Put(t.Context(), key, "{")
 		require.NoError(t, err)
 		_, err = client.Delete(t.Context(), key)
@@ -113,15 +109,15 @@ func TestRestartWithUnreadableHistory(t *testing.T) {
 	client, err := kubernetes.NewForConfig(server.ClientConfig)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		err := client.RESTClient().Get().AbsPath("/apis/" + group + "/v1/notes").MaxRetries(0).Do(t.Context()).Error()
+		err := client.RESTClient().Get().AbsPath(machinesPath).MaxRetries(0).Do(t.Context()).Error()
 		if err != nil {
 			require.ErrorContains(t, err, "storage is (re)initializing")
 		}
 		return err == nil
 	}, patience, tick)
 	metrics, _ := get(t, server.ClientConfig, "/metrics")
-	require.Contains(t, metrics, `apiserver_watch_cache_consistent_read_total{fallback="false",group="`+group+`"`)
-	require.NotContains(t, metrics, `apiserver_watch_cache_consistent_read_total{fallback="true",group="`+group+`"`)
+	require.Contains(t, metrics, `apiserver_watch_cache_consistent_read_total{fallback="false",group="`+group+`",resource="machines"`)
+	require.NotContains(t, metrics, `apiserver_watch_cache_consistent_read_total{fallback="true",group="`+group+`",resource="machines"`)
 }
 
 // describe returns an event in a few words.
@@ -132,7 +128,7 @@ func describe(t *testing.T, event watch.Event) string {
 	}
 	obj, ok := event.Object.(*unstructured.Unstructured)
 	require.True(t, ok, "%#v", event)
-	text, _, err := unstructured.NestedString(obj.Object, "spec", "text")
+	replicas, _, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
 	require.NoError(t, err)
-	return string(event.Type) + " " + obj.GetName() + ": " + text
+	return fmt.Sprintf("%s %s: %d", event.Type, obj.GetName(), replicas)
 }
