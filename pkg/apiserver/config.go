@@ -225,6 +225,8 @@ func (o CompletedOptions) applyServing(config *genericapiserver.Config, ready pr
 	// The warnings that this server sends are for its users, not for its own log.
 	// Upstream fault 53.
 	config.LoopbackClientConfig.WarningHandler = rest.NoWarnings{}
+	// It would compress each event of a watch for itself.
+	config.LoopbackClientConfig.DisableCompression = true
 	if ready.servingCert != nil {
 		config.SecureServing.Cert = ready.servingCert
 	}

@@ -67,14 +67,10 @@ func connect(clients registry.Clients) (registry.Runtime, error) {
 	}
 	informers := externalversions.NewSharedInformerFactory(client, 0)
 	toppings := lookup.NewToppings(informers.Restaurant().V1().Toppings().Lister(), client.RestaurantV1())
-	prices, err := pricing.New(client, informers, cluster)
-	if err != nil {
-		return registry.Runtime{}, err
-	}
 	return registry.Runtime{
 		Informers:   informers,
 		Admission:   initializer.New(toppings, client.RestaurantV1()),
 		Answers:     map[string]registry.Answer{"pricereviews": kinds.PriceReviewAnswer(toppings.Cost)},
-		Controllers: []registry.Controller{prices},
+		Controllers: []registry.Controller{pricing.New(client, informers, cluster)},
 	}, nil
 }

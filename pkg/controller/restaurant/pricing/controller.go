@@ -40,6 +40,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	clientscheme "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	informers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions/restaurant/v1"
 	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
 	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 )
@@ -58,27 +59,22 @@ const (
 
 // Controller keeps the status of all pizzas. Of several replicas, one may run it.
 type Controller struct {
-	client      versioned.Interface
-	events      kubernetes.Interface
-	pizzas      cache.SharedIndexInformer
-	pizzaLister listers.PizzaLister
-	toppings    cache.SharedIndexInformer
-	costs       *lookup.Toppings
+	client   versioned.Interface
+	events   kubernetes.Interface
+	toppings cache.SharedIndexInformer
+	costs    *lookup.Toppings
 }
 
-// New returns a controller that reads from the informers, writes with the client,
-// and tells users of changes by events of the cluster.
-func New(client versioned.Interface, informers externalversions.SharedInformerFactory, cluster kubernetes.Interface) (*Controller, error) {
-	kinds := informers.Restaurant().V1()
-	c := &Controller{
-		client:      client,
-		events:      cluster,
-		pizzas:      kinds.Pizzas().Informer(),
-		pizzaLister: kinds.Pizzas().Lister(),
-		toppings:    kinds.Toppings().Informer(),
-		costs:       lookup.NewToppings(kinds.Toppings().Lister(), client.RestaurantV1()),
+// New returns a controller that reads toppings from the informers, which the server has
+// anyway, writes with the client, and tells users of changes by events of the cluster.
+func New(client versioned.Interface, shared externalversions.SharedInformerFactory, cluster kubernetes.Interface) *Controller {
+	toppings := shared.Restaurant().V1().Toppings()
+	return &Controller{
+		client:   client,
+		events:   cluster,
+		toppings: toppings.Informer(),
+		costs:    lookup.NewToppings(toppings.Lister(), client.RestaurantV1()),
 	}
-	return c, c.pizzas.AddIndexers(cache.Indexers{byTopping: toppingsOf})
 }
 
 func toppingsOf(obj any) ([]string, error) {
@@ -101,8 +97,13 @@ func (c *Controller) Run(ctx context.Context) {
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "Events of pizzas are not recorded")
 	}
+	pizzas := newPizzas(c.client)
+	var working sync.WaitGroup
+	defer working.Wait()
+	working.Go(func() { pizzas.RunWithContext(ctx) })
 	run := &run{
 		Controller: c,
+		pizzas:     pizzas,
 		recorder:   broadcaster.NewRecorder(clientscheme.Scheme, name),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName](),
@@ -114,18 +115,26 @@ func (c *Controller) Run(ctx context.Context) {
 		utilruntime.HandleErrorWithContext(ctx, err, "The pricing controller can't watch")
 		return
 	}
-	var working sync.WaitGroup
 	for range workers {
 		working.Go(func() { run.work(ctx) })
 	}
 	<-ctx.Done()
 	run.queue.ShutDown()
-	working.Wait()
+}
+
+// newPizzas returns an informer of all pizzas. Their memory is for the replica that runs
+// the controller, while it does.
+func newPizzas(client versioned.Interface) cache.SharedIndexInformer {
+	return informers.NewPizzaInformer(client, metav1.NamespaceAll, 0, cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+		byTopping:            toppingsOf,
+	})
 }
 
 // run is one call of Run.
 type run struct {
 	*Controller
+	pizzas   cache.SharedIndexInformer
 	recorder events.EventRecorder
 	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
@@ -203,7 +212,7 @@ func (r *run) work(ctx context.Context) {
 
 // reconcile writes the status of a pizza if it is not what it should be.
 func (r *run) reconcile(ctx context.Context, key cache.ObjectName) error {
-	pizza, err := r.pizzaLister.Pizzas(key.Namespace).Get(key.Name)
+	pizza, err := listers.NewPizzaLister(r.pizzas.GetIndexer()).Pizzas(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

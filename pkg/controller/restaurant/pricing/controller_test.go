@@ -17,11 +17,16 @@ limitations under the License.
 package pricing
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -41,12 +46,9 @@ func TestToppingOfAMomentAgo(t *testing.T) {
 	tomato := &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "tomato"}, Spec: restaurantv1.ToppingSpec{Cost: ptr.To(resource.MustParse("2"))}}
 	client := fake.NewClientset(stored, tomato)
 	informers := externalversions.NewSharedInformerFactory(client, 0)
-	controller, err := New(client, informers, nil)
-	require.NoError(t, err)
-	require.NoError(t, controller.pizzas.GetIndexer().Add(stored))
-
 	recorder := events.NewFakeRecorder(2)
-	r := &run{Controller: controller, recorder: recorder}
+	r := &run{Controller: New(client, informers, nil), pizzas: newPizzas(client), recorder: recorder}
+	require.NoError(t, r.pizzas.GetIndexer().Add(stored))
 	require.NoError(t, r.reconcile(t.Context(), cache.MetaObjectToName(stored)))
 	written, err := client.RestaurantV1().Pizzas("default").Get(t.Context(), "margherita", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -55,8 +57,35 @@ func TestToppingOfAMomentAgo(t *testing.T) {
 
 	missing := stored.DeepCopy()
 	missing.Spec.Toppings[0].Name = "tar"
-	require.NoError(t, controller.pizzas.GetIndexer().Update(missing))
+	require.NoError(t, r.pizzas.GetIndexer().Update(missing))
 	require.NoError(t, r.reconcile(t.Context(), cache.MetaObjectToName(stored)))
 	require.Equal(t, "Warning ToppingsMissing There is no topping tar", <-recorder.Events)
 	require.Empty(t, recorder.Events)
+}
+
+// A replica that does not run the controller keeps no copy of all pizzas.
+func TestOnlyTheLeaderWatchesPizzas(t *testing.T) {
+	client := fake.NewClientset()
+	informers := externalversions.NewSharedInformerFactory(client, 0)
+	controller := New(client, informers, kubernetes.NewForConfigOrDie(&rest.Config{}))
+	informers.Start(t.Context().Done())
+	informers.WaitForCacheSync(t.Context().Done())
+	require.NotContains(t, watched(client), "pizzas")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); controller.Run(ctx) }()
+	require.Eventually(t, func() bool { return slices.Contains(watched(client), "pizzas") }, time.Minute, time.Millisecond)
+	stop()
+	<-ended
+}
+
+// watched returns what a client has asked to watch.
+func watched(client *fake.Clientset) (resources []string) {
+	for _, action := range client.Actions() {
+		if action.GetVerb() == "watch" {
+			resources = append(resources, action.GetResource().Resource)
+		}
+	}
+	return resources
 }
