@@ -17,8 +17,10 @@ limitations under the License.
 package admission
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func object(apiVersion, kind string, fields map[string]any) *unstructured.Unstructured {
@@ -120,5 +127,58 @@ func TestDeniedParameter(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A kind of parameters that went out of use, and is used again, is read again. In the shared
+// informers, it would never be.
+func TestParameterInformers(t *testing.T) {
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	limits := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "limits"}, Data: map[string]string{"max": "3"}}
+	client := dynamicfake.NewSimpleDynamicClient(scheme.Scheme, limits)
+	var forbidden error
+	client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return forbidden != nil, nil, forbidden
+	})
+	// A kube-apiserver without streaming lists; this client does not have them.
+	client.PrependWatchReactor("configmaps", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		if of, ok := action.(clienttesting.WatchActionImpl); ok && of.ListOptions.SendInitialEvents != nil {
+			return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
+		}
+		return false, nil, nil
+	})
+	factory := newParameterInformers(nil, client)
+	factory.Start(t.Context().Done()) // Nothing has been asked for.
+	for _, use := range []string{"first", "second"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		informer, err := factory.ForResource(resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		factory.Start(ctx.Done())
+		awaitSynced(t, informer.Informer().HasSynced)
+		if got, err := informer.Lister().ByNamespace("default").Get("limits"); err != nil || !cmp.Equal(limits, got) {
+			t.Errorf("%s use: got %v and the error %v, want %v", use, got, err, limits)
+		}
+		cancel()
+	}
+
+	forbidden = apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no"))
+	informer, err := factory.ForResource(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	awaitSynced(t, informer.Informer().HasSynced)
+	if _, err := informer.Lister().List(labels.Everything()); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want Forbidden", err)
+	}
+}
+
+func awaitSynced(t *testing.T, synced func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return synced(), nil })
+	if err != nil {
+		t.Fatalf("the informer does not sync: %v", err)
 	}
 }
