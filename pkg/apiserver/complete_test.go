@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/component-base/tracing"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 )
@@ -86,7 +88,7 @@ func TestOneNameForAServer(t *testing.T) {
 }
 
 // What was prepared for a server that there can't be is released.
-func TestCloseReleasesThePort(t *testing.T) {
+func TestCloseReleases(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +107,8 @@ func TestCloseReleasesThePort(t *testing.T) {
 	if err := completed.applyServing(&config.Generic.Config, prerequisites{}); err != nil {
 		t.Fatal(err)
 	}
+	traces := &shutdownCounter{TracerProvider: config.Generic.TracerProvider}
+	config.Generic.TracerProvider = traces
 	for range 2 {
 		if err := config.Close(); err != nil {
 			t.Error(err)
@@ -115,4 +119,17 @@ func TestCloseReleasesThePort(t *testing.T) {
 		t.Fatalf("the port is still taken: %v", err)
 	}
 	again.Close()
+	if traces.times != 1 {
+		t.Errorf("the tracer provider was shut down %d times, want once", traces.times)
+	}
+}
+
+type shutdownCounter struct {
+	tracing.TracerProvider
+	times int
+}
+
+func (c *shutdownCounter) Shutdown(context.Context) error {
+	c.times++
+	return nil
 }

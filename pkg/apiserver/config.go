@@ -155,6 +155,8 @@ func (c *Config) close() error {
 	if serving := c.Generic.SecureServing; serving != nil {
 		_ = serving.Listener.Close() // A server has closed it.
 	}
+	// Its server has done it, too, and has sent all there is.
+	_ = c.Generic.TracerProvider.Shutdown(context.Background())
 	if c.etcd == nil {
 		return nil
 	}

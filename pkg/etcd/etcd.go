@@ -123,11 +123,6 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 // run starts the member in a directory that is locked and returns when it serves. It
 // owns the lock.
 func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
-	// A socket left by a killed previous process; the lock says that it is dead.
-	if err := os.Remove(c.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("removing the old socket of the embedded etcd: %w", err), lock.Close())
-	}
-
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
 	etcd, err := embed.StartEtcd(c.embedded(newLogger(logLevel, klog.Background())))
 	if err != nil {

@@ -104,7 +104,8 @@ func TestOnlyTheUserOfTheServerMayConnect(t *testing.T) {
 	}
 }
 
-func TestASocketOfAKilledPredecessorIsReplaced(t *testing.T) {
+// Only etcd itself removes it.
+func TestTheSocketOfAKilledProcessIsReplaced(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 	if err := os.WriteFile(config.socket(), nil, 0o600); err != nil {
 		t.Fatal(err)

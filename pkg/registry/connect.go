@@ -19,6 +19,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,8 +41,29 @@ type Connect[O Object, P runtime.Object] struct {
 	// Handler returns what answers a request about an object, after authorization,
 	// admission and validation of the options. An error becomes the answer instead; what
 	// fails later can be answered by the responder. A handler that takes over the
-	// connection has to end when the context does.
-	Handler func(ctx context.Context, o O, options P, responder rest.Responder) (http.Handler, error)
+	// connection has to end when the context does. One that needs clients or informers is
+	// among Runtime.Handlers instead.
+	Handler HandlerFunc[O, P]
+}
+
+// HandlerFunc returns what answers a request about an object with internal type O, whose
+// parameters have the internal type P.
+type HandlerFunc[O Object, P runtime.Object] func(ctx context.Context, o O, options P, responder rest.Responder) (http.Handler, error)
+
+// Handler is a HandlerFunc for objects and parameters of whatever types.
+type Handler interface {
+	// Handle returns what answers a request about an object.
+	Handle(ctx context.Context, o Object, options runtime.Object, responder rest.Responder) (http.Handler, error)
+}
+
+// Handle implements Handler. An object, or options, of another type are an error.
+func (f HandlerFunc[O, P]) Handle(ctx context.Context, o Object, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+	typed, ok := o.(O)
+	parameters, valid := options.(P)
+	if !ok || !valid {
+		return nil, fmt.Errorf("a %T with a %T is to be handled by a %T", o, options, f)
+	}
+	return f(ctx, typed, parameters, responder)
 }
 
 // LongRunning implements Subresource.
@@ -49,10 +71,32 @@ func (Connect[O, P]) LongRunning() LongRunning { return AlwaysLongRunning }
 
 // Storage implements Subresource.
 func (c Connect[O, P]) Storage(of Parent[O]) (rest.Storage, error) {
-	if c.NewOptions == nil || c.Handler == nil {
-		return nil, errors.New("set NewOptions and Handler")
+	if c.NewOptions == nil {
+		return nil, errors.New("set NewOptions")
+	}
+	var err error
+	if c.Handler, err = c.handler(of); err != nil {
+		return nil, err
 	}
 	return &connectREST[O, P]{declared: c, of: of}, nil
+}
+
+// handler is what handles the requests, its own function or that of the runtime.
+func (c Connect[O, P]) handler(of Parent[O]) (HandlerFunc[O, P], error) {
+	handler, found := of.Runtime.Handlers[of.Path]
+	switch {
+	case c.Handler != nil && found:
+		return nil, errors.New("set Handler in the Connect or in the Runtime, not in both")
+	case c.Handler != nil:
+		return c.Handler, nil
+	case !found:
+		return nil, errors.New("set Handler in the Connect, or a handler for its path in Handlers of the group's Runtime")
+	}
+	typed, ok := handler.(HandlerFunc[O, P])
+	if !ok {
+		return nil, fmt.Errorf("the Runtime handles it with a %T instead of a %T", handler, typed)
+	}
+	return typed, nil
 }
 
 // connectREST serves a Connect.

@@ -134,13 +134,15 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 	in := Installation{Group: g.Name, Scheme: scheme, Versions: scheme.PrioritizedVersionsForGroup(g.Name), Options: options, Runtime: runtime}
 	byVersion := map[string]map[string]rest.Storage{}
 	for _, kind := range g.Kinds {
-		storage, err := kind.Storage(in)
-		if err != nil {
-			return nil, fmt.Errorf("creating the storage of %s.%s: %w", kind.Describe().Resource, g.Name, err)
-		}
 		gvk, err := internalKind(scheme, kind)
 		if err != nil {
+			destroy(byVersion)
 			return nil, err
+		}
+		storage, err := kind.Storage(in)
+		if err != nil {
+			destroy(byVersion)
+			return nil, fmt.Errorf("creating the storage of %s.%s: %w", kind.Describe().Resource, g.Name, err)
 		}
 		for _, version := range in.Versions {
 			if !scheme.Recognizes(version.WithKind(gvk.Kind)) {
@@ -155,15 +157,29 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 	return byVersion, nil
 }
 
+// destroy stops what the storage has started, such as watch caches. It is called for each
+// version, which the library allows.
+func destroy(byVersion map[string]map[string]rest.Storage) {
+	for _, paths := range byVersion {
+		for _, storage := range paths {
+			storage.Destroy()
+		}
+	}
+}
+
 // checkRuntime refuses what the runtime says about resources that the group does not have.
 func (g Group) checkRuntime(runtime Runtime) error {
 	declared := map[string]bool{}
 	for _, kind := range g.Kinds {
-		declared[kind.Describe().Resource] = true
+		described := kind.Describe()
+		declared[described.Resource] = true
+		for path := range described.LongRunning {
+			declared[path] = true
+		}
 	}
-	for _, resource := range slices.Concat(slices.Sorted(maps.Keys(runtime.Answers)), slices.Sorted(maps.Keys(runtime.Serve))) {
-		if !declared[resource] {
-			return fmt.Errorf("the Runtime of %s serves %q, which is no resource of the group: declare it in Kinds", g.Name, resource)
+	for _, path := range slices.Concat(slices.Sorted(maps.Keys(runtime.Answers)), slices.Sorted(maps.Keys(runtime.Serve)), slices.Sorted(maps.Keys(runtime.Handlers))) {
+		if !declared[path] {
+			return fmt.Errorf("the Runtime of %s serves %q, which is no resource of the group: declare it in Kinds", g.Name, path)
 		}
 	}
 	return nil

@@ -38,6 +38,9 @@ type Runtime struct {
 	Answers map[string]Answer
 	// Serve serves each Custom that has no Serve of its own, by resource.
 	Serve map[string]ServeFunc
+	// Handlers answer the requests for each Connect that has no Handler of its own, by
+	// path, such as "machines/exec".
+	Handlers map[string]Handler
 	// Controllers run in one of all replicas at a time.
 	Controllers []Controller
 }

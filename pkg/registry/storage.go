@@ -108,7 +108,11 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 	if k.Scale != nil {
 		paths[k.Resource+"/scale"] = newScaleREST(*k.Scale, &existing, in.Versions)
 	}
-	return paths, addSubresources(paths, Parent[O]{Installation: in, Store: &existing, StatusStore: &statusStore, kind: &k})
+	if err := addSubresources(paths, Parent[O]{Installation: in, Store: &existing, StatusStore: &statusStore, kind: &k}); err != nil {
+		store.Destroy()
+		return nil, err
+	}
+	return paths, nil
 }
 
 // objectREST serves a kind itself.

@@ -326,12 +326,23 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-// connected is the storage of machines with a Connect.
+// connected is the storage of machines with a Connect, which the runtime handles, as if it
+// needed clients.
 func connected(t *testing.T, connect registry.Connect[*types.Machine, *types.ProgressOptions]) machines {
-	kind := workshop.Machine()
+	t.Helper()
+	handler := connect.Handler
+	connect.Handler = nil
+	kind, group := workshop.Machine(), workshop.Group()
 	kind.Subresources = map[string]registry.Subresource[*types.Machine]{"shell": connect}
-	m := newMachines(t, kind)
+	group.Kinds = []registry.Declaration{kind}
+	group.Runtime = func(registry.Clients) (registry.Runtime, error) {
+		return registry.Runtime{Handlers: map[string]registry.Handler{"machines/shell": handler}}, nil
+	}
+	m := machines{t, registrytesting.NewStorage(t, group)}
 	m.mustCreate(drill())
+	if _, err := handler.Handle(t.Context(), &types.Site{}, nil, nil); err == nil {
+		t.Error("a Site has been handled as a Machine")
+	}
 	return m
 }
 

@@ -19,19 +19,14 @@ package authorization
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
-	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
+	authenticationtesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication/testing"
 )
 
 // asked answers by name, and remembers the names.
@@ -51,34 +46,9 @@ func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (
 	return decision, "because", a.err
 }
 
-// byFrontProxy is anna, as a front proxy has named her.
-func byFrontProxy(t *testing.T) user.Info {
-	t.Helper()
-	none := headerrequest.StaticStringSlice{}
-	config := &authenticatorfactory.RequestHeaderConfig{
-		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: none, GroupHeaders: none, ExtraHeaderPrefixes: none,
-		CAContentProvider: emptyCA{}, AllowedClientNames: none,
-	}
-	inner := headerrequest.NewDynamic(config.UsernameHeaders, none, none, none)
-	req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-	req.Header.Set("X-Remote-User", "anna")
-	response, ok, err := authentication.NewFrontProxy(inner, config, emptyCA{}).AuthenticateRequest(req)
-	if !ok || err != nil {
-		t.Fatalf("anna is not known: %v", err)
-	}
-	return response.User
-}
-
-type emptyCA struct {
-	dynamiccertificates.CAContentProvider
-}
-
-func (emptyCA) CurrentCABundleContent() []byte           { return nil }
-func (emptyCA) AddListener(dynamiccertificates.Listener) {}
-
 func TestAskForAllNames(t *testing.T) {
 	const allow, deny, none = authorizer.DecisionAllow, authorizer.DecisionDeny, authorizer.DecisionNoOpinion
-	anna := byFrontProxy(t)
+	anna := authenticationtesting.NamedByFrontProxy(t, "anna")
 	request := genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: "get", APIGroup: "bakery.example.com", APIVersion: "v1",
 		Namespace: "default", Resource: "breads", Subresource: "status", Name: "rye",

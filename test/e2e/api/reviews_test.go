@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,17 +32,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
-	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
+	authenticationtesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication/testing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -129,29 +124,6 @@ func (r reviewer) Authorize(ctx context.Context, attributes authorizer.Attribute
 	return authorizer.DecisionAllow, "", nil
 }
 
-// noCA is a bundle without certificates.
-type noCA struct {
-	dynamiccertificates.CAContentProvider
-}
-
-func (noCA) CurrentCABundleContent() []byte           { return nil }
-func (noCA) AddListener(dynamiccertificates.Listener) {}
-
-// namedByFrontProxy is a user as the front proxy names one.
-func namedByFrontProxy(t *testing.T, name string) user.Info {
-	t.Helper()
-	none, names := headerrequest.StaticStringSlice{}, headerrequest.StaticStringSlice{"X-Remote-User"}
-	config := &authenticatorfactory.RequestHeaderConfig{
-		UsernameHeaders: names, UIDHeaders: none, GroupHeaders: none, ExtraHeaderPrefixes: none, CAContentProvider: noCA{}, AllowedClientNames: none,
-	}
-	req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-	req.Header.Set("X-Remote-User", name)
-	response, ok, err := authentication.NewFrontProxy(headerrequest.NewDynamic(names, none, none, none), config, noCA{}).AuthenticateRequest(req)
-	require.NoError(t, err)
-	require.True(t, ok)
-	return response.User
-}
-
 // TestReviewsWithoutNameAgree compares what the server decides by asking for all names
 // first with what kube-apiserver says about the very name, for thousands of random rules.
 func TestReviewsWithoutNameAgree(t *testing.T) {
@@ -201,7 +173,7 @@ func TestReviewsWithoutNameAgree(t *testing.T) {
 	}
 	for range questions {
 		work <- authorizer.AttributesRecord{
-			User: namedByFrontProxy(t, fmt.Sprintf("random-%d", random.IntN(users))), ResourceRequest: true,
+			User: authenticationtesting.NamedByFrontProxy(t, fmt.Sprintf("random-%d", random.IntN(users))), ResourceRequest: true,
 			Verb: oneOf(random, "get", "update", "patch", "delete"), APIGroup: restaurant.GroupName, APIVersion: "v1", Namespace: oneOf(random, "default", "kube-system"),
 			Resource: oneOf(random, "pizzas", "toppings"), Subresource: oneOf(random, "", "", "status"), Name: oneOf(random, "a", "b", "c", "d", "e", "f"),
 		}
