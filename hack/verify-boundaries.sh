@@ -55,9 +55,10 @@ pkg/certificates
 pkg/startup
 pkg/rbac
 pkg/quantities
+pkg/codegen
 pkg/generated                 pkg/apis
 pkg/apis
-hack                          pkg/generated pkg/apis
+hack                          pkg/codegen
 test                          cmd pkg/cmd pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
 EOF
 }

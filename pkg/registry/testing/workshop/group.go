@@ -39,7 +39,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/openapi"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/generated/openapi"
 	workshopv1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1"
 	workshopv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1alpha1"
 )

@@ -1,0 +1,221 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package codegen
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/kube-openapi/pkg/util"
+)
+
+// API is one directory "apis" of a module.
+type API struct {
+	// Dir is its path in the module, with slashes.
+	Dir string
+	// Groups are those in the directory.
+	Groups []Group
+}
+
+// Group is an API group in a directory "apis".
+type Group struct {
+	// Name is that of the directory, such as "restaurant".
+	Name string
+	// Domain is the group's name in apiVersion, by the tag +groupName of one of its
+	// packages.
+	Domain string
+	// Internal is true if the directory has internal types, rather than only those of
+	// versions.
+	Internal bool
+	// Versions are in the order in which clients prefer them.
+	Versions []Version
+}
+
+// Version is a version of a Group.
+type Version struct {
+	// Name is that of the directory, such as "v1beta1".
+	Name string
+	// ModelPackage is what the names of the types in OpenAPI documents begin with, by
+	// +k8s:openapi-model-package, or empty if they follow from the import path.
+	ModelPackage string
+	// Protobuf, OpenAPI and Clients are true if tags of the package ask for them.
+	Protobuf, OpenAPI, Clients bool
+}
+
+// generated is where the code for all groups of the API goes that is not beside the types.
+func (a API) generated() string { return path.Join(path.Dir(a.Dir), "generated") }
+
+// versionName is the form of versions everywhere in Kubernetes.
+var versionName = regexp.MustCompile(`^v[1-9]\d*((alpha|beta)[1-9]\d*)?$`)
+
+// Find returns the APIs of a module. It leaves out what Go does: directories named
+// testdata or vendor, or with a name that begins with a dot or an underscore, and other
+// modules.
+func Find(module fs.FS) ([]API, error) {
+	var found []API
+	err := fs.WalkDir(module, ".", func(dir string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !entry.IsDir() || dir == ".":
+			return nil
+		case ignored(module, dir):
+			return fs.SkipDir
+		case entry.Name() != "apis":
+			return nil
+		}
+		groups, err := findGroups(module, dir)
+		if err != nil {
+			return err
+		}
+		if len(groups) > 0 {
+			found = append(found, API{Dir: dir, Groups: groups})
+		}
+		return fs.SkipDir
+	})
+	return found, err
+}
+
+func ignored(module fs.FS, dir string) bool {
+	name := path.Base(dir)
+	if name == "testdata" || name == "vendor" || strings.ContainsAny(name[:1], "._") {
+		return true
+	}
+	_, err := fs.Stat(module, path.Join(dir, "go.mod"))
+	return err == nil
+}
+
+func findGroups(module fs.FS, apis string) ([]Group, error) {
+	entries, err := fs.ReadDir(module, apis)
+	if err != nil {
+		return nil, err
+	}
+	var groups []Group
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		dir := path.Join(apis, entry.Name())
+		group := Group{Name: entry.Name()}
+		if group.Versions, err = findVersions(module, dir); err != nil {
+			return nil, err
+		}
+		internal, err := fs.Glob(module, path.Join(dir, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		group.Internal = len(internal) > 0
+		if len(group.Versions) == 0 {
+			continue
+		}
+		if group.Domain, err = findDomain(module, dir, group.Versions); err != nil {
+			return nil, err
+		}
+		groups = append(groups, group)
+	}
+	return groups, nil
+}
+
+// findDomain returns the tag +groupName of the group's packages, of which one is enough.
+func findDomain(module fs.FS, dir string, versions []Version) (string, error) {
+	packages := []string{dir}
+	for _, version := range versions {
+		packages = append(packages, path.Join(dir, version.Name))
+	}
+	for _, dir := range packages {
+		tags, err := readTags(module, dir)
+		if err != nil {
+			return "", err
+		}
+		for _, tag := range tags {
+			if name, value, _ := strings.Cut(tag, "="); name == "groupName" {
+				return value, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s has no name: write the comment // +groupName=<name of the API group> above the package clause of its types", dir)
+}
+
+func findVersions(module fs.FS, group string) ([]Version, error) {
+	entries, err := fs.ReadDir(module, group)
+	if err != nil {
+		return nil, err
+	}
+	var versions []Version
+	for _, entry := range entries {
+		if !entry.IsDir() || !versionName.MatchString(entry.Name()) {
+			continue
+		}
+		tags, err := readTags(module, path.Join(group, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		version := Version{Name: entry.Name()}
+		for _, tag := range tags {
+			switch name, value, _ := strings.Cut(tag, "="); name {
+			case "k8s:openapi-model-package":
+				version.ModelPackage = value
+			case "k8s:openapi-gen":
+				version.OpenAPI = value == "true"
+			case "k8s:protobuf-gen":
+				version.Protobuf = value == "package"
+			case "genclient":
+				version.Clients = true
+			}
+		}
+		versions = append(versions, version)
+	}
+	slices.SortFunc(versions, func(a, b Version) int { return apiversion.CompareKubeAwareVersionStrings(b.Name, a.Name) })
+	return versions, nil
+}
+
+// tagLine is a comment that is a tag.
+var tagLine = regexp.MustCompile(`(?m)^\s*// ?\+(\S+)`)
+
+// readTags returns the tags of a package without "+", in the order of its files.
+func readTags(module fs.FS, dir string) ([]string, error) {
+	files, err := fs.Glob(module, path.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var tags []string
+	for _, file := range slices.Sorted(slices.Values(files)) {
+		text, err := fs.ReadFile(module, file)
+		if err != nil {
+			return nil, fmt.Errorf("looking for tags: %w", err)
+		}
+		for _, match := range tagLine.FindAllSubmatch(text, -1) {
+			tags = append(tags, string(match[1]))
+		}
+	}
+	return tags, nil
+}
+
+// modelNames returns the names of the version's types in OpenAPI documents, and what
+// generators take them for, which follows from the import path. Both are prefixes.
+func (v Version) modelNames(importPath string) (model, byPath string) {
+	byPath = util.ToRESTFriendlyName(importPath) + "."
+	if v.ModelPackage == "" {
+		return byPath, byPath
+	}
+	return v.ModelPackage + ".", byPath
+}
