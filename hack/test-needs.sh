@@ -24,6 +24,7 @@ package() {
 	case $1 in
 	sshd) echo openssh-server ;;
 	ssh | ssh-keygen) echo openssh-client ;;
+	protoc) echo protobuf-compiler ;;
 	nsenter | unshare) echo util-linux ;;
 	*) echo "$1" ;;
 	esac
@@ -62,6 +63,7 @@ an HTTP proxy (test/e2e/remote)|root nsenter tinyproxy
 "kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root nsenter openssl
 the image (test/e2e/deploy)|root buildah
+a group of another module (test/bakery)|protoc
 TABLE
 
 if ((skipped == 0)); then

@@ -55,6 +55,16 @@ func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Int
 	}, nil
 }
 
+// InitializerFor returns an initializer for the plugins of type P: a group's Runtime
+// gives its own plugins by it what they read.
+func InitializerFor[P admission.Interface](initialize func(P)) admission.PluginInitializer {
+	return initializeFunc(func(plugin admission.Interface) {
+		if own, ok := plugin.(P); ok {
+			initialize(own)
+		}
+	})
+}
+
 type initializeFunc func(admission.Interface)
 
 func (f initializeFunc) Initialize(plugin admission.Interface) { f(plugin) }

@@ -1,0 +1,307 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package bakery shows that another team can serve a group of its own on this module, from
+// nothing but the files in testdata/module.
+package bakery
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const (
+	root       = "../.."
+	restaurant = "restaurant.programming-kubernetes.info"
+	module     = restaurant + "/apiserver"
+	group      = "bakery.example.com"
+)
+
+// TestAGroupIsEightFilesAndALine counts what a person writes for a group with two versions,
+// protobuf, clients, an admission plugin and a controller, besides the server that has a
+// group already.
+func TestAGroupIsEightFilesAndALine(t *testing.T) {
+	var files []string
+	require.NoError(t, fs.WalkDir(os.DirFS("testdata/module"), ".", func(path string, entry fs.DirEntry, err error) error {
+		if !entry.IsDir() && path != "main.go" {
+			files = append(files, path)
+		}
+		return err
+	}))
+	require.LessOrEqual(t, len(files), 8, files)
+
+	main, err := os.ReadFile("testdata/module/main.go")
+	require.NoError(t, err)
+	_, code, found := strings.Cut(string(main), "\npackage main\n")
+	require.True(t, found)
+	require.Equal(t, []string{"\t\tbakeryGroup(),\n"}, linesWith(code, "akery"))
+}
+
+func linesWith(text, part string) []string {
+	return slices.DeleteFunc(slices.Collect(strings.Lines(text)), func(line string) bool { return !strings.Contains(line, part) })
+}
+
+// TestModule generates the code of the other module, builds its server, and serves the
+// bakery beside the restaurant, and then alone.
+func TestModule(t *testing.T) {
+	if _, err := exec.LookPath("protoc"); err != nil {
+		t.Skip(err, "- install Debian's package protobuf-compiler")
+	}
+	dir := writeModule(t)
+	run(t, exec.CommandContext(t.Context(), filepath.Join(root, "hack", "update-codegen.sh"), dir))
+
+	t.Run("beside the restaurant", func(t *testing.T) {
+		cp := controlplane.ForTest(t, controlplane.Config{
+			BinDir:            binaries(t, dir),
+			Manifests:         manifests(t, restaurant, group),
+			ControllerManager: controlplane.ComponentConfig{Off: true},
+		})
+		testBread(t, cp)
+		kubectl(t, cp, "topping.restaurant.programming-kubernetes.info/tomato created", "create", "--filename="+root+"/artifacts/examples/1-toppings.yaml")
+	})
+	t.Run("alone", func(t *testing.T) {
+		path := filepath.Join(dir, "main.go")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		alone := string(text)
+		for _, line := range slices.Concat(linesWith(alone, `/restaurant"`), linesWith(alone, "restaurant.Group()")) {
+			alone = strings.Replace(alone, line, "", 1)
+		}
+		require.NoError(t, os.WriteFile(path, []byte(alone), 0o600))
+		cp := controlplane.ForTest(t, controlplane.Config{
+			BinDir:            binaries(t, dir),
+			Manifests:         manifests(t, group),
+			ControllerManager: controlplane.ComponentConfig{Off: true},
+		})
+		_, err = breads(t, cp, "v1").Create(t.Context(), bread(t, "v1", `{"metadata": {"name": "rye"}}`), metav1.CreateOptions{})
+		require.NoError(t, err)
+		kubectl(t, cp, "bread.bakery.example.com/rye", "get", "bakery", "--output=name")
+	})
+}
+
+func testBread(t *testing.T, cp *controlplane.ControlPlane) {
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
+	defer cancel()
+	v1, v1alpha1 := breads(t, cp, "v1"), breads(t, cp, "v1alpha1")
+
+	t.Run("discovery lists both versions", func(t *testing.T) {
+		client, err := discovery.NewDiscoveryClientForConfig(cp.RESTConfig())
+		require.NoError(t, err)
+		for _, version := range []string{"v1", "v1alpha1"} {
+			resources, err := client.ServerResourcesForGroupVersion(group + "/" + version)
+			require.NoError(t, err)
+			var names []string
+			for _, resource := range resources.APIResources {
+				names = append(names, resource.Name)
+			}
+			require.Equal(t, []string{"breads", "breads/status"}, names, version)
+		}
+	})
+
+	watcher, err := v1.Watch(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	defer watcher.Stop()
+
+	t.Run("what is created in one version is read in the other", func(t *testing.T) {
+		_, err := v1alpha1.Create(ctx, bread(t, "v1alpha1", `{
+			"metadata": {"name": "rye"},
+			"spec": {"loaves": 3, "shelf": "top", "flours": {"rye": 60, "wheat": 40}},
+			"status": {"loaves": 9}
+		}`), metav1.CreateOptions{})
+		require.NoError(t, err)
+		got, err := v1.Get(ctx, "rye", metav1.GetOptions{})
+		require.NoError(t, err)
+		want := bread(t, "v1", `{"spec": {"loaves": 3, "shelf": "top", "flours": [{"name": "rye", "percent": 60}, {"name": "wheat", "percent": 40}]}}`)
+		require.Empty(t, cmp.Diff(want.Object["spec"], got.Object["spec"]))
+	})
+
+	t.Run("the controller acts, and a watch sees it", func(t *testing.T) {
+		for {
+			select {
+			case event, open := <-watcher.ResultChan():
+				require.True(t, open)
+				loaves, _, err := unstructured.NestedInt64(event.Object.(*unstructured.Unstructured).Object, "status", "loaves")
+				require.NoError(t, err)
+				if loaves == 3 {
+					return
+				}
+			case <-ctx.Done():
+				require.Fail(t, "the status does not change")
+			}
+		}
+	})
+
+	t.Run("the plugin refuses what another bread has", func(t *testing.T) {
+		_, err := v1.Create(ctx, bread(t, "v1", `{"metadata": {"name": "spelt"}, "spec": {"shelf": "top"}}`), metav1.CreateOptions{})
+		require.True(t, apierrors.IsForbidden(err), err)
+		require.ErrorContains(t, err, "the shelf top has rye on it")
+	})
+
+	t.Run("tags and functions validate it", func(t *testing.T) {
+		for name, test := range map[string]struct {
+			patch string
+			want  metav1.StatusCause
+		}{
+			"tag": {`{"spec": {"loaves": 101}}`,
+				metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.loaves", Message: "Invalid value: 101: must be less than or equal to 100"}},
+			"function": {`{"spec": {"flours": [{"name": "rye", "percent": 99}]}}`,
+				metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.flours", Message: "Invalid value: 99: the percents must add up to 100"}},
+		} {
+			_, err := v1.Patch(ctx, "rye", types.MergePatchType, []byte(test.patch), metav1.PatchOptions{})
+			require.True(t, apierrors.IsInvalid(err), "%s: %v", name, err)
+			require.Empty(t, cmp.Diff([]metav1.StatusCause{test.want}, err.(apierrors.APIStatus).Status().Details.Causes), name)
+		}
+	})
+
+	t.Run("server-side apply merges its lists and fills in defaults", func(t *testing.T) {
+		_, err := v1.Apply(ctx, "white", bread(t, "v1", `{"metadata": {"name": "white"}, "spec": {"flours": [{"name": "wheat"}]}}`), metav1.ApplyOptions{FieldManager: "miller"})
+		require.NoError(t, err)
+		applied, err := v1.Apply(ctx, "white", bread(t, "v1", `{"metadata": {"name": "white"}, "spec": {"shelf": "low"}}`), metav1.ApplyOptions{FieldManager: "seller"})
+		require.NoError(t, err)
+		want := bread(t, "v1", `{"spec": {"loaves": 1, "shelf": "low", "flours": [{"name": "wheat", "percent": 100}]}}`)
+		require.Empty(t, cmp.Diff(want.Object["spec"], applied.Object["spec"]))
+	})
+
+	t.Run("it is served in protobuf", func(t *testing.T) {
+		client, err := discovery.NewDiscoveryClientForConfig(cp.RESTConfig())
+		require.NoError(t, err)
+		for _, version := range []string{"v1", "v1alpha1"} {
+			raw, err := client.RESTClient().Get().AbsPath("/apis", group, version, "namespaces/default/breads/rye").
+				SetHeader("Accept", "application/vnd.kubernetes.protobuf").DoRaw(ctx)
+			require.NoError(t, err)
+			require.True(t, bytes.HasPrefix(raw, []byte("k8s\x00")), "%q", raw)
+		}
+	})
+
+	kubectl(t, cp, "rye     3/3", "get", "br", "--no-headers")
+	kubectl(t, cp, "name says what is milled.", "explain", "bread.spec.flours")
+	kubectl(t, cp, `bread.bakery.example.com "rye" deleted`, "delete", "bread", "rye")
+}
+
+// kubectl runs a command that must print the text.
+func kubectl(t *testing.T, cp *controlplane.ControlPlane, want string, args ...string) {
+	t.Helper()
+	output, err := cp.Kubectl(t.Context(), args...).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Contains(t, string(output), want, args)
+}
+
+func breads(t *testing.T, cp *controlplane.ControlPlane, version string) dynamic.ResourceInterface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cp.RESTConfig())
+	require.NoError(t, err)
+	return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: "breads"}).Namespace("default")
+}
+
+func bread(t *testing.T, version, text string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	require.NoError(t, json.Unmarshal([]byte(text), &obj.Object))
+	obj.SetAPIVersion(group + "/" + version)
+	obj.SetKind("Bread")
+	// As client-go decodes numbers.
+	raw, err := obj.MarshalJSON()
+	require.NoError(t, err)
+	require.NoError(t, obj.UnmarshalJSON(raw))
+	return obj
+}
+
+// writeModule returns the directory of the module, with what "go mod init" and "go mod
+// tidy" would write: the versions that this module has, so that nothing is downloaded.
+func writeModule(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/module")))
+	source, err := filepath.Abs(root)
+	require.NoError(t, err)
+	goMod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	_, requirements, found := strings.Cut(string(goMod), "\nrequire (")
+	require.True(t, found)
+	write := fmt.Sprintf("module example.com/bakery\n\ngo 1.26.0\n\nrequire %[1]s v0.0.0\n\nreplace %[1]s => %[2]s\n\nrequire (%[3]s", module, source, requirements)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(write), 0o600))
+	goSum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), goSum, 0o600))
+	return dir
+}
+
+// binaries returns a directory of binaries in which the server is that of the module.
+func binaries(t *testing.T, module string) string {
+	t.Helper()
+	built, err := filepath.Abs(filepath.Join(root, "_output", "bin"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		require.NoError(t, os.Symlink(filepath.Join(built, name), filepath.Join(dir, name)))
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "apiserver"), ".")
+	build.Dir = module
+	run(t, build)
+	return dir
+}
+
+// run runs a command with the compiler flags of all binaries, so that what they have in
+// common is compiled once.
+func run(t *testing.T, command *exec.Cmd) {
+	t.Helper()
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+}
+
+// manifests returns a directory with those of the restaurant, but for the APIServices: there
+// are those of the groups.
+func manifests(t *testing.T, groups ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "artifacts", "deploy", "base"))))
+	path := filepath.Join(dir, "apiservices.yaml")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var documents []string
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		for _, group := range groups {
+			// The bakery has no v1beta1.
+			if group == restaurant || !strings.Contains(document, "v1beta1") {
+				documents = append(documents, strings.ReplaceAll(document, restaurant, group))
+			}
+		}
+	}
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(documents, "\n---\n")), 0o600))
+	return dir
+}
