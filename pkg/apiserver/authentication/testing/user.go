@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-
 // Package testing makes users for tests of what depends on how a user was authenticated.
 package testing
 
