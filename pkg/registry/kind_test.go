@@ -18,6 +18,7 @@ package registry_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -25,6 +26,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -424,6 +427,26 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+// TestValidationOptions are what tags such as +k8s:ifEnabled depend on.
+func TestValidationOptions(t *testing.T) {
+	for short, want := range map[bool]string{
+		false: "",
+		true:  `Site.workshop.example.com "hall" is invalid: spec.region: Too long: may not be more than 4 characters`,
+	} {
+		site := workshop.Site()
+		site.ValidationOptions = func(context.Context, *types.Site, *types.Site) map[string]bool {
+			return map[string]bool{"ShortRegions": short}
+		}
+		m := newMachines(t, site)
+		_, err := m.ByVersion["v1"]["sites"].(rest.Creater).Create(m.Context(t.Context(), "v1", "sites", ""),
+			&types.Site{ObjectMeta: metav1.ObjectMeta{Name: "hall"}, Spec: types.SiteSpec{Capacity: 1, Region: "north"}},
+			rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+		if (err != nil || want != "") && (err == nil || err.Error() != want) {
+			t.Errorf("with short regions %t: got %v, want %q", short, err, want)
+		}
+	}
+}
+
 type recordedWarnings []string
 
 func (w *recordedWarnings) AddWarning(_, text string) { *w = append(*w, text) }
@@ -487,17 +510,40 @@ func TestKindOfOneVersionIsStored(t *testing.T) {
 func TestChosenStorageVersion(t *testing.T) {
 	machine, prototype := workshop.Machine(), workshop.Prototype()
 	machine.StorageVersion = "v1alpha1"
-	m := newMachines(t, machine)
-	m.mustCreate(drill())
+	group := workshop.Group()
+	group.Kinds = []registry.Declaration{machine}
+	etcd := registrytesting.StartEtcd(t)
+	wide := drill()
+	wide.Spec.Dimensions = types.Dimensions{Width: 2, Height: 3}
+	machines{t, etcd.Storage(t, group)}.mustCreate(wide)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	stored, err := client.Get(t.Context(), "/"+t.Name()+"/workshop.example.com/machines/default/drill")
+	if err != nil || len(stored.Kvs) != 1 {
+		t.Fatalf("got %d values and the error %v, want one", len(stored.Kvs), err)
+	}
+	var got struct {
+		APIVersion string
+		Spec       struct{ Width, Height int32 }
+	}
+	if err := json.Unmarshal(stored.Kvs[0].Value, &got); err != nil {
+		t.Fatal(err)
+	}
+	// In v1, these would be in spec.dimensions.
+	if got.APIVersion != "workshop.example.com/v1alpha1" || got.Spec.Width != 2 || got.Spec.Height != 3 {
+		t.Errorf("stored as %s", stored.Kvs[0].Value)
+	}
 
 	prototype.StorageVersion = "v1"
-	group := workshop.Group()
 	group.Kinds = []registry.Declaration{prototype}
 	scheme := runtime.NewScheme()
 	if err := group.InstallTypes(scheme); err != nil {
 		t.Fatal(err)
 	}
-	_, err := group.StorageVersions(scheme)
+	_, err = group.StorageVersions(scheme)
 	if want := "prototypes.workshop.example.com can't be stored: its StorageVersion is v1, which has no kind Prototype: choose a version that has, or none"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
