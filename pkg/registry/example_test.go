@@ -26,8 +26,8 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/openapi"
 	workshopv1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/generated/openapi"
 )
 
 // A Group is the kinds of one package of types, in all of its versions.
