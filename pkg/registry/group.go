@@ -73,9 +73,11 @@ type Description struct {
 	// LongRunning says of subresources, by their paths, which requests go on for as long
 	// as their clients want, and so are exempt from the request timeout.
 	LongRunning map[string]LongRunning
-	// Stored is true if there are objects in etcd, in StorageVersion if that is set.
+	// Stored is true if there are objects in etcd, in StorageVersion if that is set, and
+	// below the name of their namespace if they are Namespaced.
 	Stored         bool
 	StorageVersion string
+	Namespaced     bool
 }
 
 // Installation is what a resource is served with.

@@ -44,6 +44,7 @@ func (k Kind[O]) Describe() Description {
 		LongRunning:    longRunning,
 		Stored:         true,
 		StorageVersion: k.StorageVersion,
+		Namespaced:     k.Namespaced,
 	}
 }
 

@@ -1,0 +1,102 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"path"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+)
+
+// Store says where and how a server stores the objects of a resource in etcd.
+type Store struct {
+	schema.GroupResource
+	// Kind is that of the objects.
+	Kind string
+	// Namespaced objects have their namespace in their key.
+	Namespaced bool
+	// Versions are those in which the resource is served, the preferred one first.
+	Versions []string
+	// Prefix is what the keys of all objects begin with. It ends with a slash, and is
+	// followed by the namespace, if there is one, and the name.
+	Prefix string
+	// Codec decodes objects of any version, and encodes them as they are stored.
+	Codec runtime.Codec
+	// Strict decodes as well, and returns an error for fields that the version lacks.
+	Strict runtime.Decoder
+	// Transformer encrypts what is stored. Its context is the object's key.
+	Transformer value.Transformer
+}
+
+// Stores returns where and how a server with these options stores each resource, for tools
+// that read or write etcd beside the server.
+func (o CompletedOptions) Stores() ([]Store, error) {
+	config, err := o.newConfig(nil)
+	if err != nil {
+		return nil, err
+	}
+	options := *o.Etcd
+	options.SkipHealthEndpoints = true
+	factory, err := storageFactory(config, &options)
+	if err != nil {
+		return nil, err
+	}
+	if err := options.ApplyWithStorageFactoryTo(factory, &config.Generic.Config); err != nil {
+		return nil, err
+	}
+	strict := serializer.NewCodecFactory(config.Scheme, serializer.EnableStrict)
+	var stores []Store
+	for _, group := range o.groups {
+		for _, kind := range group.Kinds {
+			described := kind.Describe()
+			if !described.Stored {
+				continue
+			}
+			store := Store{
+				GroupResource: schema.GroupResource{Group: group.Name, Resource: described.Resource},
+				Namespaced:    described.Namespaced,
+				Strict:        strict.UniversalDecoder(schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}),
+				Transformer:   identity.NewEncryptCheckTransformer(),
+			}
+			kinds, _, err := config.Scheme.ObjectKinds(described.New())
+			if err != nil {
+				return nil, err
+			}
+			store.Kind = kinds[0].Kind
+			for _, version := range config.Scheme.PrioritizedVersionsForGroup(group.Name) {
+				if config.Scheme.Recognizes(version.WithKind(store.Kind)) {
+					store.Versions = append(store.Versions, version.Version)
+				}
+			}
+			rest, err := config.Generic.RESTOptionsGetter.GetRESTOptions(store.GroupResource, described.New())
+			if err != nil {
+				return nil, err
+			}
+			store.Prefix = path.Join("/", rest.StorageConfig.Prefix, rest.ResourcePrefix) + "/"
+			store.Codec = rest.StorageConfig.Codec
+			if rest.StorageConfig.Transformer != nil {
+				store.Transformer = rest.StorageConfig.Transformer
+			}
+			stores = append(stores, store)
+		}
+	}
+	return stores, nil
+}
