@@ -52,11 +52,11 @@ func TestWebhookOfTheAPIServer(t *testing.T) {
 	_, err := inDefault("v1").Create(t.Context(), pizza("v1", "plain", nil), metav1.CreateOptions{})
 	framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
 
-	server, err := newWebhook(cp, "webhook")
+	server, err := framework.NewWebhook(cp, "webhook")
 	require.NoError(t, err)
-	manifests, err := kustomize(t.Context(), cp, "artifacts/webhook")
+	manifests, err := framework.Kustomize(t.Context(), cp, "artifacts/webhook")
 	require.NoError(t, err)
-	require.NoError(t, apply(t.Context(), cp, callAt(cp, server, manifests)))
+	require.NoError(t, framework.Apply(t.Context(), cp, framework.CallAt(cp, server, manifests)))
 	require.NoError(t, server.Start(t.Context()))
 	// Configurations take effect in their own time.
 	eventually(t, func(ctx context.Context) error {

@@ -33,6 +33,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -56,14 +57,14 @@ func TestMain(m *testing.M) {
 
 // install installs the definitions and starts the webhook.
 func install(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
-	if webhook, err = newWebhook(cp, "webhook"); err != nil {
+	if webhook, err = framework.NewWebhook(cp, "webhook"); err != nil {
 		return err
 	}
-	manifests, err := kustomize(ctx, cp, "artifacts/crd")
+	manifests, err := framework.Kustomize(ctx, cp, "artifacts/crd")
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, cp, callAt(cp, webhook, manifests)); err != nil {
+	if err := framework.Apply(ctx, cp, framework.CallAt(cp, webhook, manifests)); err != nil {
 		return err
 	}
 	if err := waitEstablished(ctx, cp); err != nil {

@@ -72,7 +72,7 @@ func TestWebhookIsAway(t *testing.T) {
 // startWebhook starts one more webhook, which only the test calls.
 func startWebhook(t *testing.T, name string, flags ...string) *controlplane.Component {
 	t.Helper()
-	server, err := newWebhook(cp, name, flags...)
+	server, err := framework.NewWebhook(cp, name, flags...)
 	require.NoError(t, err)
 	require.NoError(t, server.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
@@ -226,7 +226,7 @@ func convert(ctx context.Context, client *http.Client, url, body string) (int, e
 // A webhook that may not read toppings says so, and asks clients to come again.
 func TestUnready(t *testing.T) {
 	t.Parallel()
-	server, err := newWebhook(cp, "webhook-nobody")
+	server, err := framework.NewWebhook(cp, "webhook-nobody")
 	require.NoError(t, err)
 	kubeconfig, err := cp.KubeconfigFor("nobody")
 	require.NoError(t, err)

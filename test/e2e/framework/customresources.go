@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package crd
+package framework
 
 import (
 	"bytes"
@@ -33,20 +33,20 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// service is what the manifests call the webhook.
-var service = types.NamespacedName{Namespace: "restaurant-system", Name: "webhook"}
+// webhookService is what the manifests call the webhook.
+var webhookService = types.NamespacedName{Namespace: "restaurant-system", Name: "webhook"}
 
-// newWebhook adds a webhook that runs as the manifests want it to.
-func newWebhook(cp *controlplane.ControlPlane, name string, flags ...string) (*controlplane.Component, error) {
+// NewWebhook adds a webhook that runs as the manifests want it to.
+func NewWebhook(cp *controlplane.ControlPlane, name string, flags ...string) (*controlplane.Component, error) {
 	return cp.NewWebhook(name, controlplane.WebhookConfig{
 		ComponentConfig: controlplane.ComponentConfig{Flags: flags},
-		Service:         service,
-		Account:         types.NamespacedName{Namespace: service.Namespace, Name: "webhook"},
+		Service:         webhookService,
+		Account:         types.NamespacedName{Namespace: webhookService.Namespace, Name: "webhook"},
 	})
 }
 
-// kustomize returns the objects of a kustomization of this repository.
-func kustomize(ctx context.Context, cp *controlplane.ControlPlane, path string) ([]*unstructured.Unstructured, error) {
+// Kustomize returns the objects of a kustomization of this repository.
+func Kustomize(ctx context.Context, cp *controlplane.ControlPlane, path string) ([]*unstructured.Unstructured, error) {
 	output, err := cp.Kubectl(ctx, "kustomize", filepath.Join("..", "..", "..", path)).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return nil, fmt.Errorf("kubectl kustomize %s: %s", path, exit.Stderr)
@@ -68,10 +68,10 @@ func kustomize(ctx context.Context, cp *controlplane.ControlPlane, path string) 
 	}
 }
 
-// callAt adds to objects what an overlay would: how kube-apiserver reaches the
+// CallAt adds to objects what an overlay would: how kube-apiserver reaches the
 // webhook, and the certificate authority that it trusts. The Service is another name
 // for localhost, with the port that the process listens on.
-func callAt(cp *controlplane.ControlPlane, webhook *controlplane.Component, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+func CallAt(cp *controlplane.ControlPlane, webhook *controlplane.Component, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "Service":
@@ -93,8 +93,8 @@ func at(cp *controlplane.ControlPlane, webhook *controlplane.Component, caller a
 	config["service"].(map[string]any)["port"] = int64(webhook.Port())
 }
 
-// apply applies objects as a user would, and with strict validation.
-func apply(ctx context.Context, cp *controlplane.ControlPlane, objects []*unstructured.Unstructured) error {
+// Apply applies objects as a user would, and with strict validation.
+func Apply(ctx context.Context, cp *controlplane.ControlPlane, objects []*unstructured.Unstructured) error {
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
 	for _, object := range objects {
 		list.Items = append(list.Items, *object)
