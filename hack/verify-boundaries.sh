@@ -26,7 +26,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 layers() {
 	cat <<'EOF'
 cmd                           pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
-pkg/cmd                       pkg/apiserver pkg/doctor pkg/etcd pkg/certificates pkg/startup pkg/registry
+pkg/cmd                       pkg/apiserver pkg/doctor pkg/migrate pkg/etcd pkg/certificates pkg/startup pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
 pkg/registry/*                pkg/registry pkg/apis
@@ -56,6 +56,8 @@ pkg/startup
 pkg/rbac
 pkg/quantities
 pkg/codegen
+pkg/migrate
+pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
 hack                          pkg/codegen

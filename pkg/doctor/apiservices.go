@@ -65,12 +65,12 @@ func (e *examination) checkRegistered(ctx context.Context) []Result {
 	var results []Result
 	if len(local) > 0 {
 		results = append(results, failure("kube-apiserver serves "+strings.Join(local, ", ")+" itself, from CustomResourceDefinitions",
-			"keep the CustomResourceDefinitions for as long as their objects are needed, since deleting them deletes the objects and whatever those own; "+
-				"applying the APIServices does not help either, since kube-apiserver resets them: see \"From one to the other\" in docs/crd-parity.md"))
+			"move the objects by \"migrate plan\" and \"migrate run\"; until then, keep the CustomResourceDefinitions, since deleting them deletes their objects and whatever those own, "+
+				"and do not apply the APIServices, since kube-apiserver resets them"))
 	}
 	if len(managed) > 0 {
 		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(managed, ", ")+", or delete it, because of the label "+managedLabel+" of a CustomResourceDefinition",
-			"remove the label with the same patch that sets spec.service and spec.caBundle, see \"From one to the other\" in docs/crd-parity.md"))
+			"move the objects by \"migrate plan\" and \"migrate run\", which remove the label with the same patch that sets spec.service"))
 	}
 	if len(missing) > 0 {
 		results = append(results, warning(strings.Join(missing, ", ")+" is not registered, so that its clients find nothing", "apply the APIServices of this release, unless it is left out on purpose"))

@@ -69,7 +69,7 @@ func TestPrint(t *testing.T) {
 func TestCheckRegistered(t *testing.T) {
 	server := &apiregistrationv1.ServiceReference{Namespace: "default", Name: "server"}
 	definition := map[string]string{managedLabel: "true"}
-	const fix = `see "From one to the other" in docs/crd-parity.md`
+	const fix = `move the objects by "migrate plan" and "migrate run"`
 	for name, test := range map[string]struct {
 		labels  map[string]string
 		service *apiregistrationv1.ServiceReference
@@ -90,7 +90,7 @@ func TestCheckRegistered(t *testing.T) {
 				}),
 			}
 			got := e.checkRegistered(t.Context())
-			if len(got) != 1 || got[0].Status != test.want.Status || got[0].Cause != test.want.Cause || !strings.HasSuffix(got[0].Fix, test.want.Fix) {
+			if len(got) != 1 || got[0].Status != test.want.Status || got[0].Cause != test.want.Cause || !strings.HasPrefix(got[0].Fix, test.want.Fix) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})

@@ -142,8 +142,8 @@ func (cp *ControlPlane) checkUnclaimed(ctx context.Context) error {
 			err = leadsToServer(current)
 		}
 		if err != nil {
-			return fmt.Errorf("the APIService %s cannot be registered: %w; its objects have to be moved first, "+
-				"see \"From one to the other\" in docs/crd-parity.md; deleting a definition deletes its objects and whatever those own", name, err)
+			return fmt.Errorf("the APIService %s cannot be registered: %w; move its objects to the server by \"migrate\", "+
+				"see docs/migration.md; deleting a definition deletes its objects and whatever those own", name, err)
 		}
 	}
 	return nil

@@ -41,6 +41,7 @@ import (
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/certificates"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/migrate"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/snapshot"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -65,6 +66,7 @@ func NewCommand(ctx context.Context, name string, groups ...registry.Group) *cob
 		doctor.NewCommand(name, groups...),
 		tool.AsTool(snapshot.NewCommand(options.EmbeddedEtcd.Dir)),
 		tool.WithOwnHelp(certificates.NewCommand()),
+		migrate.NewCommand(name, groups...),
 	)
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
 	for _, other := range cmd.Commands() {

@@ -361,8 +361,8 @@ spec:
     - {name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 `)
 		const want = `failure apiservices: kube-apiserver serves v1alpha1\.\S+ itself, from CustomResourceDefinitions: ` +
-			`keep the CustomResourceDefinitions for as long as their objects are needed, since deleting them deletes the objects and whatever those own; ` +
-			`applying the APIServices does not help either, since kube-apiserver resets them: see "From one to the other" in docs/crd-parity\.md`
+			`move the objects by "migrate plan" and "migrate run"; until then, keep the CustomResourceDefinitions, since deleting them deletes their objects and whatever those own, ` +
+			`and do not apply the APIServices, since kube-apiserver resets them`
 		waitLocal(t, name)
 		requireSymptom(t, want)
 
@@ -387,7 +387,7 @@ spec: {group: `+groupName+`, version: v1alpha1, groupPriorityMinimum: 1000, vers
 		requireSymptom(t, want)
 
 		require.EqualError(t, cp.Register(t.Context(), cp.APIServer), "the APIService "+name+" cannot be registered: kube-apiserver serves it itself, from CustomResourceDefinitions; "+
-			`its objects have to be moved first, see "From one to the other" in docs/crd-parity.md; deleting a definition deletes its objects and whatever those own`)
+			`move its objects to the server by "migrate", see docs/migration.md; deleting a definition deletes its objects and whatever those own`)
 
 		// The patch of docs/crd-parity.md is not.
 		framework.Kubectl(t, cp, "patch", "apiservice", name, "--type=json", fmt.Sprintf(`--patch=[

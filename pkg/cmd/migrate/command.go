@@ -1,0 +1,273 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package migrate has the commands that move objects from CustomResourceDefinitions to a
+// server.
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/migrate"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
+)
+
+// NewCommand returns the commands that move the objects of a group from
+// CustomResourceDefinitions to a server of this name.
+func NewCommand(name string, groups ...registry.Group) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Moves objects from CustomResourceDefinitions to this server",
+		Long:  "Moves the objects of an API group from CustomResourceDefinitions to this server, while they are used, with all of their metadata but the resourceVersion.",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	tool.AsTool(cmd)
+	cmd.AddCommand(
+		newCommand(name, groups, "plan", "Finds out whether the objects can move; changes nothing",
+			"Reads all objects, and prints one line per finding. The exit code is 1 if there is a failure, which keeps the objects from moving.", plan),
+		newCommand(name, groups, "run", "Moves the objects, or continues to",
+			"Copies the objects while they are used, keeps clients waiting with writes for some seconds, compares all objects, and makes kube-apiserver send requests to the server. "+
+				"It can be run again after it was interrupted. The CustomResourceDefinitions keep their objects, but are no longer served.", run),
+		newCommand(name, groups, "status", "Says how far a migration is", "", status),
+		newCommand(name, groups, "abort", "Undoes a migration before clients use the server",
+			"Removes the objects from the server again. That is possible as long as no client uses the server, until the phase Switching.", abort),
+		newCommand(name, groups, "finish", "Deletes the CustomResourceDefinitions from which the objects have moved",
+			"Deletes the CustomResourceDefinitions with the copies of the objects that they still have. That can't be undone.", finish),
+	)
+	return cmd
+}
+
+// options are the flags of a command.
+type options struct {
+	server   *apiserver.Options
+	groups   []registry.Group
+	group    string
+	service  apiregistrationv1.ServiceReference
+	port     int32
+	caFile   string
+	freezeAt string
+	format   string
+}
+
+func newCommand(name string, groups []registry.Group, use, short, long string, do func(*cobra.Command, *options, *migrate.Migration) error) *cobra.Command {
+	o := &options{server: apiserver.NewOptions(name, groups...), groups: groups}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Long:  cmp.Or(long, short+"."),
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, closeEtcd, err := o.migration(cmd.ErrOrStderr(), use == "run")
+			if err != nil {
+				return err
+			}
+			defer closeEtcd()
+			return do(cmd, o, m)
+		},
+	}
+	sections := cliflag.NamedFlagSets{}
+	own := sections.FlagSet("migrate")
+	own.StringVar(&o.group, "group", "", ""+
+		"API group whose objects move. It may be left out for a server with one group.")
+	own.StringVar(&o.service.Namespace, "service-namespace", "", ""+
+		"Namespace of the server. By default that of --kubeconfig, or of this pod.")
+	own.StringVar(&o.service.Name, "service-name", name, ""+
+		"Service by which kube-apiserver is to reach the server.")
+	own.Int32Var(&o.port, "service-port", 443, ""+
+		"Port of that Service.")
+	own.StringVarP(&o.format, "output", "o", "", `"json" for programs.`)
+	if use == "run" {
+		own.StringVar(&o.caFile, "service-ca-file", "", ""+
+			"File with the certificate authority of the certificate that the server serves, as PEM.")
+		own.StringVar(&o.freezeAt, "freeze-address", "", ""+
+			"Where this process listens while writes are frozen, as host:port. kube-apiserver and the server must be able to reach it, for instance as a pod's IP address.")
+	}
+	// It writes no log, but takes a server's flags as they are.
+	server := tool.ServerFlags(o.server, logsapi.NewLoggingConfiguration())
+	for _, name := range server.Order {
+		sections.FlagSet(name).AddFlagSet(server.FlagSet(name))
+	}
+	for _, name := range sections.Order {
+		cmd.Flags().AddFlagSet(sections.FlagSet(name))
+	}
+	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
+	return cmd
+}
+
+// migration returns one with what the flags say, and a function that closes its client of
+// etcd.
+func (o *options) migration(progress io.Writer, moves bool) (_ *migrate.Migration, closeEtcd func(), err error) {
+	completed, err := o.server.Complete()
+	if err != nil {
+		return nil, nil, err
+	}
+	errs := append(completed.Validate(), tool.CheckFormat(o.format), o.completeGroup())
+	config := migrate.Config{
+		Group:         o.group,
+		Service:       o.service,
+		Lease:         completed.LeaderElection.ResourceName,
+		FreezeAddress: o.freezeAt,
+		Progress:      func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) },
+	}
+	config.Service.Port = &o.port
+	config.Service.Namespace = cmp.Or(o.service.Namespace, startup.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
+	if moves {
+		if config.CABundle, err = os.ReadFile(o.caFile); err != nil {
+			errs = append(errs, fmt.Errorf("--service-ca-file: %w", err))
+		}
+		if _, _, err := net.SplitHostPort(o.freezeAt); err != nil {
+			errs = append(errs, fmt.Errorf("--freeze-address must be host:port: %w", err))
+		}
+	}
+	if err := utilerrors.NewAggregate(errs); err != nil {
+		return nil, nil, err
+	}
+	if err := o.addStores(completed, &config); err != nil {
+		return nil, nil, err
+	}
+	if config.Cluster, err = completed.Kubeconfig(); err != nil {
+		return nil, nil, err
+	}
+	if config.Etcd, err = completed.NewEtcdClient(completed.Etcd.StorageConfig.Transport.ServerList...); err != nil {
+		return nil, nil, err
+	}
+	closeEtcd = func() { _ = config.Etcd.Close() }
+	m, err := migrate.New(config)
+	if err != nil {
+		closeEtcd()
+	}
+	return m, closeEtcd, err
+}
+
+// completeGroup fills in the group.
+func (o *options) completeGroup() error {
+	var names []string
+	for _, group := range o.groups {
+		names = append(names, group.Name)
+	}
+	if o.group == "" && len(names) == 1 {
+		o.group = names[0]
+	}
+	if !slices.Contains(names, o.group) {
+		return fmt.Errorf("--group must be one of %s, not %q", strings.Join(names, ", "), o.group)
+	}
+	return nil
+}
+
+// addStores says what the server has of the group.
+func (o *options) addStores(completed apiserver.CompletedOptions, config *migrate.Config) error {
+	for _, group := range o.groups {
+		if group.Name != o.group {
+			continue
+		}
+		var err error
+		if config.APIServices, err = group.APIServices(); err != nil {
+			return err
+		}
+	}
+	config.StateKey = path.Join("/", completed.Etcd.StorageConfig.Prefix, "migrations", o.group)
+	stores, err := completed.Stores()
+	if err != nil {
+		return err
+	}
+	for _, store := range stores {
+		if store.Group == o.group {
+			config.Stores = append(config.Stores, migrate.Store(store))
+		}
+	}
+	return nil
+}
+
+func plan(cmd *cobra.Command, o *options, m *migrate.Migration) error {
+	findings, err := m.Plan(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if o.format == tool.FormatJSON {
+		err = tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"findings": findings})
+	} else {
+		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		for _, finding := range findings {
+			text := finding.Cause
+			if finding.Fix != "" {
+				text += ": " + finding.Fix
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\n", finding.Status, finding.Check, strings.Join(strings.Fields(text), " "))
+		}
+		err = table.Flush()
+	}
+	return errors.Join(err, migrate.Failures(findings))
+}
+
+func run(cmd *cobra.Command, o *options, m *migrate.Migration) error {
+	if err := m.Run(cmd.Context()); err != nil {
+		return err
+	}
+	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
+}
+
+func status(cmd *cobra.Command, o *options, m *migrate.Migration) error {
+	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
+}
+
+func abort(cmd *cobra.Command, _ *options, m *migrate.Migration) error {
+	return m.Abort(cmd.Context())
+}
+
+func finish(cmd *cobra.Command, _ *options, m *migrate.Migration) error {
+	return m.Finish(cmd.Context())
+}
+
+func printState(ctx context.Context, out io.Writer, format string, m *migrate.Migration) error {
+	state, err := m.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if format == tool.FormatJSON {
+		return tool.PrintJSON(out, state)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "Group:\t%s\nPhase:\t%s\nStarted:\t%s\nChanged:\t%s\n", state.Group, state.Phase, state.Started.Format(time.RFC3339), state.Changed.Format(time.RFC3339))
+	for _, store := range m.Stores {
+		if count, found := state.Objects[store.Resource]; found {
+			fmt.Fprintf(table, "Objects:\t%d %s\n", count, store.Resource)
+		}
+	}
+	return table.Flush()
+}

@@ -1,0 +1,207 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage/value"
+)
+
+const (
+	// writers is how many objects are written at once: etcd commits them together.
+	writers = 32
+	// maxNamed is how many objects a finding, an error or the state names.
+	maxNamed = 10
+)
+
+// content is what identifies an object: the hash of what the server would store of it,
+// before that is encrypted.
+type content [sha256.Size]byte
+
+// key is that of an object in the server's etcd.
+func (s *Store) key(object *unstructured.Unstructured) string {
+	if s.Namespaced {
+		return s.Prefix + object.GetNamespace() + "/" + object.GetName()
+	}
+	return s.Prefix + object.GetName()
+}
+
+// encode returns what the server would store of an object, in any version, before that is
+// encrypted.
+func (s *Store) encode(data []byte) ([]byte, error) {
+	object, err := runtime.Decode(s.Codec, data)
+	if err != nil {
+		return nil, err
+	}
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return nil, err
+	}
+	accessor.SetResourceVersion("")
+	accessor.SetSelfLink("")
+	return runtime.Encode(s.Codec, object)
+}
+
+// stored returns what the server has, by key. Objects are encoded again, so that those of
+// an older storage version can be compared.
+func (m *Migration) stored(ctx context.Context, store *Store) (map[string]content, error) {
+	stored := map[string]content{}
+	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(store.Prefix)), clientv3.WithLimit(pageSize)}
+	for key := store.Prefix; ; {
+		response, err := m.Etcd.Get(ctx, key, options...)
+		if err != nil {
+			return nil, fmt.Errorf("reading the %s from the server's etcd: %w", store.GroupResource, err)
+		}
+		for _, kv := range response.Kvs {
+			key = string(kv.Key)
+			data, _, err := store.Transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
+			if err == nil {
+				data, err = store.encode(data)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
+			}
+			stored[key] = sha256.Sum256(data)
+		}
+		if !response.More {
+			return stored, nil
+		}
+		key += "\x00"
+	}
+}
+
+// difference is how the server's objects differed from kube-apiserver's.
+type difference struct {
+	revision        string
+	objects         int
+	written         int
+	deleted         int
+	finalized       []string
+	finalizedObject int
+}
+
+func (d difference) changes() int { return d.written + d.deleted }
+
+// copy makes the server's objects of a resource equal to kube-apiserver's.
+func (c *claim) copy(ctx context.Context, move move) (difference, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		wg    sync.WaitGroup
+		slots = make(chan struct{}, writers)
+	)
+	write := func(operation clientv3.Op) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if _, err := c.write(ctx, operation); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	found, err := c.compare(ctx, move, func(key string, data []byte) error {
+		if data == nil {
+			write(clientv3.OpDelete(key))
+			return context.Cause(ctx)
+		}
+		encrypted, err := move.Transformer.TransformToStorage(ctx, data, value.DefaultContext(key))
+		if err != nil {
+			return fmt.Errorf("encrypting the object %s: %w", key, err)
+		}
+		write(clientv3.OpPut(key, string(encrypted)))
+		return context.Cause(ctx)
+	})
+	wg.Wait()
+	// What has failed first has canceled the rest.
+	if cause := context.Cause(ctx); cause != nil {
+		return difference{}, cause
+	}
+	return found, err
+}
+
+// compare calls a function for each object that the server has not, or in another state,
+// with what it would store, and for each that only the server has, with nil.
+func (m *Migration) compare(ctx context.Context, move move, differs func(key string, data []byte) error) (difference, error) {
+	var found difference
+	stored, err := m.stored(ctx, move.Store)
+	if err != nil {
+		return found, err
+	}
+	found.revision, err = m.list(ctx, move.from, func(object *unstructured.Unstructured) error {
+		found.objects++
+		key := move.key(object)
+		if len(object.GetFinalizers()) > 0 {
+			found.finalizedObject++
+			if len(found.finalized) < maxNamed {
+				found.finalized = append(found.finalized, key[len(move.Prefix):])
+			}
+		}
+		data, err := object.MarshalJSON()
+		if err == nil {
+			data, err = move.encode(data)
+		}
+		if err != nil {
+			return fmt.Errorf("the server can't store the object %s: %w", key[len(move.Prefix):], err)
+		}
+		before, exists := stored[key]
+		delete(stored, key)
+		if exists && before == sha256.Sum256(data) {
+			return nil
+		}
+		found.written++
+		return differs(key, data)
+	})
+	if err != nil {
+		return found, err
+	}
+	for key := range stored {
+		found.deleted++
+		if err := differs(key, nil); err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// errDiffers says that the server has not what it should have.
+var errDiffers = errors.New("the server's objects differ from kube-apiserver's")
+
+// verify compares all objects, and returns errDiffers if some differ.
+func (m *Migration) verify(ctx context.Context, move move) (difference, error) {
+	var keys []string
+	found, err := m.compare(ctx, move, func(key string, _ []byte) error {
+		if len(keys) < maxNamed {
+			keys = append(keys, key[len(move.Prefix):])
+		}
+		return nil
+	})
+	if err == nil && len(keys) > 0 {
+		slices.Sort(keys)
+		err = fmt.Errorf("%w: %d of %s, such as %v", errDiffers, found.changes(), move.GroupResource, keys)
+	}
+	return found, err
+}

@@ -1,0 +1,141 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package migrate moves the objects of an API group from CustomResourceDefinitions to an
+// API server with an etcd of its own, while they are used.
+//
+// Objects are read from kube-apiserver, in the version in which it stores them, and are
+// written into the server's etcd as the server itself would write them: with the same keys,
+// codec and encryption. So they keep all of their metadata but the resourceVersion.
+//
+// A migration is a state machine, see Phase. Its state is a key in the server's etcd, and
+// each write to etcd is a transaction that succeeds only while the state is what this
+// process has made it. So a migration can be continued by another process at any time: the
+// first one can no longer write.
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+)
+
+// Store is a resource of the server that the objects move to.
+type Store struct {
+	schema.GroupResource
+	// Kind is that of the objects.
+	Kind string
+	// Namespaced objects have their namespace in their key.
+	Namespaced bool
+	// Versions are those in which the resource is served.
+	Versions []string
+	// Prefix is what the keys of all objects begin with, up to the namespace or name.
+	Prefix string
+	// Codec decodes objects of any version, and encodes them as they are stored.
+	Codec runtime.Codec
+	// Strict decodes as well, and returns an error for fields that the version lacks.
+	Strict runtime.Decoder
+	// Transformer encrypts what is stored. Its context is the object's key.
+	Transformer value.Transformer
+}
+
+// Config says what moves where.
+type Config struct {
+	// Group is the name of the API group.
+	Group string
+	// APIServices are the names of those that register the group's versions.
+	APIServices []string
+	// Stores are the resources of the group that the server stores.
+	Stores []Store
+	// Etcd is the server's.
+	Etcd *clientv3.Client
+	// StateKey is the key of the migration's state in etcd. No object has it.
+	StateKey string
+	// Cluster reaches kube-apiserver as the user who moves the objects.
+	Cluster *rest.Config
+	// Service is that of the server, and CABundle has the certificate authorities, as
+	// PEM, of the certificate that it serves. Only Run needs them.
+	Service  apiregistrationv1.ServiceReference
+	CABundle []byte
+	// Lease is that of the server's controllers, which must not run before the objects
+	// have moved. It is in the namespace of the Service.
+	Lease string
+	// FreezeAddress is host:port where Run listens, while writes are frozen, for
+	// kube-apiserver and the server to ask whether a write is allowed.
+	FreezeAddress string
+	// Progress, if set, is told what happens, in sentences without a full stop.
+	Progress func(format string, args ...any)
+}
+
+// Migration moves the objects of a group.
+type Migration struct {
+	Config
+	dynamic    dynamic.Interface
+	kube       kubernetes.Interface
+	aggregator aggregator.Interface
+}
+
+// New returns a migration, which has done nothing yet.
+func New(config Config) (*Migration, error) {
+	m := &Migration{Config: config}
+	if m.Progress == nil {
+		m.Progress = func(string, ...any) {}
+	}
+	var err error
+	if m.dynamic, err = dynamic.NewForConfig(config.Cluster); err != nil {
+		return nil, err
+	}
+	if m.kube, err = kubernetes.NewForConfig(config.Cluster); err != nil {
+		return nil, err
+	}
+	m.aggregator, err = aggregator.NewForConfig(config.Cluster)
+	return m, err
+}
+
+// pollInterval is how often something is looked at that happens in its own time.
+const pollInterval = 100 * time.Millisecond
+
+// eventually repeats what fails until it succeeds, and returns its last error when the time
+// is over.
+func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var last error
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", last, context.Cause(ctx))
+		case <-time.After(pollInterval):
+		}
+	}
+}

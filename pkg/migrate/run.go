@@ -1,0 +1,166 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// maxPasses is how often all objects are read before writes are frozen, to leave little to
+// be copied then.
+const maxPasses = 5
+
+// fewChanges is how many changes a pass may find for the next to be the one under the freeze.
+const fewChanges = 100
+
+// Run moves the objects, or continues to, and returns when clients use the server. If it
+// returns an error before the phase Switching, clients can write as before.
+func (m *Migration) Run(ctx context.Context) error {
+	// Before another process is kept from going on.
+	f, err := m.listen()
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	c, err := m.claim(ctx, func(state State) error {
+		if state.Phase == Aborting {
+			return errors.New("the migration is being aborted: finish that with \"migrate abort\"")
+		}
+		return nil
+	})
+	if errors.Is(err, ErrNone) {
+		findings, planErr := m.Plan(ctx)
+		if planErr != nil {
+			return planErr
+		}
+		if err := Failures(findings); err != nil {
+			return fmt.Errorf("%w: see \"migrate plan\"", err)
+		}
+		c, err = m.begin(ctx)
+	}
+	if err != nil || c.Phase == Moved {
+		return err
+	}
+	for c.Phase != Moved {
+		m.Progress("%s", c.Phase)
+		var next Phase
+		switch c.Phase {
+		case Copying:
+			next, err = Freezing, c.copyAll(ctx)
+		case Freezing:
+			next, err = Switching, c.freezeAndCompare(ctx, f)
+		case Switching:
+			next, err = Releasing, c.switchAndStop(ctx, f)
+		case Releasing:
+			next, err = Moved, m.thaw(ctx)
+		default:
+			err = fmt.Errorf("a newer release has begun the phase %s: use that", c.Phase)
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.enter(ctx, next); err != nil {
+			return err
+		}
+	}
+	m.Progress("%s", c.Phase)
+	return nil
+}
+
+// copyAll copies the objects while they change.
+func (c *claim) copyAll(ctx context.Context) error {
+	moves, err := c.moves(ctx)
+	if err != nil {
+		return err
+	}
+	for range maxPasses {
+		changes := 0
+		for _, move := range moves {
+			found, err := c.copy(ctx, move)
+			if err != nil {
+				return err
+			}
+			c.Progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
+			changes += found.changes()
+		}
+		if changes <= fewChanges {
+			break
+		}
+	}
+	return nil
+}
+
+// freezeAndCompare makes the server's objects equal to kube-apiserver's for good. After an
+// error clients can write again, and the migration is back in the phase Copying.
+func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
+	defer func() {
+		if err != nil {
+			err = c.goBack(ctx, err)
+		}
+	}()
+	if err := c.freeze(ctx, f); err != nil {
+		return err
+	}
+	moves, err := c.moves(ctx)
+	if err != nil {
+		return err
+	}
+	c.Objects, c.Revisions, c.Finalized = map[string]int{}, map[string]string{}, nil
+	for _, move := range moves {
+		if _, err := c.copy(ctx, move); err != nil {
+			return err
+		}
+	}
+	// Nothing may have changed since: what was read before could be of a write that had
+	// been admitted before the freeze.
+	for _, move := range moves {
+		found, err := c.verify(ctx, move)
+		if err != nil {
+			return err
+		}
+		c.Progress("%d %s are equal", found.objects, move.GroupResource)
+		c.Objects[move.Resource], c.Revisions[move.Resource] = found.objects, found.revision
+		for _, name := range found.finalized {
+			if len(c.Finalized) < maxNamed {
+				c.Finalized = append(c.Finalized, move.Resource+"/"+name)
+			}
+		}
+	}
+	return nil
+}
+
+// goBack lets clients write again at kube-apiserver, after an error.
+func (c *claim) goBack(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	// Whoever has continued the migration decides about that.
+	if saveErr := c.save(ctx); saveErr != nil {
+		return errors.Join(err, saveErr)
+	}
+	return errors.Join(err, c.thaw(ctx), c.enter(ctx, Copying))
+}
+
+// revisionOf returns a resourceVersion as the revision of etcd that it is.
+func revisionOf(resourceVersion string) (int64, error) {
+	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("kube-apiserver's resourceVersion %q is no revision of an etcd: %w", resourceVersion, err)
+	}
+	return revision, nil
+}

@@ -1,0 +1,141 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// pageSize is how many objects are read at a time.
+const pageSize = 500
+
+// definitionClient reads and writes the CustomResourceDefinitions themselves.
+func (m *Migration) definitionClient() dynamic.ResourceInterface {
+	return m.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+}
+
+// definition is what matters here of a CustomResourceDefinition.
+type definition struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Group string `json:"group"`
+		Names struct {
+			Plural string `json:"plural"`
+			Kind   string `json:"kind"`
+		} `json:"names"`
+		Scope    string `json:"scope"`
+		Versions []struct {
+			Name    string `json:"name"`
+			Served  bool   `json:"served"`
+			Storage bool   `json:"storage"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// served are the names of the versions that are served.
+func (d definition) served() (names []string) {
+	for _, version := range d.Spec.Versions {
+		if version.Served {
+			names = append(names, version.Name)
+		}
+	}
+	return names
+}
+
+// stored is the resource in the version in which kube-apiserver writes it to etcd.
+func (d definition) stored() schema.GroupVersionResource {
+	resource := schema.GroupVersionResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}
+	for _, version := range d.Spec.Versions {
+		if version.Storage {
+			resource.Version = version.Name
+		}
+	}
+	return resource
+}
+
+// definitions returns those of the group.
+func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
+	list, err := m.definitionClient().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the CustomResourceDefinitions: %w", err)
+	}
+	var found []definition
+	for _, item := range list.Items {
+		var d definition
+		content, err := item.MarshalJSON()
+		if err == nil {
+			err = json.Unmarshal(content, &d)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", item.GetName(), err)
+		}
+		if d.Spec.Group == m.Group {
+			found = append(found, d)
+		}
+	}
+	return found, nil
+}
+
+// moves returns the stores whose resources are defined, with where to read their objects.
+func (m *Migration) moves(ctx context.Context) ([]move, error) {
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var moves []move
+	for _, d := range found {
+		i := slices.IndexFunc(m.Stores, func(store Store) bool { return store.Resource == d.Spec.Names.Plural })
+		if i < 0 {
+			return nil, fmt.Errorf("the server does not store %s: use a release of it that does", d.Name)
+		}
+		moves = append(moves, move{&m.Stores[i], d.stored()})
+	}
+	return moves, nil
+}
+
+// move is a resource that moves.
+type move struct {
+	*Store
+	from schema.GroupVersionResource
+}
+
+// list calls a function for all objects, as they are at one revision, which it returns.
+func (m *Migration) list(ctx context.Context, from schema.GroupVersionResource, each func(*unstructured.Unstructured) error) (revision string, err error) {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := m.dynamic.Resource(from).List(ctx, options)
+		if err != nil {
+			return "", fmt.Errorf("reading the %s from kube-apiserver: %w", from.GroupResource(), err)
+		}
+		for i := range list.Items {
+			if err := each(&list.Items[i]); err != nil {
+				return "", err
+			}
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return list.GetResourceVersion(), nil
+		}
+	}
+}

@@ -1,0 +1,158 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/client/v3"
+)
+
+// Phase is how far a migration is. Each begins when the one before it has ended, and is
+// begun again by a process that continues the migration.
+type Phase string
+
+const (
+	// Copying copies the objects while they are used. Abort undoes it.
+	Copying Phase = "Copying"
+	// Freezing keeps clients from writing, copies what has changed since, and compares
+	// all objects. Abort undoes it.
+	Freezing Phase = "Freezing"
+	// Switching makes kube-apiserver send requests to the server. Reads are answered by
+	// the server from the first of them on; writes are still kept waiting.
+	Switching Phase = "Switching"
+	// Releasing lets clients write again, at the server.
+	Releasing Phase = "Releasing"
+	// Moved is the end: the server has the objects. The CustomResourceDefinitions still
+	// have the copies from which they were moved, but do not serve them.
+	Moved Phase = "Moved"
+	// Aborting removes the objects from the server again.
+	Aborting Phase = "Aborting"
+)
+
+// State is what is known of a migration.
+type State struct {
+	Group string `json:"group"`
+	Phase Phase  `json:"phase"`
+	// Started is when the migration began, and Changed when its state changed last.
+	Started time.Time `json:"started"`
+	Changed time.Time `json:"changed"`
+	// Objects are how many were read from kube-apiserver last, by resource.
+	Objects map[string]int `json:"objects,omitempty"`
+	// Revisions are those of kube-apiserver's etcd of which the server has all objects,
+	// by resource. They are set when all objects were compared.
+	Revisions map[string]string `json:"revisions,omitempty"`
+	// Finalized are the objects, as resource/namespace/name, that had finalizers when
+	// they moved: at most as many as an error can name.
+	Finalized []string `json:"finalized,omitempty"`
+}
+
+// ErrNone says that there is no migration.
+var ErrNone = errors.New("no migration of the group has begun")
+
+// errSuperseded says that this process may no longer write.
+var errSuperseded = errors.New("another process has continued or aborted this migration: see \"migrate status\"")
+
+// claim is the permission to write, for as long as the state is as this process has left it.
+type claim struct {
+	*Migration
+	State
+	revision int64
+}
+
+// Status returns the state, or ErrNone.
+func (m *Migration) Status(ctx context.Context) (State, error) {
+	state, _, err := m.readState(ctx)
+	return state, err
+}
+
+func (m *Migration) readState(ctx context.Context) (state State, revision int64, err error) {
+	response, err := m.Etcd.Get(ctx, m.StateKey)
+	if err != nil {
+		return state, 0, fmt.Errorf("reading the migration's state from the server's etcd: %w", err)
+	}
+	if len(response.Kvs) == 0 {
+		return state, 0, ErrNone
+	}
+	if err := json.Unmarshal(response.Kvs[0].Value, &state); err != nil {
+		return state, 0, fmt.Errorf("the migration's state, the key %s in the server's etcd, can't be read: %w", m.StateKey, err)
+	}
+	return state, response.Kvs[0].ModRevision, nil
+}
+
+// claim continues the migration, unless the check of its state fails. No other process can
+// write any more.
+func (m *Migration) claim(ctx context.Context, check func(State) error) (*claim, error) {
+	state, revision, err := m.readState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(state); err != nil {
+		return nil, err
+	}
+	c := &claim{Migration: m, State: state, revision: revision}
+	if err := c.save(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// begin begins a migration.
+func (m *Migration) begin(ctx context.Context) (*claim, error) {
+	c := &claim{Migration: m, State: State{Group: m.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second)}}
+	if err := c.save(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// save writes the state, unless somebody else has.
+func (c *claim) save(ctx context.Context) error {
+	c.Changed = time.Now().UTC().Truncate(time.Second)
+	content, err := json.Marshal(c.State)
+	if err != nil {
+		return err
+	}
+	response, err := c.write(ctx, clientv3.OpPut(c.StateKey, string(content)))
+	if err != nil {
+		return err
+	}
+	c.revision = response.Header.Revision
+	return nil
+}
+
+// enter begins a phase.
+func (c *claim) enter(ctx context.Context, phase Phase) error {
+	c.Phase = phase
+	return c.save(ctx)
+}
+
+// write does something in etcd, unless the state has changed.
+func (c *claim) write(ctx context.Context, operations ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	response, err := c.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(c.StateKey), "=", c.revision)).Then(operations...).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("writing to the server's etcd: %w", err)
+	}
+	if !response.Succeeded {
+		return nil, errSuperseded
+	}
+	return response, nil
+}

@@ -1,0 +1,102 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/etcd/client/v3"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+)
+
+// newMigration has an etcd of its own.
+func newMigration(t *testing.T) *Migration {
+	t.Helper()
+	config := etcd.Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 64 << 20}
+	member, err := config.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := member.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return &Migration{Config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Progress: t.Logf}}
+}
+
+func anyState(State) error { return nil }
+
+// Who continues a migration keeps all others from writing.
+func TestClaim(t *testing.T) {
+	m := newMigration(t)
+	if _, err := m.Status(t.Context()); !errors.Is(err, ErrNone) {
+		t.Errorf("got the error %v before the beginning, want %v", err, ErrNone)
+	}
+	if _, err := m.claim(t.Context(), anyState); !errors.Is(err, ErrNone) {
+		t.Errorf("got the error %v before the beginning, want %v", err, ErrNone)
+	}
+	first, err := m.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.begin(t.Context()); !errors.Is(err, errSuperseded) {
+		t.Errorf("got the error %v from a second beginning, want %v", err, errSuperseded)
+	}
+	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "first")); err != nil {
+		t.Error(err)
+	}
+	if err := first.enter(t.Context(), Freezing); err != nil {
+		t.Error(err)
+	}
+
+	refusal := errors.New("refused")
+	if _, err := m.claim(t.Context(), func(State) error { return refusal }); !errors.Is(err, refusal) {
+		t.Errorf("got the error %v, want %v", err, refusal)
+	}
+	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "still first")); err != nil {
+		t.Errorf("a claim that is refused must not change anything: %v", err)
+	}
+	second, err := m.claim(t.Context(), anyState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Phase != Freezing {
+		t.Errorf("the phase is %s, want %s", second.Phase, Freezing)
+	}
+	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "late")); !errors.Is(err, errSuperseded) {
+		t.Errorf("got the error %v from the first process, want %v", err, errSuperseded)
+	}
+	if err := first.enter(t.Context(), Switching); !errors.Is(err, errSuperseded) {
+		t.Errorf("got the error %v from the first process, want %v", err, errSuperseded)
+	}
+	got, err := m.Etcd.Get(t.Context(), "/key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Kvs[0].Value) != "still first" {
+		t.Errorf("got the value %q of the process that may no longer write", got.Kvs[0].Value)
+	}
+}

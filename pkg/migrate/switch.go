@@ -1,0 +1,252 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+const (
+	// reachTimeout bounds the wait for kube-apiserver to reach the server for the first
+	// time: clients that want to write wait, too.
+	reachTimeout = 10 * time.Second
+	// availableTimeout bounds the waits after that.
+	availableTimeout = 30 * time.Second
+)
+
+// switchAndStop makes kube-apiserver send requests to the server, and ends the watches that
+// it still has itself. What was done before is not done again. If the server can't be reached,
+// nothing changes for clients, and the migration is back in the phase Copying.
+func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
+	// After a restart, the webhook has to lead to this process.
+	if err := c.freeze(ctx, f); err != nil {
+		return err
+	}
+	if err := c.switchFirst(ctx); err != nil {
+		return err
+	}
+	for _, name := range c.APIServices {
+		if err := c.switchVersion(ctx, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.APIServices {
+		if err := c.waitAvailable(ctx, name, reachTimeout); err != nil {
+			return err
+		}
+	}
+	if err := c.checkWatches(ctx); err != nil {
+		return err
+	}
+	return c.stopServing(ctx)
+}
+
+// switchFirst switches one version, to see whether kube-apiserver reaches the server.
+func (c *claim) switchFirst(ctx context.Context) error {
+	var local []string
+	for _, name := range c.APIServices {
+		apiService, err := c.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue // No definition has the version.
+		}
+		if err != nil {
+			return fmt.Errorf("reading the APIService %s: %w", name, err)
+		}
+		if apiService.Spec.Service != nil {
+			return nil // An earlier process has come further.
+		}
+		local = append(local, name)
+	}
+	if len(local) == 0 {
+		return nil
+	}
+	name := local[len(local)-1]
+	if err := c.switchVersion(ctx, name); err != nil {
+		return err
+	}
+	err := c.waitAvailable(ctx, name, reachTimeout)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	// kube-apiserver then restores the rest itself.
+	label := []byte(`{"metadata":{"labels":{"` + managedLabel + `":"true"}}}`)
+	_, patchErr := c.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
+	if patchErr != nil {
+		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
+	}
+	return c.goBack(ctx, err)
+}
+
+func (m *Migration) waitAvailable(ctx context.Context, name string, timeout time.Duration) error {
+	err := eventually(ctx, timeout, func(ctx context.Context) error { return m.available(ctx, name) })
+	if err != nil {
+		return fmt.Errorf("the server does not answer for %s: check that it runs, and the Service, its port and the certificate authority that were named; then run this again: %w", name, err)
+	}
+	return nil
+}
+
+// switchVersion makes an APIService lead to the server. There is no moment at which it leads
+// nowhere, and none at which kube-apiserver would undo the change.
+func (m *Migration) switchVersion(ctx context.Context, name string) error {
+	client := m.aggregator.ApiregistrationV1().APIServices()
+	apiService, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // No definition has the version.
+	}
+	if err != nil {
+		return fmt.Errorf("reading the APIService %s: %w", name, err)
+	}
+	_, managed := apiService.Labels[managedLabel]
+	if apiService.Spec.Service != nil && !managed {
+		return nil
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value,omitempty"`
+	}
+	operations := []operation{
+		{"add", "/spec/service", m.Service},
+		{"add", "/spec/caBundle", m.CABundle},
+	}
+	if managed {
+		operations = append(operations, operation{Op: "remove", Path: "/metadata/labels/kube-aggregator.kubernetes.io~1automanaged"})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	if _, err := client.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
+	}
+	m.Progress("%s leads to the server", name)
+	return nil
+}
+
+// available returns an error unless the server answers for a version.
+func (m *Migration) available(ctx context.Context, name string) error {
+	apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if apiService.Spec.Service == nil {
+		return fmt.Errorf("the APIService %s does not lead to the server", name)
+	}
+	i := slices.IndexFunc(apiService.Status.Conditions, func(condition apiregistrationv1.APIServiceCondition) bool {
+		return condition.Type == apiregistrationv1.Available
+	})
+	// Right after the switch it is still what it was of kube-apiserver's own versions.
+	const local = "Local"
+	if i < 0 || apiService.Status.Conditions[i].Reason == local {
+		return fmt.Errorf("kube-apiserver has not asked the server of %s yet", name)
+	}
+	if condition := apiService.Status.Conditions[i]; condition.Status != apiregistrationv1.ConditionTrue {
+		return fmt.Errorf("the APIService %s is not available: %s: %s", name, condition.Reason, condition.Message)
+	}
+	return nil
+}
+
+// checkWatches requires that the server ends watches that begin at the revisions of
+// kube-apiserver: clients then read everything again. Otherwise they would miss what has
+// happened since.
+func (c *claim) checkWatches(ctx context.Context) error {
+	moves, err := c.moves(ctx)
+	if err != nil {
+		return err
+	}
+	for _, move := range moves {
+		err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
+			return c.checkWatch(ctx, move)
+		})
+		if err != nil {
+			return fmt.Errorf("clients that resume a watch of the %s would miss changes; restart all replicas of the server, and run this again: %w", move.GroupResource, err)
+		}
+	}
+	return nil
+}
+
+func (c *claim) checkWatch(ctx context.Context, move move) error {
+	revision := c.Revisions[move.Resource]
+	seconds := int64(5)
+	watcher, err := c.dynamic.Resource(move.from).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: &seconds})
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	if event := <-watcher.ResultChan(); event.Type == watch.Error {
+		if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			return err
+		}
+		return nil
+	}
+	return fmt.Errorf("the server continues a watch at kube-apiserver's revision %s", revision)
+}
+
+// stopServing ends the watches that clients still have of the definitions, without telling
+// them that the objects are deleted. They continue at the server.
+func (c *claim) stopServing(ctx context.Context) error {
+	found, err := c.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range found {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			object, err := c.definitionClient().Get(ctx, d.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			versions, _, err := unstructured.NestedSlice(object.Object, "spec", "versions")
+			if err != nil {
+				return err
+			}
+			for _, version := range versions {
+				if version, ok := version.(map[string]any); ok {
+					version["served"] = false
+				}
+			}
+			if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
+				return err
+			}
+			_, err = c.definitionClient().Update(ctx, object, metav1.UpdateOptions{})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)
+		}
+		c.Progress("%s is no longer served", d.Name)
+	}
+	return nil
+}

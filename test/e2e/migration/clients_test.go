@@ -1,0 +1,237 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// errPruned says that kube-apiserver does not know a new field yet.
+var errPruned = errors.New("the field is pruned")
+
+// gone returns an error unless an object does not exist.
+func gone[O any](_ O, err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil:
+		return errors.New("it is still there")
+	}
+	return err
+}
+
+// clients use the pizzas, without any retries but those of client-go.
+type clients struct {
+	stop func()
+
+	mu sync.Mutex
+	// replicas are those of each pizza whose write was acknowledged, and 0 if it is deleted.
+	replicas map[string]int
+	requests int
+	slowest  time.Duration
+	failed   []error
+}
+
+// startClients starts one that writes and one that reads.
+func (c *cluster) startClients(t *testing.T) *clients {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	users := &clients{replicas: map[string]int{}}
+	users.stop = func() {
+		cancel()
+		wg.Wait()
+	}
+	t.Cleanup(users.stop)
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			users.write(t, c, fmt.Sprintf("written-%d", i), i)
+		}
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			users.read(t, c)
+			// Reads must not keep the machine from everything else.
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	return users
+}
+
+// write creates a pizza, changes it, and deletes every third.
+func (u *clients) write(t *testing.T, c *cluster, name string, i int) {
+	t.Helper()
+	client := c.restaurant().RestaurantV1().Pizzas(metav1.NamespaceDefault)
+	replicas := i%100 + 2
+	u.do(name, 1, func() error { return c.createPizza(t, c.restaurant(), name, nil) })
+	u.do(name, replicas, func() error {
+		_, err := client.Patch(t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{})
+		return err
+	})
+	if i%3 == 0 {
+		u.do(name, 0, func() error { return client.Delete(t.Context(), name, metav1.DeleteOptions{}) })
+	}
+}
+
+func (u *clients) read(t *testing.T, c *cluster) {
+	t.Helper()
+	_, err := c.pizzas().Get(t.Context(), "owner", metav1.GetOptions{})
+	_, listErr := c.pizzas().List(t.Context(), metav1.ListOptions{})
+	if err := errors.Join(err, listErr); err != nil {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.failed = append(u.failed, fmt.Errorf("reading: %w", err))
+	}
+}
+
+func (u *clients) do(name string, replicas int, write func() error) {
+	began := time.Now()
+	err := write()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.slowest = max(u.slowest, time.Since(began))
+	u.requests++
+	if err != nil {
+		u.failed = append(u.failed, fmt.Errorf("writing %s: %w", name, err))
+		return
+	}
+	u.replicas[name] = replicas
+}
+
+func (u *clients) errors() []error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.failed)
+}
+
+func (u *clients) longest() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.slowest
+}
+
+// awaitMore waits until there were more writes.
+func (u *clients) awaitMore(t *testing.T) {
+	t.Helper()
+	count := func() int {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.requests
+	}
+	before := count()
+	controlplane.Eventually(t, func() error {
+		if count() < before+20 {
+			return errors.New("the clients do not go on")
+		}
+		return nil
+	})
+}
+
+// requireWritten requires that no write is lost.
+func (u *clients) requireWritten(t *testing.T, found map[string]*unstructured.Unstructured) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	require.Greater(t, len(u.replicas), 10)
+	for name, want := range u.replicas {
+		object := found["pizzas/"+metav1.NamespaceDefault+"/"+name]
+		if want == 0 {
+			require.Nil(t, object, name)
+			continue
+		}
+		require.NotNil(t, object, name)
+		got, _, err := unstructured.NestedInt64(object.Object, "spec", "replicas")
+		require.NoError(t, err)
+		require.EqualValues(t, want, got, name)
+	}
+}
+
+// informer is what a client that watches knows.
+type informer struct {
+	store cache.Store
+
+	mu      sync.Mutex
+	deleted []string
+}
+
+// watch starts an informer.
+func (c *cluster) watch(t *testing.T) *informer {
+	t.Helper()
+	factory := externalversions.NewSharedInformerFactory(c.restaurant(), 0)
+	pizzas := factory.Restaurant().V1().Pizzas().Informer()
+	i := &informer{store: pizzas.GetStore()}
+	_, err := pizzas.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+		key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.deleted = append(i.deleted, key)
+		if err != nil {
+			t.Error(err)
+		}
+	}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+	})
+	factory.StartWithContext(ctx)
+	require.True(t, cache.WaitForCacheSync(ctx.Done(), pizzas.HasSynced))
+	return i
+}
+
+// require requires that the informer has seen all, and no deletion of what is there.
+func (i *informer) require(t *testing.T, want map[string]*unstructured.Unstructured) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		pizzas := 0
+		for key, object := range want {
+			if object.GetKind() != "Pizza" {
+				continue
+			}
+			pizzas++
+			if _, found, err := i.store.GetByKey(object.GetNamespace() + "/" + object.GetName()); err != nil || !found {
+				return fmt.Errorf("the informer lacks %s (%w)", key, err)
+			}
+		}
+		if known := len(i.store.ListKeys()); known != pizzas {
+			return fmt.Errorf("the informer has %d pizzas, and there are %d", known, pizzas)
+		}
+		return nil
+	})
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, key := range i.deleted {
+		require.NotContains(t, want, "pizzas/"+key, "It was told that it is deleted.")
+	}
+}

@@ -1,0 +1,222 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package migration tests how objects move from CustomResourceDefinitions to the server.
+package migration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+const serverNamespace = "restaurant-system"
+
+// cluster serves the restaurant from CustomResourceDefinitions, and has a server beside
+// that, to which nothing leads yet.
+type cluster struct {
+	*controlplane.ControlPlane
+	// dataDir is the server's.
+	dataDir string
+	// freezeAddress is the same for each process, as that of a pod would be.
+	freezeAddress string
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	cp := controlplane.ForTest(t, controlplane.Config{
+		APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true, Flags: []string{"--run-controllers=false"}}},
+	})
+	c := &cluster{ControlPlane: cp, dataDir: framework.DataDir(cp.APIServer), freezeAddress: fmt.Sprintf("127.0.0.1:%d", framework.FreePort(t))}
+	webhook, err := framework.NewWebhook(cp, "webhook")
+	require.NoError(t, err)
+	manifests, err := framework.Kustomize(t.Context(), cp, "artifacts/crd")
+	require.NoError(t, err)
+	require.NoError(t, framework.Apply(t.Context(), cp, framework.CallAt(cp, webhook, manifests)))
+	require.NoError(t, webhook.Start(t.Context()))
+	controlplane.Eventually(t, func() error {
+		return fixture.CreateToppings(t.Context(), c.restaurant(), "mozzarella", "tomato", "salami")
+	})
+	controlplane.Eventually(t, func() error {
+		return c.createPizza(t, c.restaurant(), "first", nil)
+	})
+
+	require.NoError(t, cp.Install(t.Context()))
+	c.kubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: apiserver}, spec: {type: ExternalName, externalName: localhost}}`, serverNamespace),
+		"apply", "--server-side", "--force-conflicts", "--filename=-")
+	require.NoError(t, cp.APIServer.Start(t.Context()))
+	return c
+}
+
+// raise makes the server's etcd continue at a revision that no other has reached.
+func (c *cluster) raise(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.APIServer.Stop())
+	snapshot := filepath.Join(t.TempDir(), "snapshot")
+	code, _, stderr := framework.Tool(t, c.ControlPlane, nil, "snapshot", "save", snapshot, "--data-dir="+c.dataDir)
+	require.Equal(t, 0, code, stderr)
+	c.dataDir = filepath.Join(c.APIServer.Dir(), "raised")
+	code, _, stderr = framework.Tool(t, c.ControlPlane, nil, "snapshot", "restore", snapshot, "--data-dir="+c.dataDir)
+	require.Equal(t, 0, code, stderr)
+	c.APIServer.SetFlags("--run-controllers=false", "--data-dir="+c.dataDir)
+	require.NoError(t, c.APIServer.Start(t.Context()))
+}
+
+// config is the administrator's, for objects that may be custom resources.
+func (c *cluster) config() *rest.Config {
+	config := framework.Config(c.ControlPlane)
+	config.ContentType = runtime.ContentTypeJSON
+	config.QPS = -1
+	return config
+}
+
+func (c *cluster) restaurant() versioned.Interface { return versioned.NewForConfigOrDie(c.config()) }
+
+func (c *cluster) pizzas() dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(c.config()).Resource(gvr("pizzas")).Namespace(metav1.NamespaceDefault)
+}
+
+func gvr(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: restaurant.GroupName, Version: "v1", Resource: resource}
+}
+
+// createPizza creates a pizza that has been changed.
+func (c *cluster) createPizza(t *testing.T, client versioned.Interface, name string, change func(metav1.Object)) error {
+	t.Helper()
+	pizza := framework.Pizza(name)
+	if change != nil {
+		change(pizza)
+	}
+	_, err := client.RestaurantV1().Pizzas(metav1.NamespaceDefault).Create(t.Context(), pizza, metav1.CreateOptions{})
+	return err
+}
+
+// dependent creates a ConfigMap that a pizza owns.
+func (c *cluster) dependent(t *testing.T, pizza string) {
+	t.Helper()
+	owner, err := c.pizzas().Get(t.Context(), pizza, metav1.GetOptions{})
+	require.NoError(t, err)
+	_, err = framework.Kube(c.ControlPlane).CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:            "of-" + pizza,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: pizza, UID: owner.GetUID()}},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func (c *cluster) kubectl(t *testing.T, stdin string, args ...string) {
+	t.Helper()
+	cmd := c.Kubectl(t.Context(), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+}
+
+// args are those of a command of "migrate".
+func (c *cluster) args(command string) []string {
+	args := []string{
+		"migrate", command, "--kubeconfig=" + c.Kubeconfig(), "--data-dir=" + c.dataDir,
+		"--service-namespace=" + serverNamespace, fmt.Sprintf("--service-port=%d", c.APIServer.Port()),
+	}
+	if command == "run" {
+		args = append(args, "--service-ca-file="+c.PKI.ServingCA.File, "--freeze-address="+c.freezeAddress)
+	}
+	return args
+}
+
+// migrate runs a command of "migrate".
+func (c *cluster) migrate(t *testing.T, command string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return framework.Tool(t, c.ControlPlane, nil, append(c.args(command), args...)...)
+}
+
+// killIn runs "migrate run" until it says that it is in a phase, and kills it.
+func (c *cluster) killIn(t *testing.T, phase string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(c.Kubectl(ctx).Path), "apiserver"), c.args("run")...)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var lines bytes.Buffer
+	found := false
+	for scanner := bufio.NewScanner(stderr); !found && scanner.Scan(); {
+		lines.WriteString(scanner.Text() + "\n")
+		found = scanner.Text() == phase
+	}
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.True(t, found, "It has not come to %s:\n%s", phase, &lines)
+}
+
+// phase is that of the migration, or the error for none.
+func (c *cluster) phase(t *testing.T) string {
+	t.Helper()
+	code, stdout, stderr := c.migrate(t, "status", "--output=json")
+	if code != 0 {
+		return stderr
+	}
+	var state struct{ Phase string }
+	require.NoError(t, json.Unmarshal([]byte(stdout), &state))
+	return state.Phase
+}
+
+// etcd is the server's.
+func (c *cluster) etcd(t *testing.T) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(c.dataDir, "etcd.sock")}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// everything is all pizzas and toppings, by resource, namespace and name, without what
+// differs between two servers.
+func (c *cluster) everything(t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	found := map[string]*unstructured.Unstructured{}
+	for _, resource := range []string{"pizzas", "toppings"} {
+		list, err := dynamic.NewForConfigOrDie(c.config()).Resource(gvr(resource)).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		for _, item := range list.Items {
+			item.SetResourceVersion("")
+			found[resource+"/"+item.GetNamespace()+"/"+item.GetName()] = &item
+		}
+	}
+	return found
+}
