@@ -72,6 +72,7 @@ type Config struct {
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
 	streams *filters.Streams
+	drain   *filters.Drain
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
 	// stopExpiration is nil as long as nothing keeps that metric.
@@ -129,6 +130,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		LeaderElection: o.LeaderElection,
 
 		streams: newStreams(o.Bounds, o.groups),
+		drain:   filters.NewDrain(),
 		etcd:    etcd,
 	}
 	config.closeOnce = sync.OnceValue(config.close)
@@ -189,7 +191,7 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 	if generic.EgressSelector, err = o.egress(); err != nil {
 		return err
 	}
-	if err := o.applyServing(generic, ready); err != nil {
+	if err := o.applyServing(generic, config.drain, ready); err != nil {
 		return err
 	}
 	if err := o.applyTraces(generic); err != nil {
@@ -215,7 +217,7 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 }
 
 // applyServing listens on the port, at which nobody answers yet.
-func (o CompletedOptions) applyServing(config *genericapiserver.Config, ready prerequisites) error {
+func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *filters.Drain, ready prerequisites) error {
 	// The library keeps the listener, which is for one server, in the options, and forgets
 	// the port if it can't be listened on.
 	// Upstream fault 35.
@@ -223,7 +225,7 @@ func (o CompletedOptions) applyServing(config *genericapiserver.Config, ready pr
 	if err := options.WithLoopback().ApplyToConfig(config); err != nil {
 		return serveError(o.SecureServing.BindPort, err)
 	}
-	config.SecureServing.Listener = filters.BoundConnections(config.SecureServing.Listener, o.Bounds)
+	config.SecureServing.Listener = drain.Listener(filters.BoundConnections(config.SecureServing.Listener, o.Bounds))
 	// The warnings that this server sends are for its users, not for its own log.
 	// Upstream fault 53.
 	config.LoopbackClientConfig.WarningHandler = rest.NoWarnings{}
@@ -335,7 +337,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = filters.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
 	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
-	return filters.WithRequestBounds(handler, config.Serializer, c.Bounds)
+	return c.drain.Handler(filters.WithRequestBounds(handler, config.Serializer, c.Bounds))
 }
 
 // Complete fills in what follows from the rest.

@@ -18,7 +18,12 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -127,5 +132,42 @@ func TestTracesHaveTheNameOfEveryServer(t *testing.T) {
 	}
 	if name := <-traces.names; name != "apiserver" {
 		fixed(t, "the traces of a server have the name %q", name)
+	}
+}
+
+// TestLateHandshakeHoldsUpShutdown has a client that connects before the server is told to
+// stop, and shakes hands after.
+func TestLateHandshakeHoldsUpShutdown(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.EnableHTTP2 = true
+	opened, told := make(chan struct{}), make(chan struct{})
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			close(opened)
+		}
+	}
+	server.Config.RegisterOnShutdown(func() { close(told) })
+	server.StartTLS()
+	connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	<-opened
+	done := make(chan error, 1)
+	go func() {
+		// Of a connection that has not begun a request within 5 s the server knows better.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer cancel()
+		done <- server.Config.Shutdown(ctx)
+	}()
+	<-told
+	client := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // G402: of a test.
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	if _, err := io.WriteString(client, preface); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+		fixed(t, "a server that stops does not wait for a connection whose handshake is late (%v)", err)
 	}
 }
