@@ -50,11 +50,20 @@ const (
 	lockFile   = "lock"
 	socketFile = "etcd.sock"
 	dataDir    = "etcd"
+	// newDir holds a member that is not complete yet.
+	newDir = "etcd.new"
 )
 
 // defragThreshold is how many megabytes must be free in the database for the start
 // to take the time to give them back.
 const defragThreshold = 64
+
+// How soon the only member elects itself. The ratio of the two is the least that etcd
+// accepts.
+const (
+	tickMilliseconds     = 20
+	electionMilliseconds = 5 * tickMilliseconds
+)
 
 // DefaultQuotaBytes is etcd's own default, stated since it is a promise to the operator.
 const DefaultQuotaBytes = 2 << 30
@@ -110,6 +119,9 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.prepareMember(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	etcd, err := c.run(ctx, lock)
 	if err != nil {
 		return nil, err
@@ -123,24 +135,29 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 // run starts the member in a directory that is locked and returns when it serves. It
 // owns the lock.
 func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
+	if _, err := c.readDatabase(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
-	etcd, err := embed.StartEtcd(c.embedded(newLogger(logLevel, klog.Background())))
+	etcd, err := survive(ctx, newLogger(logLevel, klog.Background()), func(logger *zap.Logger) (*embed.Etcd, error) {
+		return embed.StartEtcd(c.embedded(logger))
+	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w; if its files are damaged, %s", c.Dir, err, restoreAdvice), lock.Close())
 	}
 	started := &Etcd{etcd, lock, logLevel}
 	// The directory may be one that an operator has made for more than one user.
 	// Upstream fault 70.
 	if err := os.Chmod(c.socket(), 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("closing the socket of the embedded etcd to others: %w", err), started.Close())
+		return nil, errors.Join(fmt.Errorf("closing the socket of the embedded etcd to others: %w", err), started.abort())
 	}
 	select {
-	case <-etcd.Server.ReadyNotify():
+	case <-started.Server.ReadyNotify():
 		return started, nil
-	case err := <-etcd.Err():
-		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), started.Close())
+	case err := <-started.Err():
+		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w", c.Dir, err), started.abort())
 	case <-ctx.Done():
-		return nil, errors.Join(fmt.Errorf("the embedded etcd in %s did not become ready in time: %w", c.Dir, context.Cause(ctx)), started.Close())
+		return nil, errors.Join(fmt.Errorf("the embedded etcd in %s did not become ready in time: %w", c.Dir, context.Cause(ctx)), started.abort())
 	}
 }
 
@@ -177,6 +194,8 @@ func (c Config) embedded(logger *zap.Logger) *embed.Config {
 	cfg.Dir = c.path(dataDir)
 	cfg.QuotaBackendBytes = c.QuotaBytes
 	cfg.BootstrapDefragThresholdMegabytes = defragThreshold
+	// Nobody else votes: it only takes time to wait for others.
+	cfg.TickMs, cfg.ElectionMs = tickMilliseconds, electionMilliseconds
 
 	member, _ := url.Parse(memberURL)
 	client := url.URL{Scheme: "unix", Path: c.socket()}
@@ -247,4 +266,12 @@ func (e *Etcd) Close() error {
 	e.logLevel.SetLevel(zap.DPanicLevel)
 	e.Etcd.Close()
 	return e.lock.Close()
+}
+
+// abort stops a member that does not serve yet. To stop as usual, it would wait for that.
+// Upstream fault 74.
+func (e *Etcd) abort() error {
+	e.logLevel.SetLevel(zap.DPanicLevel)
+	e.Server.HardStop()
+	return e.Close()
 }

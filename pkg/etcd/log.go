@@ -17,8 +17,14 @@ limitations under the License.
 package etcd
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"os"
+	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -75,3 +81,65 @@ func (c logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 
 // Sync does nothing: the server's own log is flushed at its end.
 func (logCore) Sync() error { return nil }
+
+// survive returns what a function of etcd's does, or an error where that would end the
+// process: of what it can't use etcd says so by a panic, or to its logger, which exits. As
+// it does not stop when told to, it may go on in the background after the context has ended.
+func survive[T any](ctx context.Context, logger *zap.Logger, run func(*zap.Logger) (T, error)) (T, error) {
+	done, failed := make(chan T, 1), make(chan error, 1)
+	fail := func(err error) {
+		select {
+		case failed <- err:
+		default: // The first error says more than those that follow from it.
+		}
+	}
+	hook := &fatalHook{fail: fail}
+	go func() {
+		defer func() {
+			if reason := recover(); reason != nil {
+				fail(fmt.Errorf("%v", reason))
+			}
+		}()
+		result, err := run(logger.WithOptions(zap.WithFatalHook(hook)))
+		if err != nil {
+			fail(err)
+			return
+		}
+		hook.returned.Store(true)
+		done <- result
+	}()
+	var none T
+	select {
+	case result := <-done:
+		return result, nil
+	case err := <-failed:
+		return none, err
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+}
+
+// fatalHook is told of what etcd can't go on from. It ends the process only if what was
+// to survive has returned, and left something running.
+type fatalHook struct {
+	fail     func(error)
+	returned atomic.Bool
+}
+
+// OnWrite does not return.
+func (h *fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	if h.returned.Load() {
+		klog.Flush()
+		os.Exit(1)
+	}
+	values := zapcore.NewMapObjectEncoder()
+	for _, field := range fields {
+		field.AddTo(values)
+	}
+	err := errors.New(entry.Message)
+	if cause, ok := values.Fields["error"]; ok {
+		err = fmt.Errorf("%w: %v", err, cause)
+	}
+	h.fail(err)
+	runtime.Goexit()
+}

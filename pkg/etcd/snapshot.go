@@ -37,7 +37,6 @@ import (
 	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"k8s.io/klog/v2"
 )
 
 const (
@@ -85,6 +84,9 @@ func (c Config) Save(ctx context.Context, out io.Writer, progress Progress) (err
 	case err != nil:
 		return err
 	default:
+		if exists, err := c.memberExists(); err != nil || !exists {
+			return errors.Join(cmp.Or(err, fmt.Errorf("there is nothing to save in %s: its server was killed before it had served for the first time; start it again", c.Dir)), lock.Close())
+		}
 		// The last writes may be in the write-ahead log only: etcd itself has to add
 		// them to the database.
 		etcd, runErr := c.run(ctx, lock)
@@ -174,15 +176,14 @@ func ReadFile(path string, progress Progress) (Snapshot, error) {
 	return describe(path, sum)
 }
 
-// describe reads a database whose hash is known to be right: any other could make
-// the reader crash.
-// Upstream fault 72.
+// describe reads every object of a database whose hash is known to be right. It was taken
+// of what a disk had then, right or wrong.
 func describe(path, sum string) (Snapshot, error) {
-	status, err := etcdsnapshot.NewV3(zap.NewNop()).Status(path)
+	read, err := readDatabaseFile(path, nil)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("the snapshot %s is no database of an etcd: %w", path, err)
+		return Snapshot{}, fmt.Errorf("the snapshot %s can't be used: its database was damaged when it was saved: %w; use another one", path, err)
 	}
-	return Snapshot{Revision: status.Revision, Keys: status.TotalKey, Size: status.TotalSize, Hash: sum, Version: status.Version}, nil
+	return Snapshot{Revision: read.revision, Keys: len(read.live), Size: read.size, Hash: sum, Version: read.version}, nil
 }
 
 // Restore puts a snapshot into the directory, which must be empty. The total is the
@@ -224,22 +225,14 @@ func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapsho
 	if err != nil {
 		return Snapshot{}, err
 	}
-	member := c.embedded(newLogger(zap.WarnLevel, klog.Background()))
-	member.Dir = filepath.Join(work, dataDir)
-	err = etcdsnapshot.NewV3(zap.NewNop()).Restore(etcdsnapshot.RestoreConfig{
-		SnapshotPath:        file,
-		Name:                member.Name,
-		OutputDataDir:       member.Dir,
-		PeerURLs:            []string{memberURL},
-		InitialCluster:      member.InitialCluster,
-		InitialClusterToken: member.InitialClusterToken,
-		RevisionBump:        uint64(laterThanAll(snapshot.Revision, time.Now()) - snapshot.Revision), //nolint:gosec // G115: it is later.
-		MarkCompacted:       true,
+	err = c.putMember(work, file, etcdsnapshot.RestoreConfig{
+		RevisionBump:  uint64(laterThanAll(snapshot.Revision, time.Now()) - snapshot.Revision), //nolint:gosec // G115: it is later.
+		MarkCompacted: true,
 	})
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("restoring the snapshot: %w", err)
 	}
-	return snapshot, rename(member.Dir, c.path(dataDir))
+	return snapshot, nil
 }
 
 // laterThanAll is a revision that no write has had, even one after the same snapshot
@@ -260,7 +253,7 @@ func (c Config) checkEmpty() error {
 	}
 	for _, entry := range entries {
 		// A new file system has a directory lost+found.
-		if !slices.Contains([]string{lockFile, socketFile, restoreDir, "lost+found"}, entry.Name()) {
+		if !slices.Contains([]string{lockFile, socketFile, newDir, restoreDir, "lost+found"}, entry.Name()) {
 			return fmt.Errorf("the data directory %s is not empty, but has %q: choose a new directory with --data-dir, and then restart the server with that", c.Dir, entry.Name())
 		}
 	}
@@ -288,7 +281,11 @@ func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	directory, err := os.Open(filepath.Dir(to))
+	return syncDirectory(filepath.Dir(to))
+}
+
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -127,6 +127,10 @@ const (
 // Upstream fault 25.
 const notDecrypted = "data from the storage is not transformable"
 
+// ErrDamaged is in the error of a storage transformer that finds that a disk has changed
+// what was written.
+var ErrDamaged = errors.New("the checksum of what is stored does not match")
+
 // errSilent ends operations while etcd is unavailable.
 var errSilent = errors.New("etcd does not answer")
 
@@ -190,6 +194,13 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	cause := etcdError(err)
 	code := etcdCode(cause)
 	switch {
+	case errors.Is(err, ErrDamaged), strings.Contains(err.Error(), ErrDamaged.Error()):
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    http.StatusInternalServerError,
+			Reason:  metav1.StatusReasonStoreReadError,
+			Message: fmt.Sprintf("%s can't be read until an operator restores a snapshot, since the database of etcd is damaged: %v", s.resource, err),
+		}}
 	case strings.Contains(err.Error(), notDecrypted):
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure,

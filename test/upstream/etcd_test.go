@@ -35,6 +35,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
@@ -169,5 +170,55 @@ func TestDamagedDatabaseEndsTheProcess(t *testing.T) {
 	output, err := command.CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "bbolt") {
 		fixed(t, "who reads the status of a damaged database survives (%v):\n%s", err, output)
+	}
+}
+
+// startKilled starts an etcd where another was killed when it had made its log, and nothing
+// else.
+func startKilled(t *testing.T) *embed.Etcd {
+	t.Helper()
+	config := testserver.NewTestConfig(t)
+	if err := os.MkdirAll(filepath.Join(config.Dir, "member"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log, err := wal.Create(zap.NewNop(), filepath.Join(config.Dir, "member", "wal"), []byte{8, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Server.HardStop)
+	return etcd
+}
+
+// never is how long it takes to believe that something does not happen.
+const never = 3 * time.Second
+
+func TestEtcdKilledDuringItsFirstStartNeverStarts(t *testing.T) {
+	select {
+	case <-startKilled(t).Server.ReadyNotify():
+		fixed(t, "an etcd that was killed during its first start becomes ready the next time")
+	case <-time.After(never):
+	}
+}
+
+func TestEtcdThatIsNotReadyCanNotBeClosed(t *testing.T) {
+	etcd := startKilled(t)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		etcd.Close()
+	}()
+	select {
+	case <-closed:
+		fixed(t, "an etcd that is not ready can be closed")
+	case <-time.After(never):
+		etcd.Server.HardStop()
+		<-closed
 	}
 }

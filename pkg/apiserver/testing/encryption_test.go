@@ -47,6 +47,7 @@ resources: [{resources: [machines.workshop.example.com], providers: [{secretbox:
 	require.NoError(t, err)
 	require.Len(t, stored.Kvs, 1)
 	value := string(stored.Kvs[0].Value)
-	require.True(t, strings.HasPrefix(value, "k8s:enc:secretbox:v1:mine:"), "%q", value)
+	require.True(t, strings.HasPrefix(value, "checksum:v1:"), "%q", value)
+	require.Contains(t, value, "k8s:enc:secretbox:v1:mine:")
 	require.NotContains(t, value, "drill")
 }

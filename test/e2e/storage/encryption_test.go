@@ -43,6 +43,7 @@ import (
 	kms "k8s.io/kms/pkg/service"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	restaurantclient "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -82,7 +83,9 @@ func storedIn(t *testing.T, prefix string, config clientv3.Config) map[string]st
 	require.NoError(t, err)
 	values := map[string]string{}
 	for _, kv := range answer.Kvs {
-		values[strings.TrimPrefix(string(kv.Key), prefix)] = string(kv.Value)
+		value, err := etcd.OpenValue(string(kv.Key), kv.Value)
+		require.NoError(t, err)
+		values[strings.TrimPrefix(string(kv.Key), prefix)] = string(value)
 	}
 	return values
 }

@@ -1,0 +1,80 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// checksummed makes stores verify the checksums of what they read. Those of an embedded
+// etcd also write them; to an external one, other servers may write, and read, that know
+// of none.
+type checksummed struct {
+	generic.RESTOptionsGetter
+	write bool
+}
+
+// GetRESTOptions returns the options with a transformer around that for encryption, so that
+// a checksum can be verified without a key.
+func (g checksummed) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	config := *options.StorageConfig
+	if config.Transformer == nil {
+		config.Transformer = identity.NewEncryptCheckTransformer()
+	}
+	config.Transformer = checksumTransformer{config.Transformer, g.write}
+	options.StorageConfig = &config
+	return options, nil
+}
+
+type checksumTransformer struct {
+	value.Transformer
+	write bool
+}
+
+// TransformFromStorage returns what was written, or registry.ErrDamaged. A value without a
+// checksum is stale: the next update of its object adds one, even if it changes nothing.
+func (t checksumTransformer) TransformFromStorage(ctx context.Context, stored []byte, dataCtx value.Context) ([]byte, bool, error) {
+	content, err := etcd.OpenValue(string(dataCtx.AuthenticatedData()), stored)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", registry.ErrDamaged, err)
+	}
+	out, stale, err := t.Transformer.TransformFromStorage(ctx, content, dataCtx)
+	return out, stale || t.write != etcd.ValueIsSealed(stored), err
+}
+
+// TransformToStorage adds the checksum.
+func (t checksumTransformer) TransformToStorage(ctx context.Context, content []byte, dataCtx value.Context) ([]byte, error) {
+	stored, err := t.Transformer.TransformToStorage(ctx, content, dataCtx)
+	if err != nil || !t.write {
+		return stored, err
+	}
+	return etcd.SealValue(string(dataCtx.AuthenticatedData()), stored), nil
+}
