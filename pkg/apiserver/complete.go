@@ -107,7 +107,7 @@ func (o CompletedOptions) completeEtcd() error {
 	transport := &o.Etcd.StorageConfig.Transport
 	o.embeddedEtcd = len(transport.ServerList) == 0
 	if !o.embeddedEtcd {
-		transport.EgressLookup = o.Egress
+		transport.EgressLookup = o.etcdEgress
 		return nil
 	}
 	if o.EmbeddedEtcd.Dir != "" {

@@ -29,6 +29,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/egressselector"
@@ -75,9 +76,13 @@ func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, er
 	if files.Empty() && files.TrustedCAFile == "" {
 		tlsConfig = nil
 	}
-	var options []grpc.DialOption
-	if config.EgressLookup != nil {
-		dial, err := config.EgressLookup(egressselector.Etcd.AsNetworkContext())
+	// Whoever asks this client wants to know soon that etcd answers again.
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: redialInterval, Multiplier: 1, MaxDelay: redialInterval},
+		MinConnectTimeout: redialTimeout,
+	})}
+	if !o.embeddedEtcd {
+		dial, err := o.Egress(egressselector.Etcd.AsNetworkContext())
 		if err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ var ErrRefused = errors.New("the server refuses to start")
 // for until the context ends; each new reason is logged once with what to do
 // about it.
 func Await(ctx context.Context, what string, check func(context.Context) error) error {
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: 5 * time.Second}
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: time.Second}
 	var reason error
 	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
