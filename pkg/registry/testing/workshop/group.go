@@ -39,9 +39,9 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/generated/openapi"
 	workshopv1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1"
 	workshopv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1alpha1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/generated/openapi"
 )
 
 // MinutesPerReplica is what an Estimate is computed with.
