@@ -33,6 +33,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -115,8 +116,10 @@ func TestStorageMigration(t *testing.T) {
 				answer, err := etcdOf(t, cp.APIServer).Get(t.Context(), s.keys()+"a")
 				require.NoError(t, err)
 				var envelope runtime.Unknown
-				require.Equal(t, "k8s\x00", string(answer.Kvs[0].Value[:4]))
-				require.NoError(t, envelope.Unmarshal(answer.Kvs[0].Value[4:]))
+				value, err := etcd.OpenValue(s.keys()+"a", answer.Kvs[0].Value)
+				require.NoError(t, err)
+				require.Equal(t, "k8s\x00", string(value[:4]))
+				require.NoError(t, envelope.Unmarshal(value[4:]))
 				require.Equal(t, runtime.TypeMeta{APIVersion: restaurant.GroupName + "/v1", Kind: "Pizza"}, envelope.TypeMeta)
 			})
 		}

@@ -37,6 +37,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -89,7 +90,9 @@ func TestStorage(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, answer.Kvs, 1, "Nothing is stored at %s.", key)
 
-			value, isProtobuf := strings.CutPrefix(string(answer.Kvs[0].Value), "k8s\x00")
+			stored, err := etcd.OpenValue(key, answer.Kvs[0].Value)
+			require.NoError(t, err)
+			value, isProtobuf := strings.CutPrefix(string(stored), "k8s\x00")
 			require.True(t, isProtobuf, "%s is not stored as protobuf.", key)
 			var envelope runtime.Unknown
 			require.NoError(t, envelope.Unmarshal([]byte(value)))
