@@ -56,15 +56,18 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		return nil, err
 	}
 	parameters := runtime.NewParameterCodec(c.Scheme)
+	var groups []*genericapiserver.APIGroupInfo
 	for _, group := range c.Groups {
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
 		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer, c.Bounds)
 		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter, c.Runtimes[group.Name]); err != nil {
 			return nil, err
 		}
-		if err := generic.InstallAPIGroup(&info); err != nil {
-			return nil, fmt.Errorf("installing %s: %w", group.Name, err)
-		}
+		groups = append(groups, &info)
+	}
+	// At once, as the library builds the models for server-side apply for each call.
+	if err := generic.InstallAPIGroups(groups...); err != nil {
+		return nil, err
 	}
 	if err := c.streams.Install(generic); err != nil {
 		return nil, err
