@@ -156,8 +156,9 @@ stress-e2e: binaries
 	packages="$(E2E_PACKAGES)"; $(STRESS) -rounds=$(E2E_ROUNDS) env $(TEST_E2E) -timeout=60m $${packages}
 
 .PHONY: bench
-bench: binaries ## Measures the server's idle memory, its start, and what admission costs
+bench: binaries ## Measures the memory of the server, its start, with few and many kinds too, and what admission costs
 	go run ./test/bench
+	go test -run='^$$' -bench='^BenchmarkStart$$' -benchtime=10x ./pkg/apiserver/testing 2>/dev/null
 
 ##@ Verify
 
