@@ -27,17 +27,27 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
+// Webhooks returns how webhooks are reached: with which credentials, of whose responses no
+// more than a bounded part is read, and where their Services are.
+func Webhooks(config *genericapiserver.RecommendedConfig) (webhook.AuthenticationInfoResolverWrapper, webhook.ServiceResolver, error) {
+	services, err := newServiceResolver(config.SharedInformerFactory.Core().V1().Services().Lister(), config.ClientConfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	wrapper := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, config.EgressSelector, config.ClientConfig, config.TracerProvider)
+	return boundAnswers(wrapper), services, nil
+}
+
 // Initializers give the plugins what the library's own initializer does not have:
 // how to reach webhooks and the parameters of policies, and how quota counts. They
 // must run after it.
 func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Interface) (admission.PluginInitializers, error) {
-	services, err := newServiceResolver(config.SharedInformerFactory.Core().V1().Services().Lister(), config.ClientConfig)
+	wrapper, services, err := Webhooks(config)
 	if err != nil {
 		return nil, err
 	}
-	wrapper := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, config.EgressSelector, config.ClientConfig, config.TracerProvider)
 	return admission.PluginInitializers{
-		webhookinitializer.NewPluginInitializer(boundAnswers(wrapper), services),
+		webhookinitializer.NewPluginInitializer(wrapper, services),
 		initializeFunc(func(plugin admission.Interface) {
 			if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
 				// Without evaluators of their own all resources are counted by object.

@@ -30,7 +30,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	certutil "k8s.io/client-go/util/cert"
 
@@ -49,8 +48,8 @@ const authenticationConfig = "extension-apiserver-authentication"
 type cluster struct {
 	clients
 	options *genericoptions.DelegatingAuthenticationOptions
-	// reads are the resources that this server cannot do without.
-	reads []schema.GroupResource
+	// reads is permission to list the resources that this server cannot do without.
+	reads []rbac.Permission
 	// prioritizes is set if requests are to be limited by priority and fairness.
 	prioritizes bool
 
@@ -77,10 +76,14 @@ func (o CompletedOptions) newCluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	reads := mayRead(admission.Reads(o.plugins, o.Admission), admissionFix, "list")
+	if o.Base != nil {
+		reads = append(reads, mayRead(o.Base.Reads, o.Base.ReadsFix, "list")...)
+	}
 	return &cluster{
 		clients:     clients,
 		options:     o.Authentication,
-		reads:       admission.Reads(o.plugins, o.Admission),
+		reads:       reads,
 		prioritizes: o.Features.EnablePriorityAndFairness,
 	}, nil
 }
@@ -100,7 +103,7 @@ func (c *cluster) check(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	if err := c.core.checkMay(ctx, mayRead(c.reads, admissionFix, "list")...); err != nil {
+	if err := c.core.checkMay(ctx, c.reads...); err != nil {
 		return err
 	}
 	// This comes last: a role that also holds what the server can't do without is

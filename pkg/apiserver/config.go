@@ -33,6 +33,7 @@ import (
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -59,6 +60,8 @@ type Config struct {
 	Name    string
 	Generic *genericapiserver.RecommendedConfig
 	Groups  []registry.Group
+	// Etcd is how objects are stored, for what is stored in other ways than the groups.
+	Etcd *genericoptions.EtcdOptions
 	// Scheme and Codecs know the types of the groups.
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
@@ -71,6 +74,7 @@ type Config struct {
 	// LeaderElection says which replica runs the groups' controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
+	base    *Base
 	streams *filters.Streams
 	drain   *filters.Drain
 	// etcd is nil if it does not run inside this server.
@@ -129,6 +133,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		RunControllers: o.RunControllers,
 		LeaderElection: o.LeaderElection,
 
+		base:    o.Base,
 		streams: newStreams(o.Bounds, o.groups),
 		drain:   filters.NewDrain(),
 		etcd:    etcd,
@@ -314,13 +319,20 @@ func (c *Config) setOpenAPI() {
 		for _, group := range c.Groups {
 			maps.Copy(all, group.OpenAPI(ref))
 		}
+		if c.base != nil {
+			maps.Copy(all, c.base.OpenAPI(ref))
+		}
 		return all
 	}
 	names := make([]string, 0, len(c.Groups))
 	for _, group := range c.Groups {
 		names = append(names, group.Name)
 	}
-	namer := openapi.NewDefinitionNamer(c.Scheme)
+	schemes := []*runtime.Scheme{c.Scheme}
+	if c.base != nil {
+		schemes = append(schemes, c.base.Scheme)
+	}
+	namer := openapi.NewDefinitionNamer(schemes...)
 	c.Generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	c.Generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	c.Generic.OpenAPIConfig.Info.Title = strings.Join(slices.Sorted(slices.Values(names)), ", ")

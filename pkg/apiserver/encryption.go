@@ -45,7 +45,11 @@ func (o CompletedOptions) validateEncryption() error {
 		for _, group := range o.groups {
 			stored = stored.Union(sets.KeySet(group.StoragePrefixes()))
 		}
-		err = validateEncryptedResources(configuration, stored)
+		open := sets.New[string]()
+		if o.Base != nil {
+			open.Insert(o.Base.Groups()...)
+		}
+		err = validateEncryptedResources(configuration, stored, open)
 	}
 	if err != nil {
 		return fmt.Errorf("--encryption-provider-config %s can't be used: %w", path, err)
@@ -68,10 +72,14 @@ func readEncryptionConfiguration(path string, reload bool) (*apiserver.Encryptio
 }
 
 // validateEncryptedResources returns an error if the configuration is about nothing
-// that is stored, or about what only looks as if it were.
+// that is stored, or about what only looks as if it were. In an open group any resource
+// can be stored.
 // Upstream fault 37.
-func validateEncryptedResources(configuration *apiserver.EncryptionConfiguration, stored sets.Set[schema.GroupResource]) error {
-	groups, names := sets.New("*"), sets.New[string]()
+func validateEncryptedResources(configuration *apiserver.EncryptionConfiguration, stored sets.Set[schema.GroupResource], open sets.Set[string]) error {
+	groups, names := sets.New("*").Union(open), sets.New[string]()
+	for group := range open {
+		names.Insert("*." + group)
+	}
 	for resource := range stored {
 		groups.Insert(resource.Group)
 		names.Insert(resource.String())
@@ -83,7 +91,7 @@ func validateEncryptedResources(configuration *apiserver.EncryptionConfiguration
 			if !groups.Has(resource.Group) {
 				continue // It is for another server that has the same file.
 			}
-			if resource.Resource != "*" && !stored.Has(resource) {
+			if resource.Resource != "*" && !stored.Has(resource) && !open.Has(resource.Group) {
 				return fmt.Errorf("resources[%d].resources[%d] is %q, but this server stores %s only: correct or remove it", i, j, name, list(names))
 			}
 			effective = true

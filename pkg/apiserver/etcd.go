@@ -105,6 +105,7 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 	options := *o.Etcd
 	// Upstream fault 48.
 	options.StorageConfig.Transport.TracerProvider = generic.TracerProvider
+	config.Etcd = &options
 	factory, err := storageFactory(config, &options)
 	if err != nil {
 		return err

@@ -23,6 +23,9 @@ import (
 
 // Flags returns the flags in the sections of --help.
 func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
+	if o.Base != nil {
+		o.Base.AddFlags(&sections)
+	}
 	o.ServerRun.AddUniversalFlags(sections.FlagSet("generic"))
 	o.Etcd.AddFlags(sections.FlagSet("etcd"))
 	o.SecureServing.AddFlags(sections.FlagSet("secure serving"))

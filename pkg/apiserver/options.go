@@ -54,6 +54,9 @@ type Options struct {
 	groups  []registry.Group
 	plugins []admission.Plugin
 
+	// Base is nil for a server of groups only.
+	Base *Base
+
 	ServerRun      *genericoptions.ServerRunOptions
 	Etcd           *genericoptions.EtcdOptions
 	SecureServing  *genericoptions.SecureServingOptionsWithLoopback

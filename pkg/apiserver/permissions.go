@@ -51,15 +51,18 @@ func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
 			rbac.Permission{Resource: quotas, Subresource: "status"}, "update")...)
 	}
+	if o.Base != nil {
+		permissions = slices.Concat(permissions, mayRead(o.Base.Reads, o.Base.ReadsFix, "list", "watch"), o.Base.Permissions)
+	}
 	if o.Features.EnablePriorityAndFairness {
 		permissions = append(permissions, mayPrioritize()...)
 		permissions = append(permissions, may(priorityFix, prioritize("flowschemas", "status"), "patch")...)
 	}
-	if o.RunControllers {
+	if o.mayRunControllers() {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
 			rbac.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
 	}
-	if o.RunControllers && o.LeaderElection.LeaderElect {
+	if o.mayRunControllers() && o.LeaderElection.LeaderElect {
 		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, o.LeaderElection.ResourceName,
 			"since its controllers run where they are elected")...)
 	}
@@ -73,6 +76,11 @@ func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
 		}
 	}
 	return permissions
+}
+
+// mayRunControllers tells whether there can be any: they belong to groups.
+func (o CompletedOptions) mayRunControllers() bool {
+	return o.RunControllers && len(o.groups) > 0
 }
 
 func mayReviewTokens() rbac.Permission {

@@ -51,7 +51,7 @@ func (c CompletedConfig) New() (*Server, error) {
 }
 
 func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error) {
-	generic, err := c.generic.New(c.Name, genericapiserver.NewEmptyDelegate())
+	generic, err := c.newBase()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	if err := startInformers(generic, c.Runtimes); err != nil {
 		return nil, err
 	}
-	if c.RunControllers {
+	if c.RunControllers && len(c.Groups) > 0 {
 		controllers, err := newControllers(c.Runtimes, c.LeaderElection, c.Generic.ClientConfig)
 		if err != nil {
 			return nil, err
@@ -85,6 +85,14 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		}
 	}
 	return generic, nil
+}
+
+// newBase makes what the groups are installed on.
+func (c CompletedConfig) newBase() (*genericapiserver.GenericAPIServer, error) {
+	if c.base == nil {
+		return c.generic.New(c.Name, genericapiserver.NewEmptyDelegate())
+	}
+	return c.base.New(c.Config)
 }
 
 // startInformers makes the server start the informers of the groups, and ready when

@@ -32,6 +32,7 @@ import (
 func (o CompletedOptions) Validate() []error {
 	return slices.Concat(
 		o.validateName(),
+		o.validateBase(),
 		o.validateEmbeddedEtcd(),
 		o.validateStartup(),
 		o.validateServingCert(),
@@ -58,6 +59,13 @@ func (o CompletedOptions) validateName() (errs []error) {
 		errs = append(errs, fmt.Errorf("the name of the server, %q, can't be that of a Service: %s", o.name, problem))
 	}
 	return errs
+}
+
+func (o CompletedOptions) validateBase() []error {
+	if o.Base == nil {
+		return nil
+	}
+	return o.Base.Validate()
 }
 
 func (o CompletedOptions) validateEmbeddedEtcd() []error {
@@ -91,6 +99,9 @@ func (o CompletedOptions) validateStartup() (errs []error) {
 func (o CompletedOptions) validateServingCert() (errs []error) {
 	if o.ServingCert.Secret == "" {
 		return nil
+	}
+	if o.Base != nil {
+		errs = append(errs, errors.New("--serving-ca-secret can't be used by this server, since the APIServices that would have to trust the certificate authority are not known in advance: use --tls-cert-file and --tls-private-key-file"))
 	}
 	if o.SecureServing.ServerCert.CertKey.CertFile != "" {
 		errs = append(errs, errors.New("--serving-ca-secret and --tls-cert-file exclude each other: set only one of them"))

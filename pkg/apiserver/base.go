@@ -1,0 +1,53 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/kube-openapi/pkg/common"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+)
+
+// Base is what a server serves besides groups that are declared in Go. The groups are
+// installed on the library's server that the base makes; authentication, authorization,
+// admission, audit, bounds and the life cycle are the same for both. All fields are
+// required.
+type Base struct {
+	// Scheme and OpenAPI describe the types of the library's server.
+	Scheme  *runtime.Scheme
+	OpenAPI common.GetOpenAPIDefinitions
+	// AddFlags adds the flags of the base to the sections of --help.
+	AddFlags func(*cliflag.NamedFlagSets)
+	// Validate returns everything that is wrong with them.
+	Validate func() []error
+	// Groups returns the names of the API groups whose objects it stores, once flags are
+	// parsed.
+	Groups func() []string
+	// Reads are the resources of the cluster that the server does not start without
+	// permission to list and watch, and ReadsFix says how to give it.
+	Reads    []schema.GroupResource
+	ReadsFix string
+	// Permissions is what else the server must be allowed to do in the cluster.
+	Permissions []rbac.Permission
+	// New makes the library's server. Everything in the config is made already, and the
+	// config is not changed.
+	New func(*Config) (*genericapiserver.GenericAPIServer, error)
+}
