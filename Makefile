@@ -38,15 +38,15 @@ ETCD_PORT ?= 26445
 KUBE_CONTROLLER_MANAGER_PORT ?= 26446
 
 .PHONY: build
-build: ## Builds the server and the webhook
-	@hack/build-binaries.sh apiserver webhook
+build: ## Builds the servers and the webhook
+	@hack/build-binaries.sh apiserver crd-apiserver webhook
 
 .PHONY: image
 image: build ## Builds an image of the server into an archive, reproducibly
 	@hack/build-image.sh
 
 .PHONY: binaries
-binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the server, the webhook and what the tests run with them
+binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the servers, the webhook and what the tests run with them
 
 $(addprefix $(BIN)/,$(KUBERNETES_BINARIES)): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
 	@hack/build-binaries.sh $(@F)
@@ -129,7 +129,10 @@ fuzz: ## Looks for bodies that cost more than their bounds, FUZZ_TIME for each t
 
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane
-	packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages}
+	failed=0; \
+		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages} || failed=1; \
+		E2E_CRD_APISERVER=true $(TEST_E2E) -timeout=10m ./test/e2e/crd || failed=1; \
+		exit $${failed}
 
 # The second command runs the tests that framework.AlsoRemote marks.
 .PHONY: test-remote

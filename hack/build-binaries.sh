@@ -17,7 +17,7 @@
 # Builds the named binaries into _output/bin. A build that takes long tells every
 # few seconds how far it is.
 #
-#   hack/build-binaries.sh apiserver webhook kube-apiserver etcd
+#   hack/build-binaries.sh apiserver crd-apiserver webhook kube-apiserver etcd
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

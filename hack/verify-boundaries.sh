@@ -26,7 +26,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 layers() {
 	cat <<'EOF'
 cmd                           pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
-pkg/cmd                       pkg/apiserver pkg/doctor pkg/migrate pkg/etcd pkg/certificates pkg/startup pkg/registry
+pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/etcd pkg/certificates pkg/startup pkg/registry
+pkg/customresources           pkg/apiserver pkg/admission pkg/rbac
 pkg/registry/testing          pkg/registry pkg/etcd
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
 pkg/registry/*                pkg/registry pkg/apis
@@ -61,7 +62,7 @@ pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
 hack                          pkg/codegen
-test                          cmd pkg/cmd pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
+test                          cmd pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
 EOF
 }
 

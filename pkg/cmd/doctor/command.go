@@ -38,9 +38,10 @@ import (
 )
 
 // NewCommand returns the command that finds out what is wrong in a cluster with a server of
-// this name.
-func NewCommand(name string, groups ...registry.Group) *cobra.Command {
+// this name. The base is nil if it has none.
+func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *cobra.Command {
 	options := apiserver.NewOptions(name, groups...)
+	options.Base = base
 	config := doctor.Config{Groups: groups}
 	var format string
 	cmd := &cobra.Command{

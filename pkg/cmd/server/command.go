@@ -50,7 +50,13 @@ import (
 // of its tools. It serves until the context ends, then finishes what it is doing and returns
 // nil. What follows from the name is said at apiserver.NewOptions.
 func NewCommand(ctx context.Context, name string, groups ...registry.Group) *cobra.Command {
+	return NewCommandWithBase(ctx, name, nil, groups...)
+}
+
+// NewCommandWithBase returns the command of a server that also serves what its base does.
+func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, groups ...registry.Group) *cobra.Command {
 	options := apiserver.NewOptions(name, groups...)
+	options.Base = base
 	logging := logsapi.NewLoggingConfiguration()
 	cmd := &cobra.Command{
 		Use:          name,
@@ -63,7 +69,7 @@ func NewCommand(ctx context.Context, name string, groups ...registry.Group) *cob
 	}
 	cmd.SetContext(ctx)
 	cmd.AddCommand(
-		doctor.NewCommand(name, groups...),
+		doctor.NewCommand(name, base, groups...),
 		tool.AsTool(snapshot.NewCommand(options.EmbeddedEtcd.Dir)),
 		tool.WithOwnHelp(certificates.NewCommand()),
 		migrate.NewCommand(name, groups...),

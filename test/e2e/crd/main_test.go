@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -55,6 +57,10 @@ func TestMain(m *testing.M) {
 		install, createToppings)
 }
 
+// otherServer tells whether the tests are to run with the crd-apiserver, which stores the
+// objects elsewhere, instead of kube-apiserver alone.
+func otherServer() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
+
 // install installs the definitions and starts the webhook.
 func install(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 	if webhook, err = framework.NewWebhook(cp, "webhook"); err != nil {
@@ -70,7 +76,14 @@ func install(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 	if err := waitEstablished(ctx, cp); err != nil {
 		return err
 	}
-	return webhook.Start(ctx)
+	if err := webhook.Start(ctx); err != nil || !otherServer() {
+		return err
+	}
+	server, err := framework.StartCRDServer(ctx, cp, restaurant.GroupName)
+	if err != nil {
+		return err
+	}
+	return framework.RegisterCRDServer(ctx, cp, server, restaurant.GroupName)
 }
 
 func createToppings(ctx context.Context, cp *controlplane.ControlPlane) error {

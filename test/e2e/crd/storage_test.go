@@ -35,15 +35,19 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// etcd connects to kube-apiserver's.
+// etcd connects to the one that has the objects.
 func etcd(t *testing.T) *clientv3.Client {
 	t.Helper()
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "test"})
 	require.NoError(t, err)
 	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
 	require.NoError(t, err)
+	server := cp.Etcd
+	if otherServer() {
+		server = cp.Component(framework.CRDServerEtcd)
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{cp.Etcd.URL()},
+		Endpoints: []string{server.URL()},
 		TLS:       &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}},
 	})
 	require.NoError(t, err)

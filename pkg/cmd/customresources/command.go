@@ -1,0 +1,132 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package customresources has the command of a server of groups that
+// CustomResourceDefinitions define.
+package customresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+)
+
+// NewCommand returns the command of a server of this name, and below it those of its tools.
+func NewCommand(ctx context.Context, name string) *cobra.Command {
+	options := &customresources.Options{}
+	cmd := server.NewCommandWithBase(ctx, name, options.Base())
+	cmd.Short = "Serves custom resources to a Kubernetes cluster from an etcd of its own"
+	for _, other := range []*cobra.Command{newRegisterCommand(), newUnregisterCommand()} {
+		cmd.AddCommand(tool.AsTool(other))
+		cmd.Long += fmt.Sprintf("\n  %-12s %s", other.Name(), other.Short)
+	}
+	return cmd
+}
+
+// registration is what the tools have in common.
+type registration struct {
+	groups     []string
+	kubeconfig string
+	timeout    time.Duration
+}
+
+func (r *registration) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&r.groups, "groups", nil, "API groups, such as argoproj.io.")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "Kubeconfig of somebody who may read CustomResourceDefinitions and change APIServices. By default that of kubectl.")
+	flags.DurationVar(&r.timeout, "timeout", time.Minute, "How long to wait for kube-apiserver.")
+}
+
+func (r *registration) cluster() (*rest.Config, error) {
+	if len(r.groups) == 0 {
+		return nil, errors.New("--groups is not set")
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = r.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+}
+
+func newRegisterCommand() *cobra.Command {
+	var (
+		r               registration
+		service, caFile string
+		port            int32
+	)
+	cmd := &cobra.Command{
+		Use:   "register",
+		Short: "Makes kube-apiserver send the requests for groups to a running server",
+		Long: "Makes kube-apiserver send the requests for groups, which CustomResourceDefinitions define, to a server that runs already, by changing their APIServices. " +
+			"Objects that are in the cluster's etcd stay there, and are seen no more until the groups are unregistered: register groups without objects, or move the objects.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := r.cluster()
+			if err != nil {
+				return err
+			}
+			namespace, name, ok := strings.Cut(service, "/")
+			if !ok {
+				return fmt.Errorf("--service must be namespace/name, not %q", service)
+			}
+			target := customresources.Target{Service: apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: &port}}
+			if caFile != "" {
+				if target.CABundle, err = os.ReadFile(caFile); err != nil {
+					return fmt.Errorf("--ca-file: %w", err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
+			defer cancel()
+			return customresources.Register(ctx, cluster, target, r.groups...)
+		},
+	}
+	r.addFlags(cmd)
+	cmd.Flags().StringVar(&service, "service", "", "Service of the server, as namespace/name.")
+	cmd.Flags().Int32Var(&port, "port", 443, "Port of the Service.")
+	cmd.Flags().StringVar(&caFile, "ca-file", "", "File with the certificate authority of the server's certificate. By default those that kube-apiserver's host trusts.")
+	return cmd
+}
+
+func newUnregisterCommand() *cobra.Command {
+	var r registration
+	cmd := &cobra.Command{
+		Use:   "unregister",
+		Short: "Makes kube-apiserver serve groups by itself again",
+		Long:  "Makes kube-apiserver serve groups by itself again, from the cluster's etcd. Objects that are in the server's etcd stay there, and are seen no more until the groups are registered.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := r.cluster()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
+			defer cancel()
+			return customresources.Unregister(ctx, cluster, r.groups...)
+		},
+	}
+	r.addFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,27 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package customresources serves API groups that CustomResourceDefinitions define, from an
+// etcd other than the cluster's.
+//
+// The definitions stay in kube-apiserver, where clients read and change them. This package
+// keeps a copy of those of the chosen groups in the server's own etcd, and
+// k8s.io/apiextensions-apiserver serves what the copies define, as it does inside
+// kube-apiserver. Objects are stored under the same keys and in the same form as there.
+//
+// When a definition is deleted in the cluster while there are objects, its copy stays, and
+// the objects are served on: what looks like an uninstalled chart must not destroy them.
+package customresources

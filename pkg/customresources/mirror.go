@@ -1,0 +1,387 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customresources
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+)
+
+const (
+	// resyncPeriod is how often all definitions are compared with their copies.
+	resyncPeriod = 10 * time.Minute
+	// leftoverPeriod is how often the objects of a deleted definition are counted.
+	leftoverPeriod = time.Minute
+	// lastApplied is an annotation that repeats a whole definition.
+	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+)
+
+// mirror keeps copies of the definitions of some groups in the server's own etcd. All
+// replicas do so, and write the same.
+type mirror struct {
+	groups sets.Set[string]
+	purge  bool
+
+	informers   externalversions.SharedInformerFactory
+	definitions listers.CustomResourceDefinitionLister
+	synced      cache.InformerSynced
+	queue       workqueue.TypedRateLimitingInterface[string]
+	registrar   *registrar
+	leftovers   *leftoverMetric
+
+	copies  storage.Interface
+	prefix  string
+	destroy func()
+	// objects is how the objects of the definitions are stored.
+	objects generic.RESTOptionsGetter
+	// copied is closed when all definitions have been copied once.
+	copied chan struct{}
+}
+
+func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RESTOptionsGetter) (*mirror, error) {
+	client, err := clientset.NewForConfig(config.Generic.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	registrar, err := newRegistrar(config.Generic.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	leftovers, err := newLeftoverMetric()
+	if err != nil {
+		return nil, err
+	}
+	options, err := copies.GetRESTOptions(definitionResource, &apiextensions.CustomResourceDefinition{})
+	if err != nil {
+		return nil, err
+	}
+	m := &mirror{
+		groups:    sets.New(o.Groups...),
+		purge:     o.PurgeDeleted,
+		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		registrar: registrar,
+		leftovers: leftovers,
+		prefix:    "/" + options.ResourcePrefix,
+		objects:   objects,
+		copied:    make(chan struct{}),
+	}
+	m.copies, m.destroy, err = factory.Create(*options.StorageConfig,
+		func() runtime.Object { return &apiextensions.CustomResourceDefinition{} },
+		func() runtime.Object { return &apiextensions.CustomResourceDefinitionList{} }, m.prefix)
+	if err != nil {
+		return nil, err
+	}
+	m.informers = externalversions.NewSharedInformerFactoryWithOptions(client, resyncPeriod, externalversions.WithTransform(m.slim))
+	informer := m.informers.Apiextensions().V1().CustomResourceDefinitions()
+	m.definitions, m.synced = informer.Lister(), informer.Informer().HasSynced
+	_, err = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    m.enqueue,
+		UpdateFunc: func(_, definition any) { m.enqueue(definition) },
+		DeleteFunc: m.enqueue,
+	})
+	return m, err
+}
+
+// slim keeps of a definition no more than its name if it is of no chosen group.
+func (m *mirror) slim(object any) (any, error) {
+	definition, ok := object.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok || m.groups.Has(definition.Spec.Group) {
+		return object, nil
+	}
+	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion,
+	}}, nil
+}
+
+// groupOf is the group of a definition, whose name is that of its resource, a dot, and the
+// group.
+func groupOf(name string) string {
+	_, group, _ := strings.Cut(name, ".")
+	return group
+}
+
+func (m *mirror) enqueue(object any) {
+	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil && m.groups.Has(groupOf(name)) {
+		m.queue.Add(name)
+	}
+}
+
+// start returns when all definitions have been copied, and goes on following them. Until
+// then the server is not ready.
+func (m *mirror) start(hook genericapiserver.PostStartHookContext) error {
+	m.informers.Start(hook.Done())
+	if !cache.WaitForCacheSync(hook.Done(), m.synced) {
+		return nil // The server has been told to stop.
+	}
+	err := wait.PollUntilContextCancel(hook, time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := m.copyAll(ctx); err != nil {
+			klog.ErrorS(err, "The CustomResourceDefinitions of the cluster can't be copied; trying again")
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil //nolint:nilerr // The server has been told to stop.
+	}
+	close(m.copied)
+	go func() {
+		<-hook.Done()
+		m.queue.ShutDown()
+	}()
+	go m.work(hook)
+	return nil
+}
+
+// copyAll copies all definitions, and looks after the copies of those that have gone.
+func (m *mirror) copyAll(ctx context.Context) error {
+	names := sets.New[string]()
+	definitions, err := m.definitions.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, definition := range definitions {
+		if m.groups.Has(definition.Spec.Group) {
+			names.Insert(definition.Name)
+		}
+	}
+	copies, err := m.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, copied := range copies {
+		if m.groups.Has(copied.Spec.Group) {
+			names.Insert(copied.Name)
+			continue
+		}
+		klog.InfoS("A group is no longer among --groups: its objects stay in etcd, unserved", "definition", copied.Name)
+		if err := m.remove(ctx, copied.Name); err != nil {
+			return err
+		}
+	}
+	for _, name := range sets.List(names) {
+		if err := m.sync(ctx, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (m *mirror) work(ctx context.Context) {
+	for {
+		name, stopped := m.queue.Get()
+		if stopped {
+			return
+		}
+		if err := m.syncAndRegister(ctx, name); err != nil {
+			klog.ErrorS(err, "A CustomResourceDefinition can't be followed; trying again", "definition", name)
+			m.queue.AddRateLimited(name)
+		} else {
+			m.queue.Forget(name)
+		}
+		m.queue.Done(name)
+	}
+}
+
+func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
+	if err := m.sync(ctx, name); err != nil {
+		return err
+	}
+	group := groupOf(name)
+	served, err := m.servedVersions(ctx, group)
+	if err != nil {
+		return err
+	}
+	return m.registrar.follow(ctx, group, served)
+}
+
+// sync makes the copy of a definition what it should be.
+func (m *mirror) sync(ctx context.Context, name string) error {
+	definition, err := m.definitions.Get(name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return m.syncDeleted(ctx, name)
+	case err != nil:
+		return err
+	case !apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established):
+		return nil // It will be, or its names are taken.
+	}
+	m.leftovers.forget(name)
+	return m.write(ctx, definition)
+}
+
+// write writes the copy of a definition, unless it is the same already.
+func (m *mirror) write(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
+	wanted := &apiextensions.CustomResourceDefinition{}
+	if err := library.Scheme.Convert(copyOf(definition), wanted, nil); err != nil {
+		return err
+	}
+	return m.copies.GuaranteedUpdate(ctx, m.key(definition.Name), &apiextensions.CustomResourceDefinition{}, true, nil,
+		storage.SimpleUpdate(func(runtime.Object) (runtime.Object, error) { return wanted.DeepCopy(), nil }), nil)
+}
+
+// copyOf is a definition without what says that it is being deleted: the library, which
+// would delete its objects, is not told before it is gone, and then only if that is wanted.
+func copyOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	out := definition.DeepCopy()
+	out.ResourceVersion, out.ManagedFields = "", nil
+	out.DeletionTimestamp, out.DeletionGracePeriodSeconds, out.Finalizers = nil, nil, nil
+	maps.DeleteFunc(out.Annotations, func(name, _ string) bool { return name == lastApplied })
+	out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return condition.Type == apiextensionsv1.Terminating
+	})
+	return out
+}
+
+// syncDeleted looks after the copy of a definition that the cluster does not have.
+func (m *mirror) syncDeleted(ctx context.Context, name string) error {
+	copied := &apiextensions.CustomResourceDefinition{}
+	err := m.copies.Get(ctx, m.key(name), storage.GetOptions{}, copied)
+	if storage.IsNotFound(err) {
+		m.leftovers.forget(name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	count, err := m.count(ctx, schema.GroupResource{Group: copied.Spec.Group, Resource: copied.Spec.Names.Plural})
+	if err != nil {
+		return err
+	}
+	m.leftovers.set(name, count)
+	if count == 0 && copied.DeletionTimestamp.IsZero() {
+		klog.InfoS("A CustomResourceDefinition has been deleted in the cluster, and has no objects here: it is served no longer", "definition", name)
+		return m.remove(ctx, name)
+	}
+	m.queue.AddAfter(name, leftoverPeriod)
+	if m.purge {
+		return m.purgeObjects(ctx, name, count)
+	}
+	klog.ErrorS(nil, "A CustomResourceDefinition has been deleted in the cluster while it has objects here. They stay, and are served by the last definition: apply it again, or delete the objects, or start this server with --purge-deleted",
+		"definition", name, "objects", count)
+	return nil
+}
+
+// purgeObjects marks a copy as being deleted, upon which the library deletes the objects and
+// then the copy.
+func (m *mirror) purgeObjects(ctx context.Context, name string, count int64) error {
+	klog.InfoS("A CustomResourceDefinition has been deleted in the cluster: its objects are being deleted, by --purge-deleted", "definition", name, "objects", count)
+	now := metav1.Now()
+	err := m.copies.GuaranteedUpdate(ctx, m.key(name), &apiextensions.CustomResourceDefinition{}, false, nil,
+		storage.SimpleUpdate(func(object runtime.Object) (runtime.Object, error) {
+			copied, ok := object.(*apiextensions.CustomResourceDefinition)
+			if !ok {
+				return nil, fmt.Errorf("the copy is a %T", object)
+			}
+			if copied.DeletionTimestamp.IsZero() {
+				copied.DeletionTimestamp = &now
+				copied.Finalizers = []string{apiextensions.CustomResourceCleanupFinalizer}
+			}
+			return copied, nil
+		}), nil)
+	if storage.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// remove ends the serving of what a copy defines.
+func (m *mirror) remove(ctx context.Context, name string) error {
+	m.leftovers.forget(name)
+	err := m.copies.Delete(ctx, m.key(name), &apiextensions.CustomResourceDefinition{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
+	if storage.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (m *mirror) list(ctx context.Context) ([]apiextensions.CustomResourceDefinition, error) {
+	list := &apiextensions.CustomResourceDefinitionList{}
+	err := m.copies.GetList(ctx, m.prefix+"/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, list)
+	return list.Items, err
+}
+
+// servedVersions are those that any definition of a group serves, whether it has been copied
+// or only its copy is left.
+func (m *mirror) servedVersions(ctx context.Context, group string) (sets.Set[string], error) {
+	copies, err := m.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	definitions, err := m.definitions.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	current, served := sets.New[string](), sets.New[string]()
+	for _, definition := range definitions {
+		current.Insert(definition.Name)
+		served = served.Union(versionsOf(group, definition))
+	}
+	for _, copied := range copies {
+		for _, version := range copied.Spec.Versions {
+			if copied.Spec.Group == group && version.Served && !current.Has(copied.Name) {
+				served.Insert(version.Name)
+			}
+		}
+	}
+	return served, nil
+}
+
+// count returns how many objects of a resource are stored.
+func (m *mirror) count(ctx context.Context, resource schema.GroupResource) (int64, error) {
+	options, err := m.objects.GetRESTOptions(resource, nil)
+	if err != nil {
+		return 0, err
+	}
+	store, destroy, err := factory.Create(*options.StorageConfig, nil, nil, "/"+options.ResourcePrefix)
+	if err != nil {
+		return 0, err
+	}
+	defer destroy()
+	stats, err := store.Stats(ctx)
+	return stats.ObjectCount, err
+}
+
+func (m *mirror) key(name string) string { return path.Join(m.prefix, name) }

@@ -1,0 +1,293 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customresources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	apiservices "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+)
+
+const (
+	// automanaged is the label of the APIServices that kube-apiserver keeps by itself, and
+	// resets when anybody changes them.
+	automanaged = "kube-aggregator.kubernetes.io/automanaged"
+	// automanagedAlways is its value for the groups of CustomResourceDefinitions.
+	automanagedAlways = "true"
+	// localReason is the reason of the condition Available of an APIService that
+	// kube-apiserver serves by itself.
+	localReason = "Local"
+
+	// What kube-apiserver gives the APIServices of CustomResourceDefinitions.
+	groupPriority, versionPriority = 1000, 100
+
+	registerPollInterval = 100 * time.Millisecond
+)
+
+// Target is where kube-apiserver sends the requests for a group to.
+type Target struct {
+	Service apiregistrationv1.ServiceReference
+	// CABundle is the certificate authority of the Service, as PEM.
+	CABundle []byte
+}
+
+func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
+	return apiequality.Semantic.DeepEqual(spec.Service, &t.Service) && slices.Equal(spec.CABundle, t.CABundle)
+}
+
+// Register makes kube-apiserver send the requests for all served versions of the groups,
+// which CustomResourceDefinitions define, to a server that runs already. It returns when
+// kube-apiserver does so, or with the context's error. The objects that are in the cluster's
+// etcd stay there, and are seen no more until Unregister.
+//
+// A request is answered by one server or the other, and none fails: label and Service are
+// changed in one patch of each APIService.
+func Register(ctx context.Context, cluster *rest.Config, target Target, groups ...string) error {
+	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, name, group, version string) error {
+		if err := r.register(ctx, group, version, target); err != nil {
+			return err
+		}
+		return r.await(ctx, name, func(apiService *apiregistrationv1.APIService, available apiregistrationv1.APIServiceCondition) error {
+			if !target.is(apiService.Spec) {
+				return fmt.Errorf("somebody has changed its service or caBundle")
+			}
+			if available.Status != apiregistrationv1.ConditionTrue || available.Reason == localReason {
+				return fmt.Errorf("it is not available: %s: %s", available.Reason, available.Message)
+			}
+			return nil
+		})
+	})
+}
+
+// Unregister makes kube-apiserver serve the groups by itself again, from the cluster's etcd,
+// and returns when it does so, or with the context's error.
+func Unregister(ctx context.Context, cluster *rest.Config, groups ...string) error {
+	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, name, _, _ string) error {
+		if err := r.unregister(ctx, name); err != nil {
+			return err
+		}
+		return r.await(ctx, name, func(apiService *apiregistrationv1.APIService, available apiregistrationv1.APIServiceCondition) error {
+			if apiService.Spec.Service != nil || available.Status != apiregistrationv1.ConditionTrue || available.Reason != localReason {
+				return fmt.Errorf("kube-apiserver does not serve it by itself yet")
+			}
+			return nil
+		})
+	})
+}
+
+func switchAll(ctx context.Context, cluster *rest.Config, groups []string, one func(ctx context.Context, r *registrar, name, group, version string) error) error {
+	r, err := newRegistrar(cluster)
+	if err != nil {
+		return err
+	}
+	definitions, err := clientset.NewForConfig(cluster)
+	if err != nil {
+		return err
+	}
+	list, err := definitions.ApiextensionsV1().CustomResourceDefinitions().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		versions := sets.New[string]()
+		for i := range list.Items {
+			versions = versions.Union(versionsOf(group, &list.Items[i]))
+		}
+		if len(versions) == 0 {
+			return fmt.Errorf("no CustomResourceDefinition serves a version of %s: apply them first", group)
+		}
+		for _, version := range sets.List(versions) {
+			name := version + "." + group
+			if err := one(ctx, r, name, group, version); err != nil {
+				return fmt.Errorf("APIService %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// versionsOf are the versions of a group that a definition serves.
+func versionsOf(group string, definition *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
+	versions := sets.New[string]()
+	for _, version := range definition.Spec.Versions {
+		if definition.Spec.Group == group && version.Served {
+			versions.Insert(version.Name)
+		}
+	}
+	return versions
+}
+
+// registrar changes APIServices.
+type registrar struct {
+	apiServices apiservices.APIServiceInterface
+}
+
+func newRegistrar(cluster *rest.Config) (*registrar, error) {
+	client, err := aggregator.NewForConfig(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return &registrar{client.ApiregistrationV1().APIServices()}, nil
+}
+
+// follow registers the versions that a group has got since one of them was registered, with
+// the same target, and unregisters those that are not served any more: kube-apiserver would
+// serve the former by itself, from the cluster's etcd, and take the latter for a server that
+// is down.
+func (r *registrar) follow(ctx context.Context, group string, served sets.Set[string]) error {
+	list, err := r.apiServices.List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		klog.ErrorS(err, "New versions of the group can't be registered; bind a ClusterRole to the user of this server that allows list, create, patch and delete on apiservices", "group", group)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	registered := map[string]apiregistrationv1.APIServiceSpec{}
+	for _, apiService := range list.Items {
+		if apiService.Spec.Group == group && apiService.Spec.Service != nil {
+			registered[apiService.Spec.Version] = apiService.Spec
+		}
+	}
+	if len(registered) == 0 {
+		return nil
+	}
+	known := sets.KeySet(registered)
+	sibling := registered[sets.List(known)[0]]
+	target := Target{Service: *sibling.Service, CABundle: sibling.CABundle}
+	for _, version := range sets.List(served.Difference(known)) {
+		klog.InfoS("Registering a new version", "group", group, "version", version)
+		if err := r.register(ctx, group, version, target); err != nil {
+			return err
+		}
+	}
+	for _, version := range sets.List(known.Difference(served)) {
+		klog.InfoS("Deleting the registration of a version that no CustomResourceDefinition serves any more", "group", group, "version", version)
+		if err := r.apiServices.Delete(ctx, version+"."+group, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// register creates or changes one APIService.
+func (r *registrar) register(ctx context.Context, group, version string, target Target) error {
+	name := version + "." + group
+	_, err := r.apiServices.Create(ctx, &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: group, Version: version, GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
+			Service: &target.Service, CABundle: target.CABundle,
+		},
+	}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return r.change(ctx, name, func(current *apiregistrationv1.APIService) {
+		delete(current.Labels, automanaged)
+		current.Spec.Service, current.Spec.CABundle = &target.Service, target.CABundle
+	})
+}
+
+// unregister lets kube-apiserver keep an APIService by itself.
+func (r *registrar) unregister(ctx context.Context, name string) error {
+	return r.change(ctx, name, func(current *apiregistrationv1.APIService) {
+		if current.Labels == nil {
+			current.Labels = map[string]string{}
+		}
+		current.Labels[automanaged] = automanagedAlways
+		current.Spec.Service, current.Spec.CABundle = nil, nil
+	})
+}
+
+// change changes label and target of an APIService in one patch: with either alone
+// kube-apiserver would undo it. An apply would not remove the label.
+func (r *registrar) change(ctx context.Context, name string, change func(*apiregistrationv1.APIService)) error {
+	return wait.PollUntilContextCancel(ctx, registerPollInterval, true, func(ctx context.Context) (bool, error) {
+		current, err := r.apiServices.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		wanted := current.DeepCopy()
+		change(wanted)
+		if maps.Equal(wanted.Labels, current.Labels) && apiequality.Semantic.DeepEqual(wanted.Spec, current.Spec) {
+			return true, nil
+		}
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": "/metadata/resourceVersion", "value": current.ResourceVersion},
+			{"op": "add", "path": "/metadata/labels", "value": wanted.Labels},
+			{"op": "add", "path": "/spec", "value": wanted.Spec},
+		})
+		if err != nil {
+			return false, err
+		}
+		_, err = r.apiServices.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) && ctx.Err() == nil && r.changed(ctx, current) {
+			return false, nil // Somebody was faster.
+		}
+		return err == nil, err
+	})
+}
+
+// changed tells whether an APIService is not what it was.
+func (r *registrar) changed(ctx context.Context, before *apiregistrationv1.APIService) bool {
+	now, err := r.apiServices.Get(ctx, before.Name, metav1.GetOptions{})
+	return err == nil && now.ResourceVersion != before.ResourceVersion
+}
+
+// await waits until an APIService is as it should be. When the context ends, the error says
+// what was missing last.
+func (r *registrar) await(ctx context.Context, name string, check func(*apiregistrationv1.APIService, apiregistrationv1.APIServiceCondition) error) error {
+	var missing error
+	err := wait.PollUntilContextCancel(ctx, registerPollInterval, true, func(ctx context.Context) (bool, error) {
+		current, err := r.apiServices.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			missing = err
+			return false, nil //nolint:nilerr // It is tried again.
+		}
+		var available apiregistrationv1.APIServiceCondition
+		for _, condition := range current.Status.Conditions {
+			if condition.Type == apiregistrationv1.Available {
+				available = condition
+			}
+		}
+		missing = check(current, available)
+		return missing == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, missing)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customresources
+
+import (
+	"context"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	libraryoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+)
+
+// newServer makes the library's server, which serves what the copies of the definitions
+// define, and what keeps the copies.
+func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.GenericAPIServer, error) {
+	private := &privateAPI{}
+	copies := optionsOfCopies(config)
+	objects := libraryoptions.NewCRDRESTOptionsGetter(*config.Etcd, config.Generic.ResourceTransformers, config.Generic.StorageObjectCountTracker)
+	server, err := newLibraryServer(config, private, copies, objects)
+	if err != nil {
+		return nil, err
+	}
+	private.takeFrom(server)
+	serveDiscovery(server)
+
+	mirror, err := newMirror(o, config, copies, objects)
+	if err != nil {
+		return nil, err
+	}
+	server.RegisterDestroyFunc(mirror.destroy)
+	if err := server.RegisterMuxAndDiscoveryCompleteSignal("DefinitionsNotCopied", mirror.copied); err != nil {
+		return nil, err
+	}
+	return server, server.AddPostStartHook("copy-definitions", mirror.start)
+}
+
+func newLibraryServer(config *apiserver.Config, private *privateAPI, copies, objects generic.RESTOptionsGetter) (*genericapiserver.GenericAPIServer, error) {
+	wrapper, services, err := admission.Webhooks(config.Generic)
+	if err != nil {
+		return nil, err
+	}
+	recommended := *config.Generic
+	recommended.RESTOptionsGetter = copies
+	recommended.MergedResourceConfig = library.DefaultAPIResourceConfigSource()
+	recommended.BuildHandlerChainFunc = private.inside(recommended.BuildHandlerChainFunc)
+	custom := &library.Config{
+		GenericConfig: &recommended,
+		ExtraConfig: library.ExtraConfig{
+			CRDRESTOptionsGetter: objects,
+			MasterCount:          1,
+			ServiceResolver:      services,
+			AuthResolverWrapper:  wrapper,
+		},
+	}
+	notFound := notfoundhandler.New(config.Codecs, func(ctx context.Context) bool { return genericfilters.NoMuxAndDiscoveryIncompleteKey(ctx) })
+	server, err := custom.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	if err != nil {
+		return nil, err
+	}
+	return server.GenericAPIServer, nil
+}
+
+// optionsOfCopies returns how the copies of the definitions are stored: under the keys that
+// the definitions have in kube-apiserver.
+func optionsOfCopies(config *apiserver.Config) generic.RESTOptionsGetter {
+	options := *config.Etcd
+	options.StorageConfig.Codec = library.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
+	options.StorageConfig.StorageObjectCountTracker = config.Generic.StorageObjectCountTracker
+	return options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, config.Generic.ResourceTransformers)
+}
+
+// serveDiscovery serves /apis, which the library leaves to the server that it is a part of,
+// with the groups of the definitions only.
+func serveDiscovery(server *genericapiserver.GenericAPIServer) {
+	server.DiscoveryGroupManager.RemoveGroup(apiextensions.GroupName)
+	server.AggregatedDiscoveryGroupManager.RemoveGroup(apiextensions.GroupName)
+	root := aggregated.WrapAggregatedDiscoveryToHandler(server.DiscoveryGroupManager, server.AggregatedDiscoveryGroupManager, nil)
+	server.Handler.GoRestfulContainer.Add(root.GenerateWebService(genericapiserver.APIGroupPrefix, metav1.APIGroupList{}))
+}

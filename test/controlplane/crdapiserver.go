@@ -1,0 +1,88 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+)
+
+// crdAPIServerName is the name of the binary.
+const crdAPIServerName = "crd-apiserver"
+
+// CRDServerConfig configures one process of the server of custom resources.
+type CRDServerConfig struct {
+	ComponentConfig
+	// Groups are the API groups to serve.
+	Groups []string
+	// Service is what the certificate is for.
+	Service types.NamespacedName
+	// Account is the service account to run as.
+	Account types.NamespacedName
+	// Etcd is as in ServerConfig.
+	Etcd string
+}
+
+// NewCRDServer adds a process of the server of custom resources. It is not started, and the
+// objects by which kube-apiserver finds it are the caller's.
+func (cp *ControlPlane) NewCRDServer(name string, config CRDServerConfig) (*Component, error) {
+	server, err := cp.newComponent(name, crdAPIServerName, rankServer, config.ComponentConfig)
+	if err != nil {
+		return nil, err
+	}
+	if config.Etcd != "" && cp.Component(config.Etcd) == nil {
+		if _, err := cp.newEtcd(config.Etcd, ComponentConfig{}); err != nil {
+			return nil, err
+		}
+	}
+	probe, err := cp.httpClient(server.host, nil)
+	if err != nil {
+		return nil, err
+	}
+	server.check = checkURL(probe, server.URL()+"/readyz")
+	server.args = func() ([]string, error) {
+		serving, err := cp.serving(server, config.Service.Name+"."+config.Service.Namespace+".svc")
+		if err != nil {
+			return nil, err
+		}
+		kubeconfig, err := cp.kubeconfigFor(serviceaccount.MakeUsername(config.Account.Namespace, config.Account.Name),
+			serviceaccount.MakeGroupNames(config.Account.Namespace), "")
+		if err != nil {
+			return nil, err
+		}
+		storage := []string{"--data-dir=" + filepath.Join(server.dir, "data")}
+		if config.Etcd != "" {
+			if storage, err = cp.etcdFlags(cp.Component(config.Etcd)); err != nil {
+				return nil, err
+			}
+		}
+		return slices.Concat(storage, []string{
+			"--groups=" + strings.Join(config.Groups, ","),
+			"--bind-address=" + server.host.Address(),
+			fmt.Sprintf("--secure-port=%d", server.port),
+			"--tls-cert-file=" + serving.cert,
+			"--tls-private-key-file=" + serving.key,
+			"--kubeconfig=" + kubeconfig,
+		}), nil
+	}
+	return server, nil
+}

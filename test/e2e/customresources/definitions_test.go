@@ -1,0 +1,370 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customresources
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// groups are those that the server serves: one for each test, so that none disturbs another.
+func groups() []string {
+	return []string{
+		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
+		"denied.example.com", "admitted.example.com", "unregistered.example.com",
+	}
+}
+
+// widgets defines a resource in versions v1, and v2 if that is served.
+func widgets(group string, v2 bool) *apiextensionsv1.CustomResourceDefinition {
+	preserved, least := true, float64(0)
+	schema := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+		Type: "object",
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"spec": {
+				Type:     "object",
+				Required: []string{"size"},
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{
+					"size":     {Type: "integer", Minimum: &least},
+					"colour":   {Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"red"`)}},
+					"replicas": {Type: "integer"},
+					"free":     {Type: "object", XPreserveUnknownFields: &preserved},
+				},
+				XValidations: apiextensionsv1.ValidationRules{{Rule: "self.size <= 10 || self.colour != 'red'", Message: "nothing large is red"}},
+			},
+			"status": {
+				Type:       "object",
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{"replicas": {Type: "integer"}},
+			},
+		},
+	}}
+	version := func(name string, storage, served bool) apiextensionsv1.CustomResourceDefinitionVersion {
+		return apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: name, Served: served, Storage: storage, Schema: schema,
+			Subresources: &apiextensionsv1.CustomResourceSubresources{
+				Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
+			},
+			SelectableFields:         []apiextensionsv1.SelectableField{{JSONPath: ".spec.colour"}},
+			AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}},
+		}
+	}
+	versions := []apiextensionsv1.CustomResourceDefinitionVersion{version("v1", true, true)}
+	if v2 {
+		versions = append(versions, version("v2", false, true))
+	}
+	return &apiextensionsv1.CustomResourceDefinition{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group:    group,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList", ShortNames: []string{"wd"}},
+			Scope:    apiextensionsv1.NamespaceScoped,
+			Versions: versions,
+		},
+	}
+}
+
+func definitions() *clientset.Clientset { return clientset.NewForConfigOrDie(framework.Config(cp)) }
+
+// define applies a definition, registers its group, and returns when its first version is
+// served by the server.
+func define(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	content, err := json.Marshal(definition)
+	require.NoError(t, err)
+	apply(t, content)
+	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, server, definition.Spec.Group))
+	awaitServed(t, definition.Spec.Group, definition.Spec.Versions[0].Name)
+}
+
+// awaitServed waits until the widgets of a version are served.
+func awaitServed(t *testing.T, group, version string) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, version, "default").List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+}
+
+func widgetsIn(group, version, namespace string) dynamic.ResourceInterface {
+	return framework.Dynamic(cp).Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: "widgets"}).Namespace(namespace)
+}
+
+func widget(group, version, name string, size int64) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": group + "/" + version, "kind": "Widget",
+		"metadata": map[string]any{"name": name},
+		"spec":     map[string]any{"size": size},
+	}}
+}
+
+func create(t *testing.T, group, version, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	created, err := widgetsIn(group, version, namespace).Create(t.Context(), widget(group, version, name, 1), metav1.CreateOptions{})
+	require.NoError(t, err)
+	return created
+}
+
+// stored returns what an etcd has of an object, or nil.
+func stored(t *testing.T, etcd *controlplane.Component, group, namespace, name string) []byte {
+	t.Helper()
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "test"})
+	require.NoError(t, err)
+	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	require.NoError(t, err)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{etcd.URL()},
+		TLS:       &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}},
+	})
+	require.NoError(t, err)
+	defer client.Close()
+	answer, err := client.Get(t.Context(), path.Join("/registry", group, "widgets", namespace, name))
+	require.NoError(t, err)
+	if len(answer.Kvs) == 0 {
+		return nil
+	}
+	return answer.Kvs[0].Value
+}
+
+// servedVersions are those of a group in the cluster's discovery that have the resource.
+func servedVersions(t *testing.T, group string) []string {
+	t.Helper()
+	groups, err := framework.Kube(cp).Discovery().ServerGroups()
+	require.NoError(t, err)
+	var versions []string
+	for _, found := range groups.Groups {
+		if found.Name != group {
+			continue
+		}
+		for _, version := range found.Versions {
+			versions = append(versions, version.Version)
+		}
+	}
+	slices.Sort(versions)
+	return versions
+}
+
+// A new version is registered with the server as the others are, a version that is not
+// served any more is registered no longer, and a changed schema holds at once.
+func TestDefinitionChanges(t *testing.T) {
+	t.Parallel()
+	const group = "changed.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	create(t, group, "v1", ns, "first")
+
+	content, err := json.Marshal(widgets(group, true))
+	require.NoError(t, err)
+	apply(t, content)
+	controlplane.Eventually(t, func() error {
+		got, err := widgetsIn(group, "v2", ns).Get(t.Context(), "first", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		require.Equal(t, group+"/v2", got.GetAPIVersion())
+		return nil
+	})
+	create(t, group, "v2", ns, "second")
+	require.NotNil(t, stored(t, cp.Component(framework.CRDServerEtcd), group, ns, "second"))
+	require.Nil(t, stored(t, cp.Etcd, group, ns, "second"))
+	controlplane.Eventually(t, func() error {
+		if versions := servedVersions(t, group); !slices.Equal(versions, []string{"v1", "v2"}) {
+			return fmt.Errorf("discovery has %v", versions)
+		}
+		return nil
+	})
+
+	changed := widgets(group, false)
+	least := float64(5)
+	spec := changed.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	size := spec.Properties["size"]
+	size.Minimum = &least
+	spec.Properties["size"] = size
+	content, err = json.Marshal(changed)
+	require.NoError(t, err)
+	apply(t, content)
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, "v1", ns).Create(t.Context(), widget(group, "v1", "small", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return fmt.Errorf("the old schema still holds")
+		}
+		framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		return nil
+	})
+	controlplane.Eventually(t, func() error {
+		if versions := servedVersions(t, group); !slices.Equal(versions, []string{"v1"}) {
+			return fmt.Errorf("discovery has %v", versions)
+		}
+		return nil
+	})
+	got, err := widgetsIn(group, "v1", ns).Get(t.Context(), "second", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "second", got.GetName())
+}
+
+// Who deletes a definition loses no object: they are served by the last definition, and by
+// the next one.
+func TestDefinitionIsDeleted(t *testing.T) {
+	t.Parallel()
+	const group = "deleted.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	before := create(t, group, "v1", ns, "survivor")
+
+	crds := definitions().ApiextensionsV1().CustomResourceDefinitions()
+	require.NoError(t, crds.Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error {
+		if _, err := crds.Get(t.Context(), "widgets."+group, metav1.GetOptions{}); err == nil {
+			return fmt.Errorf("kube-apiserver still has the definition")
+		}
+		return nil
+	})
+	metric := fmt.Sprintf("customresources_deleted_definition_objects{definition=%q} 1", "widgets."+group)
+	controlplane.Eventually(t, func() error { return hasMetric(t, metric) })
+	after, err := widgetsIn(group, "v1", ns).Get(t.Context(), "survivor", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	create(t, group, "v1", ns, "another")
+
+	define(t, widgets(group, false))
+	again, err := widgetsIn(group, "v1", ns).Get(t.Context(), "survivor", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, before, again)
+	controlplane.Eventually(t, func() error {
+		if hasMetric(t, metric) == nil {
+			return fmt.Errorf("the metric is still there")
+		}
+		return nil
+	})
+
+	require.NoError(t, widgetsIn(group, "v1", ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	require.NoError(t, crds.Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error {
+		if versions := servedVersions(t, group); len(versions) > 0 {
+			return fmt.Errorf("discovery has %v", versions)
+		}
+		return nil
+	})
+}
+
+// hasMetric returns nil if the server's metrics have a line.
+func hasMetric(t *testing.T, line string) error {
+	t.Helper()
+	config, err := cp.RESTConfigFor("admin", "system:masters")
+	require.NoError(t, err)
+	config.Host = server.URL()
+	client, err := dynamicREST(config)
+	require.NoError(t, err)
+	content, err := client.Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(lines(content), line) {
+		return fmt.Errorf("the metrics lack %s", line)
+	}
+	return nil
+}
+
+// A server that is told to purges the objects of a deleted definition: their finalizers are
+// waited for, and watches see them go.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	const group = "purged.example.com"
+	purging, err := framework.NewCRDServer(cp, "crd-apiserver-purging", []string{group}, "--purge-deleted")
+	require.NoError(t, err)
+	require.NoError(t, purging.Start(t.Context()))
+	ns := framework.Namespace(t, cp)
+	content, err := json.Marshal(widgets(group, false))
+	require.NoError(t, err)
+	apply(t, content)
+	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, purging, group))
+	awaitServed(t, group, "v1")
+	create(t, group, "v1", ns, "one")
+	held := widget(group, "v1", "held", 1)
+	held.SetFinalizers([]string{"example.com/held"})
+	_, err = widgetsIn(group, "v1", ns).Create(t.Context(), held, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	require.NoError(t, definitions().ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error {
+		list, err := widgetsIn(group, "v1", ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 1 || list.Items[0].GetDeletionTimestamp() == nil {
+			return fmt.Errorf("there are %d objects, not the one with a finalizer", len(list.Items))
+		}
+		return nil
+	})
+	_, err = widgetsIn(group, "v1", ns).Create(t.Context(), widget(group, "v1", "late", 1), metav1.CreateOptions{})
+	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
+	_, err = widgetsIn(group, "v1", ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	controlplane.Eventually(t, func() error {
+		if versions := servedVersions(t, group); len(versions) > 0 {
+			return fmt.Errorf("discovery has %v", versions)
+		}
+		return nil
+	})
+}
+
+// Whoever unregisters a group has it served by kube-apiserver again.
+func TestUnregister(t *testing.T) {
+	t.Parallel()
+	const group = "unregistered.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, true))
+	create(t, group, "v1", ns, "there")
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
+	defer cancel()
+	require.NoError(t, customresources.Unregister(ctx, framework.Config(cp), group))
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, "v1", ns).Create(t.Context(), widget(group, "v1", "here", 1), metav1.CreateOptions{})
+		return err
+	})
+	require.NotNil(t, stored(t, cp.Etcd, group, ns, "here"))
+	list, err := widgetsIn(group, "v2", ns).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	require.Equal(t, "here", list.Items[0].GetName())
+
+	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, server, group))
+	list, err = widgetsIn(group, "v2", ns).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	require.Equal(t, "there", list.Items[0].GetName())
+}

@@ -1,0 +1,244 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customresources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+func dynamicREST(config *rest.Config) (rest.Interface, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return client.Discovery().RESTClient(), nil
+}
+
+func lines(content []byte) []string { return strings.Split(string(content), "\n") }
+
+// Everything that kube-apiserver does with custom resources, with objects that are in the
+// server's etcd and not in the cluster's.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	const group = "objects.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, true))
+	client := widgetsIn(group, "v1", ns)
+
+	events, err := client.Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer events.Stop()
+
+	pruned := widget(group, "v1", "one", 3)
+	pruned.Object["spec"].(map[string]any)["unknown"] = "x"
+	pruned.Object["spec"].(map[string]any)["free"] = map[string]any{"anything": "stays"}
+	created, err := client.Create(t.Context(), pruned, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"size": int64(3), "colour": "red", "free": map[string]any{"anything": "stays"}}, created.Object["spec"])
+	require.EqualValues(t, 1, created.GetGeneration())
+	event := <-events.ResultChan()
+	require.Equal(t, watch.Added, event.Type)
+	require.Equal(t, created, event.Object)
+
+	value := stored(t, cp.Component(framework.CRDServerEtcd), group, ns, "one")
+	require.NotNil(t, value)
+	var content struct{ APIVersion, Kind string }
+	require.NoError(t, json.Unmarshal(value, &content))
+	require.Equal(t, group+"/v1 Widget", content.APIVersion+" "+content.Kind)
+	require.Nil(t, stored(t, cp.Etcd, group, ns, "one"))
+
+	_, err = client.Create(t.Context(), widget(group, "v1", "large", 11), metav1.CreateOptions{})
+	status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
+	require.Contains(t, status.Message, "nothing large is red")
+
+	created.Object["spec"].(map[string]any)["colour"] = "blue"
+	updated, err := client.Update(t.Context(), created, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, updated.GetGeneration())
+	patched, err := client.Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, patched.GetGeneration())
+
+	withStatus, err := client.Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"size":9},"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"replicas": int64(1)}, withStatus.Object["status"])
+	require.Equal(t, patched.Object["spec"], withStatus.Object["spec"])
+
+	scale, err := client.Get(t.Context(), "one", metav1.GetOptions{}, "scale")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"replicas": int64(2)}, scale.Object["spec"])
+
+	applied := widget(group, "v1", "two", 1)
+	for range 2 {
+		_, err = client.Apply(t.Context(), "two", applied, metav1.ApplyOptions{FieldManager: "test"})
+		require.NoError(t, err)
+	}
+	_, err = client.Apply(t.Context(), "two", widget(group, "v1", "two", 2), metav1.ApplyOptions{FieldManager: "somebody-else"})
+	framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
+
+	blue, err := widgetsIn(group, "v2", ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.colour=blue"})
+	require.NoError(t, err)
+	require.Len(t, blue.Items, 1)
+	require.Equal(t, group+"/v2", blue.Items[0].GetAPIVersion())
+
+	controlplane.Eventually(t, func() error {
+		output, err := cp.Kubectl(t.Context(), "get", "widgets."+group, "--namespace="+ns, "--no-headers").Output()
+		require.NoError(t, err, string(output))
+		require.Equal(t, []string{"one", "3"}, strings.Fields(strings.Split(string(output), "\n")[0]))
+		return nil
+	})
+	output, err := cp.Kubectl(t.Context(), "explain", "widgets.spec.colour", "--api-version="+group+"/v1").CombinedOutput()
+	require.NoError(t, err, string(output))
+	require.Contains(t, string(output), "colour <string>")
+
+	require.NoError(t, client.Delete(t.Context(), "one", metav1.DeleteOptions{}))
+	require.Nil(t, stored(t, cp.Component(framework.CRDServerEtcd), group, ns, "one"))
+}
+
+// The definitions themselves are kube-apiserver's: the server has copies, which it shows
+// nobody.
+func TestDefinitionsArePrivate(t *testing.T) {
+	t.Parallel()
+	config, err := cp.RESTConfigFor("admin", "system:masters")
+	require.NoError(t, err)
+	config.Host = server.URL()
+	client, err := dynamicREST(config)
+	require.NoError(t, err)
+	for _, path := range []string{
+		"/apis/apiextensions.k8s.io", "/apis/apiextensions.k8s.io/v1", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+	} {
+		content, err := client.Get().AbsPath(path).DoRaw(t.Context())
+		require.Error(t, err, "%s is served: %s", path, content)
+		framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	}
+	for _, path := range []string{"/openapi/v2", "/openapi/v3"} {
+		content, err := client.Get().AbsPath(path).DoRaw(t.Context())
+		require.NoError(t, err)
+		require.NotContains(t, string(content), "apis/apiextensions.k8s.io")
+	}
+	content, err := client.Get().AbsPath("/apis").SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, string(content), "apiextensions.k8s.io")
+}
+
+// A user may do what the roles say, and nothing else.
+func TestAuthorization(t *testing.T) {
+	t.Parallel()
+	const group = "denied.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	create(t, group, "v1", ns, "one")
+	config, err := cp.RESTConfigFor("reader")
+	require.NoError(t, err)
+	client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Namespace(ns)
+	_, err = client.Get(t.Context(), "one", metav1.GetOptions{})
+	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
+
+	roles := framework.Kube(cp).RbacV1()
+	_, err = roles.Roles(ns).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "readers"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"widgets"}, Verbs: []string{"get"}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = roles.RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "readers"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "readers"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader"}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	controlplane.Eventually(t, func() error {
+		_, err := client.Get(t.Context(), "one", metav1.GetOptions{})
+		return err
+	})
+	err = client.Delete(t.Context(), "one", metav1.DeleteOptions{})
+	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
+}
+
+// Objects survive a restart, and so do those of a definition that is gone. This test does
+// not run beside the others, which need the server.
+func TestRestart(t *testing.T) {
+	const group = "restarted.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	before := create(t, group, "v1", ns, "survivor")
+	require.NoError(t, definitions().ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
+	require.NoError(t, server.Restart(context.WithoutCancel(t.Context())))
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, "v1", ns).Get(t.Context(), "survivor", metav1.GetOptions{})
+		return err
+	})
+	after, err := widgetsIn(group, "v1", ns).Get(t.Context(), "survivor", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
+
+// The cluster's policies hold as for kube-apiserver's own custom resources, in all versions.
+func TestAdmission(t *testing.T) {
+	t.Parallel()
+	const group = "admitted.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, true))
+	policies := framework.Kube(cp).AdmissionregistrationV1()
+	_, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-green"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{"widgets"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.colour != 'green'", Message: "no green"}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-green"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "no-green", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	green := widget(group, "v2", "green", 1)
+	green.Object["spec"].(map[string]any)["colour"] = "green"
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, "v2", ns).Create(t.Context(), green, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return errors.New("the policy does not hold yet")
+		}
+		require.ErrorContains(t, err, "no green")
+		return nil
+	})
+}

@@ -1,0 +1,79 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package framework
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// CRDServerEtcd is the name of the etcd that StartCRDServer stores objects in.
+const CRDServerEtcd = "etcd-of-custom-resources"
+
+// crdServer is what the manifests call the server of custom resources.
+var crdServer = types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apiserver"}
+
+// StartCRDServer starts the server of custom resources as its manifests want it to be. Its
+// groups are not registered yet.
+func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, groups ...string) (*controlplane.Component, error) {
+	manifests := filepath.Join("..", "..", "..", "artifacts", "crd-apiserver")
+	if output, err := cp.Kubectl(ctx, "apply", "--server-side", "--kustomize", manifests).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("kubectl apply: %w: %s", err, output)
+	}
+	// The only kind of Service that may lead to this machine.
+	_, err := Kube(cp).CoreV1().Services(crdServer.Namespace).Patch(ctx, crdServer.Name, types.MergePatchType,
+		[]byte(`{"spec":{"type":"ExternalName","externalName":"localhost","ports":null,"selector":null,"clusterIP":null,"clusterIPs":null}}`), metav1.PatchOptions{})
+	if err != nil {
+		return nil, err
+	}
+	server, err := cp.NewCRDServer("crd-apiserver", controlplane.CRDServerConfig{Groups: groups, Service: crdServer, Account: crdServer, Etcd: CRDServerEtcd})
+	if err != nil {
+		return nil, err
+	}
+	if err := cp.Component(CRDServerEtcd).Start(ctx); err != nil {
+		return nil, err
+	}
+	return server, server.Start(ctx)
+}
+
+// NewCRDServer adds another server of custom resources, which stores objects in an etcd inside
+// its own process.
+func NewCRDServer(cp *controlplane.ControlPlane, name string, groups []string, flags ...string) (*controlplane.Component, error) {
+	return cp.NewCRDServer(name, controlplane.CRDServerConfig{
+		ComponentConfig: controlplane.ComponentConfig{Flags: flags}, Groups: groups, Service: crdServer, Account: crdServer,
+	})
+}
+
+// RegisterCRDServer makes kube-apiserver send the requests for groups to the server.
+func RegisterCRDServer(ctx context.Context, cp *controlplane.ControlPlane, server *controlplane.Component, groups ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
+	defer cancel()
+	port := int32(server.Port()) //nolint:gosec // G115: a port.
+	target := customresources.Target{
+		Service:  apiregistrationv1.ServiceReference{Namespace: crdServer.Namespace, Name: crdServer.Name, Port: &port},
+		CABundle: cp.PKI.ServingCA.CertPEM(),
+	}
+	return customresources.Register(ctx, Config(cp), target, groups...)
+}
