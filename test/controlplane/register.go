@@ -17,6 +17,7 @@ limitations under the License.
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -107,7 +108,7 @@ func (cp *ControlPlane) Register(ctx context.Context, servers ...*Component) err
 		objects = append(objects, apiService)
 	}
 	if err := cp.checkUnclaimed(ctx); err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	if err := cp.apply(ctx, objects); err != nil {
 		return err
