@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -130,7 +129,7 @@ type fatalHook struct {
 func (h *fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if h.returned.Load() {
 		klog.Flush()
-		os.Exit(1)
+		zapcore.WriteThenFatal.OnWrite(entry, fields)
 	}
 	values := zapcore.NewMapObjectEncoder()
 	for _, field := range fields {

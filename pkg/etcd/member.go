@@ -34,9 +34,9 @@ import (
 )
 
 // What etcd has in its directory.
-var (
-	walDir       = filepath.Join("member", "wal")
-	databaseFile = filepath.Join("member", "snap", "db")
+const (
+	walDir       = "member/wal"
+	databaseFile = "member/snap/db"
 )
 
 // prepareMember makes the member if there is none. A kill at any moment leaves none, or

@@ -226,7 +226,7 @@ func (t *tree) split(id uint64, content []byte, leaf bool, count int) (keys, val
 		if leaf {
 			begin, keySize, valueSize = uint64(u32(element, 4)), uint64(u32(element, 8)), uint64(u32(element, 12))
 		}
-		begin += uint64(offset) //nolint:gosec // G115: within a page.
+		begin += uint64(offset)
 		if begin < uint64(pageHeaderSize+count*elementSize) || begin+keySize+valueSize > uint64(len(content)) {
 			t.damaged(id, "its element %d is outside of it", i)
 			return nil, nil, false
@@ -286,7 +286,7 @@ func (t *tree) freelist() {
 		return
 	}
 	for i := range count {
-		if id := u64(ids, int(8*i)); id < firstPage || id >= t.end || t.used[id] { //nolint:gosec // G115: within a page.
+		if id := u64(ids, int(8*i)); id < firstPage || id >= t.end || t.used[id] {
 			t.damaged(t.free, "it lists page %d as free, which is in use", id)
 			return
 		}

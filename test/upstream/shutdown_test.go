@@ -162,7 +162,7 @@ func TestLateHandshakeHoldsUpShutdown(t *testing.T) {
 		done <- server.Config.Shutdown(ctx)
 	}()
 	<-told
-	client := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // G402: of a test.
+	client := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	if _, err := io.WriteString(client, preface); err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 		done <- server.Config.Shutdown(ctx)
 	}()
 	<-told
-	client := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // G402: of a test.
+	client := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err := client.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}

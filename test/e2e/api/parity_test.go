@@ -51,18 +51,20 @@ func codecs() serializer.CodecFactory {
 // storePizza replaces what etcd has of a pizza, in a version and a media type.
 func (s subject) storePizza(t *testing.T, suffix, version, mediaType string, change func(*restaurant.Pizza)) {
 	t.Helper()
-	etcd, key := etcdOf(t, cp.APIServer), s.keys()+suffix
-	answer, err := etcd.Get(t.Context(), key)
+	client, key := etcdOf(t, cp.APIServer), s.keys()+suffix
+	answer, err := client.Get(t.Context(), key)
 	require.NoError(t, err)
 	require.Len(t, answer.Kvs, 1)
+	stored, err := etcd.OpenValue(key, answer.Kvs[0].Value)
+	require.NoError(t, err)
 	pizza := &restaurant.Pizza{}
-	require.NoError(t, runtime.DecodeInto(codecs().UniversalDecoder(), answer.Kvs[0].Value, pizza))
+	require.NoError(t, runtime.DecodeInto(codecs().UniversalDecoder(), stored, pizza))
 	change(pizza)
 	i := slices.IndexFunc(codecs().SupportedMediaTypes(), func(info runtime.SerializerInfo) bool { return info.MediaType == mediaType })
 	encoder := codecs().EncoderForVersion(codecs().SupportedMediaTypes()[i].Serializer, s.in(version).GroupVersion())
 	value, err := runtime.Encode(encoder, pizza)
 	require.NoError(t, err)
-	swapped, err := etcd.Txn(t.Context()).
+	swapped, err := client.Txn(t.Context()).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", answer.Kvs[0].ModRevision)).
 		Then(clientv3.OpPut(key, string(value))).Commit()
 	require.NoError(t, err)
