@@ -20,8 +20,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,16 +34,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/warning"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
@@ -555,116 +546,5 @@ func TestChosenStorageVersion(t *testing.T) {
 	_, err = group.StorageVersions(onlyInternal)
 	if want := "sites.workshop.example.com can't be stored: no version of the group has the kind Site: register its type in one in Install"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
-// storeCounter counts the stores that are made with the options it returns, less those
-// that are destroyed.
-type storeCounter struct {
-	generic.RESTOptionsGetter
-	made, running int
-}
-
-func (c *storeCounter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := c.RESTOptionsGetter.GetRESTOptions(resource, example)
-	decorate := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-		store, destroy, err := decorate(config, prefix, key, newObject, newList, attributes, trigger, indexers)
-		c.made++
-		c.running++
-		return store, func() { c.running--; destroy() }, err
-	}
-	return options, err
-}
-
-// TestRefusedDeclarations are refused at the start, by name, and leave nothing behind.
-func TestRefusedDeclarations(t *testing.T) {
-	scheme := runtime.NewScheme()
-	registry.InstallMeta(scheme)
-	workshop.Install(scheme)
-	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/refused", serializer.NewCodecFactory(scheme).LegacyCodec(schema.GroupVersion{Group: types.GroupName, Version: "v1"})))
-	options.StorageConfig.Transport.ServerList = []string{registrytesting.StartEtcd(t).Endpoint()}
-	getter := &storeCounter{RESTOptionsGetter: options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil)}
-	site, half, taken, estimate := workshop.Site(), workshop.Machine(), workshop.Machine(), workshop.Estimate()
-	stored := workshop.Site()
-	stored.Resource = "yards"
-	site.Spec = nil
-	half.KeepSpec = nil
-	taken.Subresources = map[string]registry.Subresource[*types.Machine]{"status": workshop.Run()}
-	estimate.Answer = nil
-	connect := func(connect registry.Connect[*types.Machine, *types.ProgressOptions]) registry.Declaration {
-		machine := workshop.Machine()
-		machine.Subresources = map[string]registry.Subresource[*types.Machine]{"shell": connect}
-		return machine
-	}
-	handles := func(path string, handler registry.Handler) registry.Runtime {
-		return registry.Runtime{Handlers: map[string]registry.Handler{path: handler}}
-	}
-	handler := registry.HandlerFunc[*types.Machine, *types.ProgressOptions](func(context.Context, *types.Machine, *types.ProgressOptions, rest.Responder) (http.Handler, error) {
-		return nil, nil
-	})
-	unhandled := registry.Connect[*types.Machine, *types.ProgressOptions]{NewOptions: workshop.Progress().NewOptions}
-	handled := unhandled
-	handled.Handler = handler
-	answer := registry.AnswerFunc[*types.Estimate](func(context.Context, *types.Estimate) error { return nil })
-	for name, test := range map[string]struct {
-		kind    registry.Declaration
-		runtime registry.Runtime
-		want    string
-	}{
-		"no Spec":                   {kind: site, want: "creating the storage of sites.workshop.example.com: set Spec, which says when the generation changes"},
-		"half of a status":          {kind: half, want: "creating the storage of machines.workshop.example.com: set either both of KeepStatus and KeepSpec, or neither"},
-		"a subresource twice":       {kind: taken, want: "creating the storage of machines.workshop.example.com: machines/status is declared as a subresource, but exists already"},
-		"a Connect without options": {kind: connect(registry.Connect[*types.Machine, *types.ProgressOptions]{}), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set NewOptions"},
-		"a Connect unhandled":       {kind: connect(unhandled), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set Handler in the Connect, or a handler for its path in Handlers of the group's Runtime"},
-		"handled twice":             {kind: connect(handled), runtime: handles("machines/shell", handler), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set Handler in the Connect or in the Runtime, not in both"},
-		"handled wrongly":           {kind: connect(unhandled), runtime: handles("machines/shell", registry.HandlerFunc[*types.Site, *types.ProgressOptions](nil)), want: "creating the storage of machines.workshop.example.com: serving machines/shell: the Runtime handles it with a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Site,*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.ProgressOptions] instead of a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Machine,*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.ProgressOptions]"},
-		"a handler of nothing":      {kind: connect(handled), runtime: handles("machines/ssh", handler), want: `the Runtime of workshop.example.com serves "machines/ssh", which is no resource of the group: declare it in Kinds`},
-		"a Review unanswered":       {kind: estimate, want: "creating the storage of estimates.workshop.example.com: set Answer in the Review, or an answer for its resource in Answers of the group's Runtime"},
-		"a Custom unserved":         {kind: registry.Custom{Resource: "sites", New: workshop.Site().Describe().New}, want: "creating the storage of sites.workshop.example.com: set Serve in the Custom, or Serve for its resource in the Runtime of the group"},
-		"answered twice":            {kind: workshop.Estimate(), runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimates": answer}}, want: "creating the storage of estimates.workshop.example.com: set Answer in the Review or in the Runtime, not in both"},
-		"answered wrongly":          {kind: estimate, runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimates": registry.AnswerFunc[*types.Site](nil)}}, want: "creating the storage of estimates.workshop.example.com: the Runtime answers it with a registry.AnswerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Site] instead of a registry.AnswerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Estimate]"},
-		"an answer to nothing":      {kind: workshop.Estimate(), runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimate": answer}}, want: `the Runtime of workshop.example.com serves "estimate", which is no resource of the group: declare it in Kinds`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			group := workshop.Group()
-			group.Kinds = []registry.Declaration{stored, test.kind}
-			_, err := group.Storage(scheme, getter, test.runtime)
-			if err == nil || err.Error() != test.want {
-				t.Errorf("got  %v\nwant %s", err, test.want)
-			}
-			if getter.running != 0 {
-				t.Errorf("%d stores run still", getter.running)
-			}
-		})
-	}
-	if getter.made == 0 {
-		t.Error("no store has been made that could be destroyed")
-	}
-}
-
-func TestDescriptionsOfGroup(t *testing.T) {
-	group := workshop.Group()
-	names, err := group.APIServices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"v1.workshop.example.com", "v1alpha1.workshop.example.com"}, names); diff != "" {
-		t.Errorf("unexpected APIServices (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[schema.GroupResource]registry.LongRunning{types.Resource("machines/progress"): registry.IfFollowed}, group.LongRunning()); diff != "" {
-		t.Errorf("unexpected long-running subresources (-want +got):\n%s", diff)
-	}
-	var resources []string
-	for _, resource := range group.Resources() {
-		resources = append(resources, resource.Resource)
-	}
-	if !slices.Equal(resources, []string{"machines", "sites", "prototypes", "estimates"}) {
-		t.Errorf("got the resources %v", resources)
-	}
-	if diff := cmp.Diff(map[schema.GroupResource]string{
-		types.Resource("machines"): "workshop.example.com/machines", types.Resource("sites"): "workshop.example.com/sites", types.Resource("prototypes"): "workshop.example.com/prototypes",
-	}, group.StoragePrefixes()); diff != "" {
-		t.Errorf("unexpected prefixes (-want +got):\n%s", diff)
 	}
 }

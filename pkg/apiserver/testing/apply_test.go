@@ -17,7 +17,6 @@ limitations under the License.
 package testing
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,7 +89,7 @@ func owners(t *testing.T, of *unstructured.Unstructured) map[string][]string {
 	fields := map[string][]string{}
 	for _, entry := range of.GetManagedFields() {
 		set := &fieldpath.Set{}
-		require.NoError(t, set.FromJSON(strings.NewReader(string(entry.FieldsV1.Raw))))
+		require.NoError(t, set.FromJSON(entry.FieldsV1.GetRawReader()))
 		seen := map[string]bool{}
 		set.Iterate(func(path fieldpath.Path) {
 			if name := path[:min(2, len(path))].String(); !seen[name] {
