@@ -38,11 +38,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// historyRevisions are how many of etcd's revisions before the current one a watch cache
-// begins, from the first number for which etcd still has them: it compacts what is older
-// than some minutes.
-var historyRevisions = []uint64{10_000, 1_000, 100}
-
 // watchHistory gives each watch cache a past, so that a watch that was interrupted by a
 // restart goes on. The library begins its caches with what is stored now, and answers
 // every watch from before with 410 Gone, whereupon all clients list everything at once.
@@ -120,7 +115,8 @@ func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.
 	if err != nil {
 		return err
 	}
-	for _, revisions := range historyRevisions {
+	// Etcd compacts what is older than some minutes.
+	for _, revisions := range []uint64{10_000, 1_000, 100} {
 		past := opts
 		past.ResourceVersion = strconv.FormatUint(max(now, revisions+1)-revisions, 10)
 		past.ResourceVersionMatch = metav1.ResourceVersionMatchExact

@@ -330,8 +330,8 @@ func TestWatchGoesOn(t *testing.T) {
 	})
 }
 
-// A client that asks for history that is no longer there is told to start over. A
-// restart makes a server forget, and compaction its etcd.
+// A client that asks for history that is no longer there is told to start over. Compaction
+// makes etcd forget, and a restart the server.
 func TestForgottenHistory(t *testing.T) {
 	t.Parallel()
 	server, err := cp.NewAPIServer(names.SimpleNameGenerator.GenerateName("forgetful-"), controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--run-controllers=false"}}})
@@ -353,12 +353,12 @@ func TestForgottenHistory(t *testing.T) {
 	require.NoError(t, err)
 	c := create("c")
 
-	require.NoError(t, server.Restart(t.Context()))
 	etcd := etcdOf(t, server)
 	answer, err := etcd.Get(t.Context(), "/")
 	require.NoError(t, err)
 	_, err = etcd.Compact(t.Context(), answer.Header.Revision)
 	require.NoError(t, err)
+	require.NoError(t, server.Restart(t.Context()))
 
 	old := a.GetResourceVersion()
 	w := startWatch(t, func() (watch.Interface, error) {
