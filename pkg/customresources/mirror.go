@@ -94,7 +94,7 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 	if err != nil {
 		return nil, err
 	}
-	options, err := copies.GetRESTOptions(definitionResource, &apiextensions.CustomResourceDefinition{})
+	options, err := copies.GetRESTOptions(definitionResource(), &apiextensions.CustomResourceDefinition{})
 	if err != nil {
 		return nil, err
 	}

@@ -34,10 +34,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
 )
 
-var (
-	definitionResource = apiextensions.Resource("customresourcedefinitions")
-	apiServiceResource = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
-)
+func definitionResource() schema.GroupResource {
+	return apiextensions.Resource("customresourcedefinitions")
+}
 
 // Options are what an operator can choose. The zero value serves nothing.
 type Options struct {
@@ -58,7 +57,7 @@ func (o *Options) Base() *apiserver.Base {
 		AddFlags:    o.AddFlags,
 		Validate:    o.Validate,
 		Groups:      func() []string { return o.Groups },
-		Reads:       []schema.GroupResource{definitionResource},
+		Reads:       []schema.GroupResource{definitionResource()},
 		ReadsFix:    "bind a ClusterRole to its user that allows get, list and watch, since they define what it serves",
 		Permissions: mayRegister(),
 		New:         o.newServer,
@@ -95,7 +94,7 @@ func (o *Options) Validate() []error {
 func mayRegister() (permissions []rbac.Permission) {
 	for _, verb := range []string{"list", "create", "patch", "delete"} {
 		permissions = append(permissions, rbac.Permission{
-			Verb: verb, Resource: apiServiceResource, Optional: true,
+			Verb: verb, Resource: schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}, Optional: true,
 			Fix: "bind a ClusterRole to its user that allows that, or register new versions of the groups with the command \"register\"",
 		})
 	}

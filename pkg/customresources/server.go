@@ -17,8 +17,6 @@ limitations under the License.
 package customresources
 
 import (
-	"context"
-
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -56,7 +54,10 @@ func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.Generic
 	if err := server.RegisterMuxAndDiscoveryCompleteSignal("DefinitionsNotCopied", mirror.copied); err != nil {
 		return nil, err
 	}
-	return server, server.AddPostStartHook("copy-definitions", mirror.start)
+	if err := server.AddPostStartHook("copy-definitions", mirror.start); err != nil {
+		return nil, err
+	}
+	return server, nil
 }
 
 func newLibraryServer(config *apiserver.Config, private *privateAPI, copies, objects generic.RESTOptionsGetter) (*genericapiserver.GenericAPIServer, error) {
@@ -77,7 +78,7 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, copies, obj
 			AuthResolverWrapper:  wrapper,
 		},
 	}
-	notFound := notfoundhandler.New(config.Codecs, func(ctx context.Context) bool { return genericfilters.NoMuxAndDiscoveryIncompleteKey(ctx) })
+	notFound := notfoundhandler.New(config.Codecs, genericfilters.NoMuxAndDiscoveryIncompleteKey)
 	server, err := custom.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, err

@@ -55,7 +55,10 @@ func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, groups .
 	if err := cp.Component(CRDServerEtcd).Start(ctx); err != nil {
 		return nil, err
 	}
-	return server, server.Start(ctx)
+	if err := server.Start(ctx); err != nil {
+		return nil, err
+	}
+	return server, nil
 }
 
 // NewCRDServer adds another server of custom resources, which stores objects in an etcd inside
@@ -70,7 +73,7 @@ func NewCRDServer(cp *controlplane.ControlPlane, name string, groups []string, f
 func RegisterCRDServer(ctx context.Context, cp *controlplane.ControlPlane, server *controlplane.Component, groups ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
-	port := int32(server.Port()) //nolint:gosec // G115: a port.
+	port := int32(server.Port())
 	target := customresources.Target{
 		Service:  apiregistrationv1.ServiceReference{Namespace: crdServer.Namespace, Name: crdServer.Name, Port: &port},
 		CABundle: cp.PKI.ServingCA.CertPEM(),
