@@ -133,7 +133,7 @@ func TestASecondServerWaitsForTheFirst(t *testing.T) {
 	closed(t, <-second)
 }
 
-func TestAFolderThatCannotBeCreated(t *testing.T) {
+func TestADirectoryThatCannotBeCreated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

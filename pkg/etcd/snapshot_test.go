@@ -282,7 +282,7 @@ func files(t *testing.T, dir string) []string {
 	return names
 }
 
-func TestRestoreRefusesAFolder(t *testing.T) {
+func TestRestoreRefusesADirectory(t *testing.T) {
 	path, _ := saved(t)
 	const fix = ": choose a new directory with --data-dir, and then restart the server with that"
 	for name, test := range map[string]struct {

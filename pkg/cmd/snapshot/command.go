@@ -77,7 +77,7 @@ func newSaveCommand(dir string) *cobra.Command {
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
 		},
 	}
-	addDataDir(cmd, &dir, "Folder of the server whose embedded etcd is saved.")
+	addDataDir(cmd, &dir, "Directory of the server whose embedded etcd is saved.")
 	tool.AddFormat(cmd, &format)
 	return cmd
 }
@@ -132,7 +132,7 @@ func newRestoreCommand(dir string) *cobra.Command {
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
 		},
 	}
-	addDataDir(cmd, &dir, "Folder for the data. It must be empty, or not exist.")
+	addDataDir(cmd, &dir, "Directory for the data. It must be empty, or not exist.")
 	tool.AddFormat(cmd, &format)
 	return cmd
 }

@@ -112,7 +112,7 @@ func TestImage(t *testing.T) {
 	mounted := builder.do(t, "mount", container)
 	require.Equal(t, []string{"apiserver"}, files(t, mounted))
 
-	install(t, overlayFolder("standalone"))
+	install(t, overlayDirectory("standalone"))
 	pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
 	require.Equal(t, fmt.Sprintf("%d:%d", *pod.Spec.SecurityContext.RunAsUser, *pod.Spec.SecurityContext.RunAsGroup), config.User)
 	machine := newMachine("image-")
@@ -161,7 +161,7 @@ func TestImage(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-// files returns the regular files below a folder.
+// files returns the regular files below a directory.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string

@@ -58,7 +58,7 @@ const (
 	systemNamespace = "restaurant-system"
 	// root is the repository, seen from here.
 	root = "../../.."
-	// auditLog is in the folder of kube-apiserver.
+	// auditLog is in the directory of kube-apiserver.
 	auditLog = "audit.log"
 )
 
@@ -118,28 +118,28 @@ func tryKubectl(ctx context.Context, args ...string) (string, error) {
 	return output.String(), nil
 }
 
-// kustomization writes one that builds on folders of artifacts/deploy, and returns its
-// folder. The rest is in YAML.
+// kustomization writes one that builds on directories of artifacts/deploy, and returns its
+// directory. The rest is in YAML.
 func kustomization(t *testing.T, overlay string, components []string, rest string) string {
 	t.Helper()
 	dir := t.TempDir()
-	content := "resources: [" + deployFolder(t, dir, overlay) + "]\n"
+	content := "resources: [" + deployDirectory(t, dir, overlay) + "]\n"
 	if len(components) > 0 {
 		content += "components:\n"
 	}
 	for _, component := range components {
-		content += "- " + deployFolder(t, dir, component) + "\n"
+		content += "- " + deployDirectory(t, dir, component) + "\n"
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content+rest), 0o600))
 	return dir
 }
 
-// deployFolder returns the path of a folder in artifacts/deploy as kustomize wants it.
-func deployFolder(t *testing.T, from, folder string) string {
+// deployDirectory returns the path of a directory in artifacts/deploy as kustomize wants it.
+func deployDirectory(t *testing.T, from, directory string) string {
 	t.Helper()
-	to, err := filepath.Abs(filepath.Join(root, "artifacts", "deploy", folder))
+	to, err := filepath.Abs(filepath.Join(root, "artifacts", "deploy", directory))
 	require.NoError(t, err)
-	// Temporary folders may be behind symbolic links.
+	// Temporary directories may be behind symbolic links.
 	from, err = filepath.EvalSymlinks(from)
 	require.NoError(t, err)
 	relative, err := filepath.Rel(from, to)

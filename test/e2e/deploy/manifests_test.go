@@ -122,7 +122,7 @@ func required(t *testing.T, file, module string) string {
 func TestHostsOfCertificates(t *testing.T) {
 	var hosts []string
 	reached := map[string]bool{}
-	for _, workload := range workloads(t, render(t, overlayFolder("ha"))) {
+	for _, workload := range workloads(t, render(t, overlayDirectory("ha"))) {
 		container := workload.spec.Containers[0]
 		values := container.Args
 		for _, variable := range container.Env {
@@ -156,7 +156,7 @@ func TestTimeToStop(t *testing.T) {
 		watchGracePeriod = 10 * time.Second // the default of --shutdown-watch-termination-grace-period
 	)
 	for overlay := range overlays() {
-		for _, workload := range workloads(t, render(t, overlayFolder(overlay))) {
+		for _, workload := range workloads(t, render(t, overlayDirectory(overlay))) {
 			if workload.name != "apiserver" {
 				continue
 			}
@@ -177,7 +177,7 @@ func TestTimeToStop(t *testing.T) {
 // TestStartupProbes gives up later than the server itself, which says why.
 func TestStartupProbes(t *testing.T) {
 	const startupTimeout = 5 * time.Minute // the default of --startup-timeout
-	probe := workloads(t, render(t, overlayFolder("standalone")))[0].spec.Containers[0].StartupProbe
+	probe := workloads(t, render(t, overlayDirectory("standalone")))[0].spec.Containers[0].StartupProbe
 	require.Greater(t, time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second, startupTimeout)
 }
 
@@ -185,7 +185,7 @@ func TestStartupProbes(t *testing.T) {
 func TestSelectors(t *testing.T) {
 	for overlay := range overlays() {
 		t.Run(overlay, func(t *testing.T) {
-			objects := render(t, overlayFolder(overlay))
+			objects := render(t, overlayDirectory(overlay))
 			all := workloads(t, objects)
 			selects := func(name string, selector labels.Selector) workload {
 				for _, workload := range all {

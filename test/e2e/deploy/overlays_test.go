@@ -54,13 +54,13 @@ func overlays() map[string]map[string]int {
 	}
 }
 
-func overlayFolder(overlay string) string {
+func overlayDirectory(overlay string) string {
 	return filepath.Join(root, "artifacts", "deploy", "overlays", overlay)
 }
 
 // TestOverlaysAreAll fails when there is an overlay that no test knows.
 func TestOverlaysAreAll(t *testing.T) {
-	entries, err := os.ReadDir(overlayFolder(""))
+	entries, err := os.ReadDir(overlayDirectory(""))
 	require.NoError(t, err)
 	for _, entry := range entries {
 		require.Contains(t, overlays(), entry.Name())
@@ -74,7 +74,7 @@ func TestApply(t *testing.T) {
 	for overlay, want := range overlays() {
 		for way, flag := range map[string]string{"client-side": "--server-side=false", "server-side": "--server-side=true"} {
 			t.Run(overlay+" "+way, func(t *testing.T) {
-				dir := overlayFolder(overlay)
+				dir := overlayDirectory(overlay)
 				install(t, dir, flag)
 				pods(t, systemNamespace, want)
 				first := versions(t, dir)
@@ -111,7 +111,7 @@ func versions(t *testing.T, dir string) map[string]string {
 // TestRestrictedProfile shows that the namespace does not admit what the pods of the
 // other tests had to be without.
 func TestRestrictedProfile(t *testing.T) {
-	install(t, overlayFolder("standalone"))
+	install(t, overlayDirectory("standalone"))
 	for name, change := range map[string]func(*corev1.PodSpec){
 		"allowPrivilegeEscalation != false": func(spec *corev1.PodSpec) {
 			spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
@@ -140,11 +140,11 @@ func serve(t *testing.T, server *controlplane.Component) typed.RestaurantV1Inter
 
 // TestStandalone runs the pod, and again with what the first one has stored.
 func TestStandalone(t *testing.T) {
-	install(t, overlayFolder("standalone"))
+	install(t, overlayDirectory("standalone"))
 	pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
 	machine := newMachine("standalone-")
-	// The path of the socket is too long in some folders for temporary files.
-	machine.claims["apiserver-data"] = shortFolder(t)
+	// The path of the socket is too long in some directories for temporary files.
+	machine.claims["apiserver-data"] = shortDirectory(t)
 	server := machine.runAll(t, []corev1.Pod{pod})[0]
 	restaurant := serve(t, server)
 	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato"))
@@ -158,7 +158,7 @@ func TestStandalone(t *testing.T) {
 	})
 }
 
-func shortFolder(t *testing.T) string {
+func shortDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "data-") //nolint:usetesting // That of the test has its name in it.
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func shortFolder(t *testing.T) string {
 
 // TestExternalEtcd runs two replicas on an etcd that is somebody else's.
 func TestExternalEtcd(t *testing.T) {
-	install(t, overlayFolder("external-etcd"))
+	install(t, overlayDirectory("external-etcd"))
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
 	require.NoError(t, err)
 	_, err = framework.Kube(cp).CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
@@ -195,7 +195,7 @@ func TestExternalEtcd(t *testing.T) {
 // and finds that its APIService is deleted by the command that the documentation names.
 func TestRemovedVersion(t *testing.T) {
 	const removed = "v1alpha1.restaurant.programming-kubernetes.info"
-	install(t, overlayFolder("standalone"))
+	install(t, overlayDirectory("standalone"))
 	later := kustomization(t, "overlays/standalone", nil, `patches:
   - patch: |
       $patch: delete
@@ -245,7 +245,7 @@ func TestDocumentedKustomization(t *testing.T) {
 	const overlay, component = "../artifacts/deploy/overlays/ha", "components:\n  - ../artifacts/deploy/components/monitoring\n"
 	require.Contains(t, installation, overlay)
 	require.Contains(t, installation, component)
-	installation = strings.Replace(installation, overlay, deployFolder(t, dir, "overlays/ha"), 1)
+	installation = strings.Replace(installation, overlay, deployDirectory(t, dir, "overlays/ha"), 1)
 	installation = strings.Replace(installation, component, "", 1) // It is left to choice, and would label everything.
 	for name, content := range map[string]string{
 		"kustomization.yaml": installation + "secretGenerator:\n" + example("secretGenerator:\n"),

@@ -50,7 +50,7 @@ type machine struct {
 	prefix string
 	// ports are those on this machine for "pod:port".
 	ports map[string]int
-	// claims are folders for PersistentVolumeClaims.
+	// claims are directories for PersistentVolumeClaims.
 	claims map[string]string
 	// addresses replaces addresses of what is no pod.
 	addresses map[string]string
@@ -195,7 +195,7 @@ func (m *machine) variable(t *testing.T, pod corev1.Pod, container corev1.Contai
 	}
 }
 
-// volume returns the folder of a volume. That of a Secret follows the Secret, as a
+// volume returns the directory of a volume. That of a Secret follows the Secret, as a
 // kubelet's does.
 func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 	t.Helper()
@@ -252,7 +252,7 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 	return ""
 }
 
-// project puts the content of a Secret into a folder, all at once.
+// project puts the content of a Secret into a directory, all at once.
 func project(dir, version string, data map[string][]byte) error {
 	current := filepath.Join(dir, "..data")
 	if target, err := os.Readlink(current); err == nil && target == version {
