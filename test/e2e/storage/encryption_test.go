@@ -198,7 +198,7 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 	restored := framework.NewServer(t, cp, framework.Flags())
 	restoreInto(t, restored, path, wrong, still)
 	require.NoError(t, restored.Launch())
-	framework.WaitUnready(t, cp, restored, "informer-sync-restaurant.programming-kubernetes.info")
+	framework.WaitUnready(t, cp, restored, "storage-readiness")
 	pizzas := framework.ClientAt(t, cp, restored).RestaurantV1().Pizzas("default")
 	_, missingKey := pizzas.Get(t.Context(), "secret", metav1.GetOptions{})
 	_, list := pizzas.List(t.Context(), metav1.ListOptions{})
