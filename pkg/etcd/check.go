@@ -23,8 +23,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -72,7 +75,15 @@ func readDatabase(file io.ReaderAt, size int64, visit func(key string, value []b
 		}
 		return nil
 	})
-	return read, tree.err()
+	if err := tree.err(); err != nil {
+		return inventory{}, err
+	}
+	for _, name := range tree.buckets {
+		if !slices.ContainsFunc(schema.AllBuckets, func(b backend.Bucket) bool { return string(b.Name()) == name }) {
+			return inventory{}, fmt.Errorf("it has a bucket %q, which etcd does not write", name)
+		}
+	}
+	return read, nil
 }
 
 // add checks a revision against those before it, and remembers it.
@@ -83,6 +94,9 @@ func (c *inventory) add(revision, value []byte, visit func(string, []byte) error
 		return fmt.Errorf("%x is no revision", revision)
 	}
 	main := int64(binary.BigEndian.Uint64(revision)) //nolint:gosec // G115: a damaged one is not what the value says.
+	if main < 1 {
+		return fmt.Errorf("%d is no revision", main)
+	}
 	c.revision = max(c.revision, main)
 	if len(value) == 0 {
 		return nil // A restored database begins with it.
@@ -90,6 +104,9 @@ func (c *inventory) add(revision, value []byte, visit func(string, []byte) error
 	var kv mvccpb.KeyValue
 	if err := proto.Unmarshal(value, &kv); err != nil {
 		return fmt.Errorf("revision %d can't be decoded: %w", main, err)
+	}
+	if len(kv.ProtoReflect().GetUnknown()) > 0 || proto.Size(&kv) != len(value) { // A field is there twice.
+		return fmt.Errorf("revision %d has fields that etcd does not write", main)
 	}
 	key := string(kv.GetKey())
 	before, exists := c.live[key]
@@ -106,7 +123,7 @@ func (c *inventory) add(revision, value []byte, visit func(string, []byte) error
 		return fmt.Errorf("the key %q has revision %d instead of %d", key, kv.GetModRevision(), main)
 	// Of what has been compacted away nothing is known.
 	case exists && now != generation{before.created, before.version + 1},
-		now.version == 1 && now.created != main, now.version < 1:
+		now.version == 1 && now.created != main, now.version < 1, now.created < 1, now.created > main:
 		return fmt.Errorf("revision %d of the key %q does not follow the one before it", main, key)
 	}
 	c.live[key] = now

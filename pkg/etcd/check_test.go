@@ -22,6 +22,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,6 +52,11 @@ func writtenDatabase(t *testing.T) (config Config, database string) {
 	if _, err := client.Delete(t.Context(), "key-1", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
+	// Etcd stores with a value which revision it has, but not with a deletion: that the
+	// last revision has changed can't be told of one.
+	if _, err := client.Put(t.Context(), "last", string(SealValue("last", nil))); err != nil {
+		t.Fatal(err)
+	}
 	waitForStorageVersion(t, etcd)
 	closed(t, etcd)
 	return config, filepath.Join(config.path(dataDir), databaseFile)
@@ -78,6 +84,10 @@ func readAll(database []byte) (all, error) {
 	return read, err
 }
 
+// unchecked matches what etcd stores nothing to compare with: the key of a deletion, and on
+// which page a bucket begins.
+var unchecked = regexp.MustCompile(`(?s)t\n.(key-1\d?)|(?:cluster|key|members|members_removed|meta|lease|alarm|auth|authUsers|authRoles)(.\x00{7})\x00{8}`)
+
 // TestAnyChangedByteIsFound changes bytes of a database, one after the other: either that is
 // found, or it has changed nothing of what is read.
 func TestAnyChangedByteIsFound(t *testing.T) {
@@ -97,10 +107,19 @@ func TestAnyChangedByteIsFound(t *testing.T) {
 	// in the write-ahead log. After the last page there is only what bbolt has reserved.
 	first := firstPage * os.Getpagesize()
 	pages := int(want.Inventory.size) - first
+	skip := map[int]bool{}
+	for _, match := range unchecked.FindAllSubmatchIndex(good, -1) {
+		for at := max(match[2], match[4]); at < max(match[3], match[5]); at++ {
+			skip[at] = true
+		}
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	found := 0
 	for range 2000 {
 		at, change := first+random.IntN(pages), byte(1+random.IntN(255))
+		if skip[at] {
+			continue
+		}
 		good[at] ^= change
 		got, err := readAll(good)
 		if err != nil {
@@ -132,6 +151,10 @@ func TestDamagedDatabases(t *testing.T) {
 		"zeroes in all else": {func(b []byte) []byte { clear(b[2*size:]); return b }, " is damaged: it says that it is page 0"},
 		"a changed key": {func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("key-50"), []byte("key-59")) },
 			" is damaged: revision "},
+		"a changed bucket": {func(b []byte) []byte {
+			return bytes.ReplaceAll(b, []byte("members_removed"), []byte("members-removed"))
+		},
+			"it has a bucket \"members-removed\", which etcd does not write"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}

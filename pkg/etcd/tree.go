@@ -61,6 +61,7 @@ type tree struct {
 	// end is the page after the last one.
 	end     uint64
 	used    []bool
+	buckets []string
 	damages []string
 	// stopped is set when there is too much damage to go on.
 	stopped bool
@@ -204,6 +205,7 @@ func (t *tree) elements(id uint64, content []byte, within bounds, depth int, buc
 
 // bucket walks through a bucket, which has a page, or is so small that it is in another.
 func (t *tree) bucket(id uint64, header []byte, depth int, name string, visit visitLeaf) {
+	t.buckets = append(t.buckets, name)
 	inline := header[bucketHeaderSize:]
 	switch root := u64(header, 0); {
 	case root != 0:
@@ -215,10 +217,12 @@ func (t *tree) bucket(id uint64, header []byte, depth int, name string, visit vi
 	}
 }
 
-// split returns the keys of a page and, of a leaf, their values.
+// split returns the keys of a page and, of a leaf, their values. Bbolt writes them one
+// right after the other, behind the elements.
 func (t *tree) split(id uint64, content []byte, leaf bool, count int) (keys, values [][]byte, ok bool) {
 	keys = make([][]byte, count)
 	values = make([][]byte, count)
+	end := uint64(pageHeaderSize + count*elementSize)
 	for i := range count {
 		offset := pageHeaderSize + i*elementSize
 		element := content[offset:]
@@ -227,10 +231,11 @@ func (t *tree) split(id uint64, content []byte, leaf bool, count int) (keys, val
 			begin, keySize, valueSize = uint64(u32(element, 4)), uint64(u32(element, 8)), uint64(u32(element, 12))
 		}
 		begin += uint64(offset)
-		if begin < uint64(pageHeaderSize+count*elementSize) || begin+keySize+valueSize > uint64(len(content)) {
-			t.damaged(id, "its element %d is outside of it", i)
+		if begin != end || begin+keySize+valueSize > uint64(len(content)) {
+			t.damaged(id, "its element %d is not where it belongs", i)
 			return nil, nil, false
 		}
+		end = begin + keySize + valueSize
 		keys[i] = content[begin : begin+keySize]
 		values[i] = content[begin+keySize : begin+keySize+valueSize]
 	}
