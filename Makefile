@@ -142,6 +142,13 @@ test-remote: binaries ## Runs the tests through proxies, SSH and Konnectivity, a
 		E2E_BASTION=true $(TEST_E2E) -timeout=10m ./test/e2e/api || failed=1; \
 		exit $${failed}
 
+FAULTS ?= 100
+FAULTS_SEED ?= $(shell date +%s)
+
+.PHONY: test-faults
+test-faults: binaries ## Breaks servers, etcd and networks FAULTS=100 times under load, and checks what clients were told
+	FAULTS=$(FAULTS) FAULTS_SEED=$(FAULTS_SEED) go test -count=1 -v -timeout=12h ./test/e2e/faults
+
 ROUNDS ?= 20
 E2E_ROUNDS ?= 5
 STRESS = go run ./hack/stress -load=20

@@ -17,7 +17,6 @@ limitations under the License.
 package doctor
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,7 +28,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -197,14 +195,7 @@ func testDoctorOnEtcd(t *testing.T) {
 
 func doctorEtcdClient(t *testing.T, etcd *controlplane.Component) *clientv3.Client {
 	t.Helper()
-	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})
-	require.NoError(t, err)
-	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
-	require.NoError(t, err)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{etcd.URL()}, Logger: zap.NewNop(),
-		TLS: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{pair}},
-	})
+	client, err := clientv3.New(framework.EtcdConfig(t, cp, etcd))
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client

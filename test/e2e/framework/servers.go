@@ -17,6 +17,7 @@ limitations under the License.
 package framework
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -28,6 +29,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -151,6 +154,19 @@ func Pizza(name string) *restaurantv1.Pizza {
 	return &restaurantv1.Pizza{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}},
+	}
+}
+
+// EtcdConfig is a client's of an etcd of the control plane.
+func EtcdConfig(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) clientv3.Config {
+	t.Helper()
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "test"})
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	require.NoError(t, err)
+	return clientv3.Config{
+		Endpoints: []string{etcd.URL()}, Logger: zap.NewNop(),
+		TLS: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{pair}},
 	}
 }
 

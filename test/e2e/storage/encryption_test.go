@@ -23,7 +23,6 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"io/fs"
@@ -90,16 +89,6 @@ func storedIn(t *testing.T, prefix string, config clientv3.Config) map[string]st
 	return values
 }
 
-// externalEtcd is a client's configuration for an etcd of the control plane.
-func externalEtcd(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) clientv3.Config {
-	t.Helper()
-	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "reader"})
-	require.NoError(t, err)
-	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
-	require.NoError(t, err)
-	return clientv3.Config{Endpoints: []string{etcd.URL()}, TLS: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{pair}}}
-}
-
 // embeddedEtcdOf is one for the etcd inside a server.
 func embeddedEtcdOf(server *controlplane.Component) clientv3.Config {
 	return clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(framework.DataDir(server), "etcd.sock")}}
@@ -155,7 +144,7 @@ func TestEncryptionAtRest(t *testing.T) {
 			require.NoError(t, err)
 
 			began := map[string]string{}
-			for key, value := range storedIn(t, "/"+provider+"/", externalEtcd(t, cp, cp.Component("storage"))) {
+			for key, value := range storedIn(t, "/"+provider+"/", framework.EtcdConfig(t, cp, cp.Component("storage"))) {
 				require.NotContains(t, value, recipe, key)
 				if want := test.want[key]; strings.HasPrefix(value, want) {
 					value = want
@@ -293,7 +282,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	keys := func(want ...string) {
 		t.Helper()
 		got := sets.New[string]()
-		for _, value := range storedIn(t, "/registry/restaurant", externalEtcd(t, cp, cp.Component("storage"))) {
+		for _, value := range storedIn(t, "/registry/restaurant", framework.EtcdConfig(t, cp, cp.Component("storage"))) {
 			prefix, _, _ := strings.Cut(value, ":v1:")
 			key, _, _ := strings.Cut(strings.TrimPrefix(value, prefix+":v1:"), ":")
 			if strings.HasPrefix(value, "k8s\x00") {

@@ -1,0 +1,324 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package faults breaks everything that servers depend on, at random moments and while
+// clients use them, and checks that no client was ever told what is not so: the answers to
+// all reads and writes have to fit one order of all requests, and every watch has to show
+// every change, once and in order.
+//
+// A campaign makes FAULTS=10 faults, chosen by FAULTS_SEED=1: the same seed chooses the same
+// faults, if not the same moments. "make test-faults FAULTS=1000" runs a long one.
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+const (
+	// watchers keep copies of all objects.
+	watchers = 6
+	// longestFault is how long something is stopped or cut off at most, and longestCalm
+	// how long nothing happens.
+	longestFault = 6 * time.Second
+	longestCalm  = 2 * time.Second
+	// slowness is what a slow network adds to each packet.
+	slowness = 50 * time.Millisecond
+	// checkTimeout bounds the search for an order of the requests for one object.
+	checkTimeout = 2 * time.Minute
+)
+
+// number is an environment variable's, or the default.
+func number(t *testing.T, variable string, fallback int) int {
+	t.Helper()
+	value := os.Getenv(variable)
+	if value == "" {
+		return fallback
+	}
+	n, err := strconv.Atoi(value)
+	require.NoError(t, err, variable)
+	return n
+}
+
+// TestReplicas breaks two replicas, their external etcd, the network between them, and
+// kube-apiserver.
+func TestReplicas(t *testing.T) {
+	c := newCampaign(t, "storage", 2)
+	etcd := c.cp.Component("storage")
+	client := etcdClient(t, c.cp, etcd)
+	faults := slices.Concat(c.faultsOf(c.servers[0]), c.faultsOf(c.servers[1]), c.faultsOf(etcd), []fault{
+		{"kill kube-apiserver", func() { c.killAndStart(c.cp.KubeAPIServer) }},
+		{"kill all replicas", func() { c.killAndStart(c.servers...) }},
+		{"kill all replicas and etcd", func() { c.killAndStart(slices.Concat(c.servers, []*controlplane.Component{etcd})...) }},
+		{"compact etcd", func() {
+			response, err := client.Get(t.Context(), "none")
+			require.NoError(t, err)
+			_, err = client.Compact(t.Context(), response.Header.Revision)
+			require.NoError(t, err)
+		}},
+		{"take the Lease from the leader", func() {
+			leases := kubernetes.NewForConfigOrDie(c.cp.RESTConfig()).CoordinationV1().Leases("restaurant-system")
+			require.NoError(t, leases.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		}},
+	})
+	for _, network := range []struct {
+		name      string
+		condition condition
+	}{{"cut", cut}, {"silence", silent}, {"slow down", slow}} {
+		for i, link := range c.links {
+			faults = append(faults, fault{fmt.Sprintf("%s replica %d's network to etcd", network.name, i), func() {
+				link.set(network.condition)
+				c.sleep(longestFault)
+				link.set(healthy)
+			}})
+		}
+	}
+	c.staleReads(c.run(faults))
+}
+
+// TestEmbedded breaks a server with an etcd in its process.
+func TestEmbedded(t *testing.T) {
+	c := newCampaign(t, "", 1)
+	c.run(append(c.faultsOf(c.servers[0]), fault{"kill kube-apiserver", func() { c.killAndStart(c.cp.KubeAPIServer) }}))
+}
+
+// fault is something that goes wrong, and is repaired.
+type fault struct {
+	name  string
+	cause func()
+}
+
+// campaign breaks things while clients use them.
+type campaign struct {
+	*testing.T
+	cp      *controlplane.ControlPlane
+	servers []*controlplane.Component
+	links   []*link
+	configs []*rest.Config
+	seed    uint64
+	random  *rand.Rand
+}
+
+// newCampaign starts servers with the etcd of that name, or with their own.
+func newCampaign(t *testing.T, etcd string, servers int) *campaign {
+	t.Helper()
+	config := controlplane.Config{}
+	config.APIServer.Off = true
+	config.ControllerManager.Off = true
+	seed := uint64(number(t, "FAULTS_SEED", 1)) //nolint:gosec // G115: any number is one.
+	c := &campaign{T: t, cp: controlplane.ForTest(t, config), seed: seed, random: rand.New(rand.NewPCG(seed, 0))}
+	require.NoError(t, c.cp.Install(t.Context()))
+	for i := range servers {
+		server, err := c.cp.NewAPIServer(fmt.Sprintf("replica-%d", i), controlplane.ServerConfig{Etcd: etcd})
+		require.NoError(t, err)
+		c.servers = append(c.servers, server)
+		if etcd == "" {
+			continue
+		}
+		link := newLink(t, strings.TrimPrefix(c.cp.Component(etcd).URL(), "https://"))
+		server.SetFlags("--etcd-servers=https://" + link.address())
+		c.links = append(c.links, link)
+	}
+	if etcd != "" {
+		require.NoError(t, c.cp.Component(etcd).Start(t.Context()))
+	}
+	for _, server := range c.servers {
+		require.NoError(t, server.Start(t.Context()))
+		c.configs = append(c.configs, framework.AdminConfig(t, c.cp, server))
+	}
+	require.NoError(t, c.cp.Register(t.Context(), c.servers[0]))
+	c.configs = append(c.configs, c.cp.RESTConfig())
+	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(c.cp.RESTConfig()), "tomato"))
+	return c
+}
+
+// sleep waits for a random time.
+func (c *campaign) sleep(longest time.Duration) {
+	time.Sleep(time.Duration(c.random.Int64N(int64(longest))))
+}
+
+// faultsOf are what can go wrong with a process.
+func (c *campaign) faultsOf(component *controlplane.Component) []fault {
+	name := component.Name()
+	return []fault{
+		{"kill " + name, func() { c.killAndStart(component) }},
+		{"kill " + name + " while it starts", func() {
+			component.Kill()
+			for range 1 + c.random.IntN(3) {
+				require.NoError(c, component.Launch())
+				c.sleep(2 * time.Second)
+				component.Kill()
+			}
+			require.NoError(c, component.Start(c.Context()))
+		}},
+		{"restart " + name, func() { require.NoError(c, component.Restart(c.Context())) }},
+		{"stop the time of " + name, func() {
+			pid := component.PID()
+			require.NoError(c, syscall.Kill(pid, syscall.SIGSTOP))
+			c.sleep(longestFault)
+			require.NoError(c, syscall.Kill(pid, syscall.SIGCONT))
+		}},
+	}
+}
+
+// killAndStart ends processes as a crash would, and starts them again after a while.
+func (c *campaign) killAndStart(components ...*controlplane.Component) {
+	for _, component := range components {
+		component.Kill()
+	}
+	c.sleep(longestFault)
+	for _, component := range components {
+		require.NoError(c, component.Launch())
+	}
+	for _, component := range components {
+		require.NoError(c, component.WaitReady(c.Context()))
+	}
+}
+
+// run makes faults under load, and checks what clients and watchers were told.
+func (c *campaign) run(faults []fault) *workload {
+	count := number(c.T, "FAULTS", 10)
+	c.Logf("FAULTS=%d FAULTS_SEED=%d", count, c.seed)
+	load, err := newWorkload(c.configs)
+	require.NoError(c, err)
+	var toppings []typed.ToppingInterface
+	for _, config := range c.configs {
+		toppings = append(toppings, versioned.NewForConfigOrDie(config).RestaurantV1().Toppings())
+	}
+	var copies []*watcher
+	var watching, working sync.WaitGroup
+	watchContext, stopWatching := context.WithCancel(c.Context())
+	defer watching.Wait()
+	defer stopWatching()
+	for i := range watchers {
+		copies = append(copies, &watcher{servers: toppings, random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))})
+		watching.Go(func() { copies[i].run(watchContext) })
+	}
+	workContext, stopWorking := context.WithCancel(c.Context())
+	defer working.Wait()
+	defer stopWorking()
+	for i := range clients {
+		working.Go(func() { load.run(workContext, i, rand.New(rand.NewPCG(c.seed, uint64(1+i)))) })
+	}
+
+	back := map[string][]time.Duration{}
+	for range count {
+		c.sleep(longestCalm)
+		fault := faults[c.random.IntN(len(faults))]
+		fault.cause()
+		repaired := time.Now()
+		c.waitForWrites(toppings)
+		back[fault.name] = append(back[fault.name], time.Since(repaired))
+		load.epoch.Add(1)
+	}
+	stopWorking()
+	working.Wait()
+	c.report(load, copies, back)
+	c.check(load, copies, toppings[0])
+	return load
+}
+
+// waitForWrites waits until every server stores what it is sent.
+func (c *campaign) waitForWrites(servers []typed.ToppingInterface) {
+	for _, toppings := range servers {
+		controlplane.Eventually(c, func() error {
+			ctx, cancel := context.WithTimeout(c.Context(), requestTimeout)
+			defer cancel()
+			patch := fmt.Sprintf(`{"metadata": {"annotations": {"faults.example.com/written": "%d"}}}`, time.Now().UnixNano())
+			_, err := toppings.Patch(ctx, "tomato", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		})
+	}
+}
+
+// check compares what clients and watchers were told with what is possible.
+func (c *campaign) check(load *workload, copies []*watcher, toppings typed.ToppingInterface) {
+	// A watcher that has seen the last write has seen all.
+	const last = "last"
+	require.NoError(c, fixture.CreateToppings(c.Context(), versioned.NewForConfigOrDie(c.configs[0]), last))
+	for _, copied := range copies {
+		controlplane.Eventually(c, func() error {
+			if !copied.has(last) {
+				return fmt.Errorf("a watcher does not see the last write")
+			}
+			return nil
+		})
+	}
+	list, err := toppings.List(c.Context(), metav1.ListOptions{})
+	require.NoError(c, err)
+	values := map[string]int{}
+	for i := range list.Items {
+		values[list.Items[i].Name] = valueOf(&list.Items[i])
+	}
+	for _, copied := range copies {
+		require.Empty(c, copied.check(load.acknowledged, values))
+	}
+	wrong, undecided := load.history.check(checkTimeout)
+	require.Empty(c, wrong, "There is no order of the requests that explains the answers.")
+	require.Empty(c, undecided, "No order of the requests was found in %s.", checkTimeout)
+	require.NotEmpty(c, load.acknowledged)
+}
+
+// report logs how many faults there were, and after what time all servers stored writes
+// again.
+func (c *campaign) report(load *workload, copies []*watcher, back map[string][]time.Duration) {
+	var out strings.Builder
+	for name, times := range back {
+		slices.Sort(times)
+		fmt.Fprintf(&out, "%5d × %-45s writes back after %5.1f s (median), %5.1f s (longest)\n",
+			len(times), name, times[len(times)/2].Seconds(), times[len(times)-1].Seconds())
+	}
+	lists, watches := 0, 0
+	for _, copied := range copies {
+		copied.mu.Lock()
+		lists += len(copied.spans)
+		watches += copied.watches
+		copied.mu.Unlock()
+	}
+	fmt.Fprintf(&out, "%d requests, of %d of them nobody knows whether they were stored; %d watchers began %d watches after %d lists",
+		len(load.history.operations), load.history.unknown, len(copies), watches, lists)
+	c.Log("\n" + out.String())
+}
+
+func etcdClient(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(framework.EtcdConfig(t, cp, etcd))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}

@@ -1,0 +1,152 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package faults
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// A campaign that sees nothing proves nothing: these are histories that can't be.
+func TestHistories(t *testing.T) {
+	get := func(value int) (request, response) { return request{verb: verbGet}, response{answerOK, value} }
+	type done struct {
+		req        request
+		res        response
+		begin, end int64
+	}
+	read := func(value int, begin, end int64) done {
+		req, res := get(value)
+		return done{req, res, begin, end}
+	}
+	write := func(value, before int, answer answer, begin, end int64) done {
+		verb := verbUpdate
+		if before == none {
+			verb = verbCreate
+		}
+		return done{request{verb: verb, value: value, before: before}, response{answer: answer}, begin, end}
+	}
+	remove := func(answer answer, begin, end int64) done {
+		return done{request{verb: verbDelete}, response{answer: answer}, begin, end}
+	}
+	absent := func(begin, end int64) done {
+		return done{request{verb: verbGet}, response{answer: answerNotFound}, begin, end}
+	}
+	const never = 1 << 60
+	for name, test := range map[string]struct {
+		done []done
+		want bool
+	}{
+		"one after the other":         {[]done{absent(0, 1), write(1, none, answerOK, 2, 3), read(1, 4, 5), write(2, 1, answerOK, 6, 7), read(2, 8, 9), remove(answerOK, 10, 11), absent(12, 13)}, true},
+		"a read beside a write":       {[]done{write(1, none, answerOK, 0, 9), read(1, 1, 2)}, true},
+		"a lost write":                {[]done{write(1, none, answerOK, 0, 1), absent(2, 3)}, false},
+		"a stale read":                {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 3), read(1, 4, 5)}, false},
+		"two updates of one value":    {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 5), write(3, 1, answerOK, 3, 6)}, false},
+		"an unknown write, stored":    {[]done{write(1, none, answerUnknown, 0, never), absent(2, 3), read(1, 4, 5)}, true},
+		"an unknown write, not":       {[]done{write(1, none, answerUnknown, 0, never), absent(2, 3)}, true},
+		"an unknown write, undone":    {[]done{write(1, none, answerUnknown, 0, never), read(1, 2, 3), absent(4, 5)}, false},
+		"an unknown deletion, late":   {[]done{write(1, none, answerOK, 0, 1), remove(answerUnknown, 2, never), read(1, 3, 4), absent(5, 6)}, true},
+		"a conflict with another":     {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 3), write(3, 1, answerConflict, 4, 5)}, true},
+		"a conflict with nothing":     {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerConflict, 2, 3)}, false},
+		"what exists can't exist":     {[]done{write(1, none, answerExists, 0, 1)}, false},
+		"a deletion of nothing":       {[]done{remove(answerNotFound, 0, 1)}, true},
+		"a deletion finds nothing":    {[]done{write(1, none, answerOK, 0, 1), remove(answerNotFound, 2, 3)}, false},
+		"back from the dead":          {[]done{write(1, none, answerOK, 0, 1), remove(answerOK, 2, 3), read(1, 4, 5)}, false},
+		"what nobody has written":     {[]done{write(1, none, answerOK, 0, 1), read(7, 2, 3)}, false},
+		"created twice in succession": {[]done{write(1, none, answerOK, 0, 1), write(2, none, answerOK, 2, 3)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &history{began: time.Now()}
+			for _, done := range test.done {
+				h.operations = append(h.operations, porcupine.Operation{Input: done.req, Output: done.res, Call: done.begin, Return: done.end})
+			}
+			wrong, undecided := h.check(time.Minute)
+			require.Empty(t, undecided)
+			require.Equal(t, test.want, len(wrong) == 0, wrong)
+		})
+	}
+}
+
+// And these are watches that miss something, or show what is not.
+func TestWatches(t *testing.T) {
+	topping := func(revision, value string) *restaurantv1.Topping {
+		return &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{
+			Name: "basil", ResourceVersion: revision, Annotations: map[string]string{valueAnnotation: value},
+		}}
+	}
+	acknowledged := map[uint64]string{11: "basil", 12: "basil"}
+	for name, test := range map[string]struct {
+		events []watch.Event
+		want   []string
+	}{
+		"all":   {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}}, nil},
+		"twice": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Modified, Object: topping("12", "2")}}, []string{"MODIFIED basil has revision 12 after 12"}},
+		"out of order": {[]watch.Event{{Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Added, Object: topping("11", "1")}}, []string{
+			"ADDED basil has revision 11 after 12", "it holds map[basil:1] in place of map[basil:2]",
+		}},
+		"one is missing":  {[]watch.Event{{Type: watch.Added, Object: topping("12", "2")}}, []string{`revision 11 of basil was not seen between 10 and 12, but ""`}},
+		"a late bookmark": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Bookmark, Object: topping("11", "")}}, []string{"a bookmark has revision 11 after 12"}},
+		"a bookmark too early": {[]watch.Event{{Type: watch.Added, Object: topping("11", "2")}, {Type: watch.Bookmark, Object: topping("12", "")}}, []string{
+			`revision 12 of basil was not seen between 10 and 12, but ""`,
+		}},
+		"a deletion": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Deleted, Object: topping("13", "2")}}, []string{
+			"it holds map[] in place of map[basil:2]",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watcher{}
+			w.begin(10, nil)
+			for _, event := range test.events {
+				w.event(w.current(), event)
+			}
+			require.Equal(t, test.want, w.check(acknowledged, map[string]int{"basil": 2}))
+		})
+	}
+}
+
+// staleReads reads from the cache of a server that is cut off from etcd, and adds to the
+// history that it was told what there was before.
+func (c *campaign) staleReads(load *workload) {
+	const name = "stale"
+	fresh, stale := load.servers[0], load.servers[1]
+	created := load.request(c.Context(), fresh, 0, request{verb: verbCreate, name: name, value: load.value()}, "")
+	require.NotNil(c, created)
+	controlplane.Eventually(c, func() error {
+		return stale.Get().Resource("toppings").Name(name).Param("resourceVersion", "0").Do(c.Context()).Error()
+	})
+	c.links[1].set(silent)
+	defer c.links[1].set(healthy)
+	require.NotNil(c, load.request(c.Context(), fresh, 0, request{verb: verbUpdate, name: name, value: load.value(), before: valueOf(created)}, created.ResourceVersion))
+	called := load.history.now()
+	ctx, cancel := context.WithTimeout(c.Context(), requestTimeout)
+	defer cancel()
+	var got restaurantv1.Topping
+	require.NoError(c, stale.Get().Resource("toppings").Name(name).Param("resourceVersion", "0").Do(ctx).Into(&got))
+	load.history.add(1, called, request{verb: verbGet, name: name}, response{answerOK, valueOf(&got)})
+	wrong, undecided := load.history.check(checkTimeout)
+	require.Empty(c, undecided)
+	require.Len(c, wrong, 1, "The stale read was not seen.")
+}
