@@ -26,6 +26,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -294,14 +295,14 @@ func (c *campaign) check(load *workload, copies []*watcher, toppings typed.Toppi
 	require.NotEmpty(c, load.acknowledged)
 }
 
-// report logs how many faults there were, and after what time all servers stored writes
-// again.
+// report logs, as docs/reliability.md has it, how many faults there were and how long after
+// each all servers stored writes again.
 func (c *campaign) report(load *workload, copies []*watcher, back map[string][]time.Duration) {
 	var out strings.Builder
-	for name, times := range back {
-		slices.Sort(times)
-		fmt.Fprintf(&out, "%5d × %-45s writes back after %5.1f s (median), %5.1f s (longest)\n",
-			len(times), name, times[len(times)/2].Seconds(), times[len(times)-1].Seconds())
+	out.WriteString("| fault | times | writes back: median | longest |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(back)) {
+		times := slices.Sorted(slices.Values(back[name]))
+		fmt.Fprintf(&out, "| %s | %d | %.1f s | %.1f s |\n", name, len(times), times[len(times)/2].Seconds(), times[len(times)-1].Seconds())
 	}
 	lists, watches := 0, 0
 	for _, copied := range copies {
