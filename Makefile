@@ -131,6 +131,7 @@ fuzz: ## Looks for bodies that cost more than their bounds, FUZZ_TIME for each t
 test-e2e: binaries ## Runs the tests against a real control plane
 	failed=0; \
 		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages} || failed=1; \
+		CGO_ENABLED=0 go -C test/controllerruntime test -trimpath -count=1 -timeout=10m ./... || failed=1; \
 		E2E_CRD_APISERVER=true $(TEST_E2E) -timeout=10m ./test/e2e/crd || failed=1; \
 		exit $${failed}
 
