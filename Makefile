@@ -26,6 +26,8 @@ help: ## Lists the targets
 ##@ Build and run
 
 BIN := _output/bin
+# Where tests look for programs.
+export CONTROLPLANE_BIN_DIR := $(CURDIR)/$(BIN)
 LOCAL := _output/local
 REMOTE := _output/remote
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
@@ -67,6 +69,11 @@ run: $(BIN)/etcd $(BIN)/kube-apiserver ## Runs a control plane with the server u
 		-kube-apiserver-port=$(KUBE_APISERVER_PORT) \
 		-kube-controller-manager-port=$(KUBE_CONTROLLER_MANAGER_PORT) \
 		-apiserver-port=$(APISERVER_PORT) \
+		-next='kubectl apply -f artifacts/examples/1-toppings.yaml' \
+		-next='kubectl apply -f artifacts/examples/2-pizzas.yaml' \
+		-next='kubectl get pizzas --output=wide' \
+		-next='kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info --output=yaml' \
+		-next='kubectl explain pizza.spec --recursive' \
 		-build-rest='MAKEFLAGS= PROGRESS_INTERVAL=30 $(SELF) --silent $(BIN)/kubectl $(BIN)/kube-controller-manager'
 
 .PHONY: run-remote

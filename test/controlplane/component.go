@@ -33,27 +33,31 @@ const (
 	// pollInterval is how often readiness is looked at.
 	pollInterval = 50 * time.Millisecond
 
-	// readyTimeout bounds how long a component may take until it is ready. It
-	// is generous: a machine that builds and tests at once is slow.
+	// readyTimeout and stopTimeout are what Timeouts are by default. They are generous: a
+	// machine that builds and tests at once is slow.
 	readyTimeout = 5 * time.Minute
+	stopTimeout  = 2 * time.Minute
 
-	// stopPatience is how long a component may take to end before it is killed;
-	// lingerPatience, one that is known to wait for its clients.
-	stopPatience   = 2 * time.Minute
-	lingerPatience = 5 * time.Second
+	// lingerTimeout is how long a component that is known to wait for its clients may take
+	// to end before it is killed.
+	lingerTimeout = 5 * time.Second
 
 	// tailLines is how much of a component's log goes into an error: enough to
 	// see a panic's reason above its stack.
 	tailLines = 40
 )
 
-// Component is one process of the control plane. Its methods may be called from
-// several goroutines.
+// Component is one process of the control plane, or a server in the process of the test.
+// Its methods may be called from several goroutines.
 type Component struct {
-	name   string
-	binary string
-	host   Host
-	port   int
+	name string
+	host Host
+	port int
+	// binary returns the path of the program, which it builds if need be.
+	binary func(context.Context) (string, error)
+	// run is set for a server in this process, which has no binary.
+	run      func(ctx context.Context, args []string) error
+	timeouts Timeouts
 	// dir is the process's working directory and holds what it stores.
 	dir      string
 	logFile  string
@@ -99,14 +103,15 @@ func (c *Component) LogFile() string { return c.logFile }
 // Dir returns the directory that the component stores its data in.
 func (c *Component) Dir() string { return c.dir }
 
-// PID returns the id of the running process, or 0.
+// PID returns the id of the running process, or 0. That of a server in this process is
+// this process's.
 func (c *Component) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.running() {
 		return 0
 	}
-	return c.process.cmd.Process.Pid
+	return c.process.pid
 }
 
 // SetFlags replaces the extra flags of the component, from its next start on. A
@@ -119,7 +124,7 @@ func (c *Component) SetFlags(flags ...string) {
 
 // Start starts the component and waits until it is ready.
 func (c *Component) Start(ctx context.Context) error {
-	if err := c.Launch(); err != nil {
+	if err := c.launchWith(ctx); err != nil {
 		return err
 	}
 	return c.WaitReady(ctx)
@@ -127,12 +132,24 @@ func (c *Component) Start(ctx context.Context) error {
 
 // Launch starts the component without waiting until it is ready.
 func (c *Component) Launch() error {
+	return c.launchWith(context.Background())
+}
+
+// launchWith starts the component. The context ends the building of its program.
+func (c *Component) launchWith(ctx context.Context) error {
+	var binary string
+	if c.run == nil {
+		var err error
+		if binary, err = c.binary(ctx); err != nil {
+			return fmt.Errorf("cannot start %s: %w", c.name, err)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running() {
-		return fmt.Errorf("%s is running already, as process %d", c.name, c.process.cmd.Process.Pid)
+		return fmt.Errorf("%s is running already, as process %d", c.name, c.process.pid)
 	}
-	if err := c.launch(); err != nil {
+	if err := c.launch(binary); err != nil {
 		var taken *PortTakenError
 		if errors.As(err, &taken) {
 			return err
@@ -142,10 +159,7 @@ func (c *Component) Launch() error {
 	return nil
 }
 
-func (c *Component) launch() error {
-	if _, err := os.Stat(c.binary); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s does not exist: build it with \"make binaries\"", c.binary)
-	}
+func (c *Component) launch(binary string) error {
 	if err := checkPort(c.name, c.host, c.port); err != nil {
 		return err
 	}
@@ -163,6 +177,13 @@ func (c *Component) launch() error {
 		return err
 	}
 	defer log.Close()
+	args = mergeFlags(args, c.flags)
+	if c.run != nil {
+		c.process, c.stopping = startFunction(c.run, args), false
+		go c.watch(c.process)
+		_, err := fmt.Fprintf(log, "%s runs in process %d, which has its log\n", c.name, c.process.pid)
+		return err
+	}
 	lock, holder, err := takeLock(c.lockFile)
 	if errors.Is(err, errLocked) {
 		return fmt.Errorf("process %d, left over from an earlier run, still uses %s: end it with \"kill %d\"", holder, c.dir, holder)
@@ -173,7 +194,7 @@ func (c *Component) launch() error {
 	// The child keeps the lock; this process lets go of it.
 	defer lock.Close()
 
-	cmd := c.host.Command(context.Background(), c.binary, mergeFlags(args, c.flags)...)
+	cmd := c.host.Command(context.Background(), binary, args...)
 	cmd.Dir = c.dir
 	cmd.Env = append(environment(), c.env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -183,7 +204,7 @@ func (c *Component) launch() error {
 	}
 	c.process, c.stopping = process, false
 	go c.watch(process)
-	return writePID(lock, cmd.Process.Pid)
+	return writePID(lock, process.pid)
 }
 
 // watch reports a process that ends without having been told to.
@@ -237,7 +258,7 @@ func (c *Component) whileRunning(ctx context.Context) (context.Context, context.
 func (c *Component) WaitReady(ctx context.Context) error {
 	ctx, cancel := c.whileRunning(ctx)
 	defer cancel()
-	if err := eventually(ctx, readyTimeout, c.check); err != nil {
+	if err := eventually(ctx, c.timeouts.Ready, c.check); err != nil {
 		return fmt.Errorf("%s did not become ready: %w; %s", c.name, err, c.logTail())
 	}
 	return nil
@@ -251,18 +272,23 @@ func (c *Component) Stop() error {
 		return nil
 	}
 	if c.lingers {
-		process.stop(lingerPatience)
+		process.stop(lingerTimeout)
 		return nil
 	}
-	if process.stop(stopPatience) {
-		return fmt.Errorf("%s did not end within %s and was killed; %s", c.name, stopPatience, c.logTail())
+	if process.stop(c.timeouts.Stop) {
+		return fmt.Errorf("%s did not end within %s and was killed; %s", c.name, c.timeouts.Stop, c.logTail())
 	}
 	return nil
 }
 
 // Kill ends the component as a crash would and returns when it is gone. Killing
-// what is not running does nothing.
+// what is not running does nothing. A server in this process cannot be killed: its
+// context is canceled, as by Stop.
 func (c *Component) Kill() {
+	if c.run != nil {
+		_ = c.Stop()
+		return
+	}
 	if process := c.expectEnd(); process != nil {
 		process.kill()
 	}

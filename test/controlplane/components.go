@@ -182,8 +182,7 @@ func (cp *ControlPlane) newControllerManager(config ComponentConfig) (*Component
 	return manager, nil
 }
 
-// NewAPIServer adds one more process of this repository's server, for instance a
-// second replica, or one with other flags. It is not started, and kube-apiserver
+// NewAPIServer adds one more process of an API server, for instance a second replica, or one with other flags. It is not started, and kube-apiserver
 // sends it requests only after Register.
 func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Component, error) {
 	server, err := cp.newComponent(name, apiServerName, rankServer, config.ComponentConfig)
@@ -205,8 +204,12 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 			DialContext: server.host.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 		}}
 	}
+	server.run = config.Run
 	server.check = checkURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
+		if err := cp.manifests.complete(); err != nil {
+			return nil, err
+		}
 		var certificate []string
 		if !config.OwnCertificate {
 			serving, err := cp.serving(server, cp.manifests.serviceHost())

@@ -17,6 +17,7 @@ limitations under the License.
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,9 @@ const (
 	apiServerName         = "apiserver"
 )
 
+// BinDirVariable is the environment variable with the default of Config.BinDir.
+const BinDirVariable = "CONTROLPLANE_BIN_DIR"
+
 // Config says how to start a control plane. Its zero value plus a Dir is a good
 // one for tests.
 type Config struct {
@@ -48,10 +52,15 @@ type Config struct {
 	// created if it does not exist. Starting on the directory of an earlier run
 	// continues with its data.
 	Dir string
-	// BinDir holds the binaries; by default _output/bin of this repository.
+	// BinDir is a directory with programs: "etcd", "kube-apiserver" and so on. By default
+	// it is what the environment variable CONTROLPLANE_BIN_DIR names. If that is not set,
+	// either, the programs of Kubernetes are those of package binaries, which are built
+	// the first time, and then kept in the user's cache directory.
 	BinDir string
-	// Manifests is the directory with the kustomization that registers the API
-	// server in a cluster; by default artifacts/deploy/base of this repository.
+	// Manifests is the directory with the kustomization that registers the API server in a
+	// cluster: its Service, its ServiceAccount, its APIServices, and what else it needs. By
+	// default it is artifacts/deploy/base of the module that the working directory, which
+	// is a test's package, belongs to.
 	Manifests string
 
 	// Host is where the components run, this machine if nil.
@@ -64,8 +73,23 @@ type Config struct {
 	ControllerManager ComponentConfig
 	APIServer         ServerConfig
 
-	// Progress, if set, is told what happens, in sentences without a full stop.
+	// Timeouts bound how long the control plane waits.
+	Timeouts Timeouts
+
+	// Progress, if set, is told what happens, in sentences without a full stop. It may be
+	// called from several goroutines.
 	Progress func(message string)
+}
+
+// Timeouts bound how long a control plane waits for what happens in its own time. A zero
+// value means the default. The building of programs has no bound but the context.
+type Timeouts struct {
+	// Ready is how long a component may take until it is ready, and kube-apiserver until
+	// it serves what is registered; by default 5 minutes.
+	Ready time.Duration
+	// Stop is how long a component may take to end before it is killed; by default 2
+	// minutes.
+	Stop time.Duration
 }
 
 // ClientConfig says how clients reach kube-apiserver: the REST configurations and
@@ -84,6 +108,15 @@ func (c ClientConfig) proxy(*http.Request) (*url.URL, error) { return url.Parse(
 type ComponentConfig struct {
 	// Off leaves the component out of Start. It can be started later.
 	Off bool
+	// Binary is the path of the program. By default it is the one in Config.BinDir, if
+	// that holds one of the component's name. Programs of Kubernetes are those of package
+	// binaries otherwise, and servers are built: see Package.
+	Binary string
+	// Package is the main package of the program, for "go build" in the working directory.
+	// It is built at every start of the control plane, if it is not up to date. If there is
+	// no other program, it is cmd/apiserver of the module that the working directory
+	// belongs to, for a server named "apiserver".
+	Package string
 	// Host is where it runs, Config.Host if nil.
 	Host Host
 	// Port is the port to listen on; 0 means any that is free.
@@ -95,9 +128,14 @@ type ComponentConfig struct {
 	Env []string
 }
 
-// ServerConfig configures one process of this repository's API server.
+// ServerConfig configures one process of the API server that is tested. It gets the flags
+// of apiserver.Options: --secure-port, --kubeconfig and so on.
 type ServerConfig struct {
 	ComponentConfig
+	// Run, if set, runs the server in this process, so that a debugger and the race
+	// detector reach it: with the flags, until the context ends. It then prints its log
+	// itself. There is no program, and Env is ignored.
+	Run func(ctx context.Context, flags []string) error
 	// Etcd names the etcd to store objects in. If empty, the server embeds one
 	// in its own process; "etcd" is kube-apiserver's; any other name is an etcd
 	// of its own, which is started with the first server that names it.
@@ -119,7 +157,7 @@ type ControlPlane struct {
 	// ControllerManager runs the controllers of a cluster, for instance garbage
 	// collection and the deletion of namespaces.
 	ControllerManager *Component
-	// APIServer is this repository's server.
+	// APIServer is the server that is tested.
 	APIServer *Component
 	// PKI holds the certificate authorities.
 	PKI *PKI
@@ -133,11 +171,12 @@ type ControlPlane struct {
 	mu           sync.Mutex
 	components   []*Component
 	reservations []net.PacketConn
+	servers      []*http.Server
 }
 
-// Start starts a control plane and returns when everything in it is ready: this
-// repository's server is registered and kube-apiserver serves its API. If
-// something fails, whatever was started is stopped.
+// Start starts a control plane and returns when everything in it is ready: the server
+// is registered and kube-apiserver serves its API. If something fails, whatever was
+// started is stopped.
 func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	cp, err := prepare(config)
 	if err != nil {
@@ -154,32 +193,11 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if config.Dir == "" {
 		return nil, errors.New("the control plane needs a directory: set Config.Dir")
 	}
-	for _, path := range []struct {
-		value    *string
-		fallback string
-	}{
-		{&config.BinDir, "_output/bin"},
-		{&config.Manifests, "artifacts/deploy/base"},
-	} {
-		if *path.value == "" {
-			root, err := repository()
-			if err != nil {
-				return nil, err
-			}
-			*path.value = filepath.Join(root, path.fallback)
-		}
-		// The components run in directories of their own.
-		if *path.value, err = filepath.Abs(*path.value); err != nil {
-			return nil, err
-		}
+	if err := config.complete(); err != nil {
+		return nil, err
 	}
-	if config.Progress == nil {
-		config.Progress = func(string) {}
-	}
-	config.Host = hostOr(config.Host, thisMachine{})
-	config.Client.Host = hostOr(config.Client.Host, config.Host)
 	cp := &ControlPlane{config: config, died: make(chan error, 1)}
-	if cp.manifests, err = readManifests(config.Manifests); err != nil {
+	if cp.manifests, err = config.readManifests(); err != nil {
 		return nil, err
 	}
 	if cp.directory, err = claimDirectory(config.Dir); err != nil {
@@ -219,7 +237,31 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	return cp, err
 }
 
+// complete fills in the defaults.
+func (c *Config) complete() (err error) {
+	if c.BinDir == "" {
+		c.BinDir = os.Getenv(BinDirVariable)
+	}
+	// The components run in directories of their own.
+	if c.BinDir != "" {
+		if c.BinDir, err = filepath.Abs(c.BinDir); err != nil {
+			return err
+		}
+	}
+	if c.Progress == nil {
+		c.Progress = func(string) {}
+	}
+	c.Timeouts.Ready = cmp.Or(c.Timeouts.Ready, readyTimeout)
+	c.Timeouts.Stop = cmp.Or(c.Timeouts.Stop, stopTimeout)
+	c.Host = hostOr(c.Host, thisMachine{})
+	c.Client.Host = hostOr(c.Client.Host, c.Host)
+	return nil
+}
+
 func (cp *ControlPlane) start(ctx context.Context) error {
+	if err := cp.build(ctx); err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		component *Component
 		off       bool
@@ -253,7 +295,29 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	return nil
 }
 
-// startServer starts this repository's server, and its etcd if it has one.
+// build builds what is going to be started, the server first: that it does not compile is
+// better known before kube-apiserver has been built.
+func (cp *ControlPlane) build(ctx context.Context) error {
+	for _, step := range []struct {
+		component *Component
+		off       bool
+	}{
+		{cp.APIServer, cp.config.APIServer.Off || cp.config.APIServer.Run != nil},
+		{cp.Etcd, cp.config.Etcd.Off},
+		{cp.KubeAPIServer, cp.config.KubeAPIServer.Off},
+		{cp.ControllerManager, cp.config.ControllerManager.Off},
+	} {
+		if step.off {
+			continue
+		}
+		if _, err := step.component.binary(ctx); err != nil {
+			return fmt.Errorf("cannot start %s: %w", step.component.name, err)
+		}
+	}
+	return nil
+}
+
+// startServer starts the server, and its etcd if it has one.
 func (cp *ControlPlane) startServer(ctx context.Context) error {
 	if name := cp.config.APIServer.Etcd; name != "" {
 		if etcd := cp.Component(name); etcd.PID() == 0 {
@@ -297,7 +361,10 @@ func (cp *ControlPlane) Stop() error {
 	for _, reservation := range cp.reservations {
 		errs = append(errs, reservation.Close())
 	}
-	cp.reservations = nil
+	for _, server := range cp.servers {
+		errs = append(errs, server.Close())
+	}
+	cp.reservations, cp.servers = nil, nil
 	return errors.Join(append(errs, cp.directory.release())...)
 }
 
@@ -349,9 +416,14 @@ func (cp *ControlPlane) Kubeconfig() string {
 }
 
 // Kubectl returns a command that runs kubectl as the administrator. Set
-// KUBECONFIG in its environment, or pass --kubeconfig, to be somebody else.
+// KUBECONFIG in its environment, or pass --kubeconfig, to be somebody else. The first
+// call may have to build kubectl; that it cannot is reported when the command is run.
 func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := cp.config.Client.Host.Command(ctx, filepath.Join(cp.config.BinDir, "kubectl"), args...)
+	binary, err := cp.program("kubectl")(ctx)
+	cmd := cp.config.Client.Host.Command(ctx, binary, args...)
+	if err != nil {
+		cmd.Err = err
+	}
 	cmd.Env = append(environment(),
 		"KUBECONFIG="+cp.Kubeconfig(),
 		"KUBECACHEDIR="+filepath.Join(cp.directory.path, "kubectl-cache"))
@@ -359,13 +431,14 @@ func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // newComponent adds a process to the control plane.
-func (cp *ControlPlane) newComponent(name, binary string, rank int, config ComponentConfig) (*Component, error) {
+func (cp *ControlPlane) newComponent(name, program string, rank int, config ComponentConfig) (*Component, error) {
 	if cp.Component(name) != nil {
 		return nil, fmt.Errorf("the control plane has a component %s already: give the new one another name", name)
 	}
 	component := &Component{
 		name:     name,
-		binary:   filepath.Join(cp.config.BinDir, binary),
+		binary:   cp.binary(name, program, config),
+		timeouts: cp.config.Timeouts,
 		host:     hostOr(config.Host, cp.config.Host),
 		port:     config.Port,
 		dir:      filepath.Join(cp.directory.path, name),

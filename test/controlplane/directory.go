@@ -129,7 +129,7 @@ func (f *directory) endLeftovers() ([]string, error) {
 	}
 	for _, path := range locks {
 		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-		pid, err := endLeftover(path, stopPatience)
+		pid, err := endLeftover(path, stopTimeout)
 		if err != nil {
 			return ended, fmt.Errorf("%s of an earlier run on %s is still there: %w", name, f.path, err)
 		}

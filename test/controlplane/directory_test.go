@@ -89,12 +89,12 @@ func TestLeftoverProcessIsEnded(t *testing.T) {
 			defer leftover.kill()
 			_, err = bufio.NewReader(stdout).ReadString('\n')
 			require.NoError(t, err)
-			require.NoError(t, writePID(lock, leftover.cmd.Process.Pid))
+			require.NoError(t, writePID(lock, leftover.pid))
 			require.NoError(t, lock.Close())
 
 			pid, err := endLeftover(path, time.Second)
 			require.NoError(t, err)
-			require.Equal(t, leftover.cmd.Process.Pid, pid)
+			require.Equal(t, leftover.pid, pid)
 			<-leftover.done
 
 			pid, err = endLeftover(path, time.Second)

@@ -14,26 +14,48 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package controlplane starts a real Kubernetes control plane on this machine,
-// without containers: etcd, kube-apiserver, kube-controller-manager and the
-// API server of this repository, each a child process of its own, connected by
-// certificates of a private PKI and registered as in a cluster. "make run" and
-// all end-to-end tests stand on it.
+// Package controlplane starts a real Kubernetes control plane on this machine, without
+// containers, for the tests of an API server: etcd, kube-apiserver, kube-controller-manager
+// and the server, each a child process of its own, connected by certificates of a private
+// PKI and registered as in a cluster. It is to the aggregation layer what envtest is to
+// custom resources, and can be imported from any module.
 //
-//	cp, err := controlplane.Start(ctx, controlplane.Config{Dir: dir})
-//	...
-//	defer cp.Stop()
-//	client, err := kubernetes.NewForConfig(cp.RESTConfig())
+//	func TestBread(t *testing.T) {
+//		cp := controlplane.ForTest(t, controlplane.Config{})
+//		client, err := kubernetes.NewForConfig(cp.RESTConfig())
+//		...
+//	}
 //
-// Tests use Main (one control plane for a test binary) or ForTest (one for a
-// test). Every process is a Component that can be stopped, killed and started
-// again with other flags; every certificate authority is open to the caller, so
-// that a test can be anybody, or forge anybody.
+// It needs Go and nothing else. The programs of Kubernetes are built from source, see
+// package binaries: some minutes the first time, nothing after that. The server is built
+// from the module of the test. Where these defaults do not fit, Config names programs,
+// packages, manifests, ports, flags and timeouts, or a function that runs the server in the
+// process of the test.
 //
-// All state lives in one directory. Starting again on the same directory continues
-// where the last run left off, whatever way that run ended: files are replaced
-// as a whole or not at all, certificates that are missing, damaged or about to
-// expire are issued again, and processes that outlived their parent are ended.
+// What it expects of a module, unless it is told otherwise:
+//
+//	cmd/apiserver           the main package of the server
+//	artifacts/deploy/base   a kustomization of the Service, the ServiceAccount, the
+//	                        APIServices and the roles by which it is registered
+//
+// The server runs as its ServiceAccount, so that a test shows whether the roles grant what
+// it needs. It is given the flags --secure-port, --bind-address, --kubeconfig,
+// --tls-cert-file, --tls-private-key-file, and --data-dir or those of an etcd.
+//
+// Tests use Main (one control plane for a test binary) or ForTest (one for a test); "make
+// run" is command local. RESTConfigFor, RESTConfigForServiceAccount and KubeconfigFor make a
+// client of any user, and Kubectl runs kubectl. Apply installs manifests, definitions and
+// webhook configurations, and ServeHTTPS serves webhooks from the test. Every process is a
+// Component that can be stopped, killed and started again with other flags; every
+// certificate authority is open to the caller, so that a test can be anybody, or forge
+// anybody.
+//
+// All state lives in one directory, for tests a temporary one. Starting again on the same
+// directory continues where the last run left off, whatever way that run ended: files are
+// replaced as a whole or not at all, certificates that are missing, damaged or about to
+// expire are issued again, and processes that outlived their parent are ended. Control
+// planes that run side by side, in one process or in several, have directories and ports of
+// their own.
 //
 // The package knows no API group. What it registers, under which identity, it
 // reads from the deployment's manifests (see Config.Manifests).

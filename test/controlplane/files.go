@@ -25,7 +25,7 @@ import (
 	"path/filepath"
 )
 
-// moduleFile marks the top of the repository.
+// moduleFile marks the top of a module.
 const moduleFile = "go.mod"
 
 // writeFile replaces a file as a whole: whoever reads it, even after a crash,
@@ -86,10 +86,10 @@ func tail(path string, lines int) string {
 	return string(data)
 }
 
-// repository returns the directory of this repository: the nearest one, from the
-// working directory upwards, that holds a go.mod. A test's working directory is
-// its package's directory.
-func repository() (string, error) {
+// moduleRoot returns the directory of the module that the working directory belongs to:
+// the nearest one upwards that holds a go.mod. A test's working directory is its package's
+// directory.
+func moduleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -103,8 +103,8 @@ func repository() (string, error) {
 			return "", err
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no %s in %s or above, so that the repository's binaries and manifests cannot be found: "+
-				"run inside the repository, or set Config.BinDir and Config.Manifests", moduleFile, start)
+			return "", fmt.Errorf("no %s in %s or above, so that the server and its manifests cannot be found: "+
+				"run inside the server's module, or set Config.Manifests and what the server is", moduleFile, start)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -42,6 +43,12 @@ func (cp *ControlPlane) RESTConfigFor(user string, groups ...string) (*rest.Conf
 		return nil, err
 	}
 	return cp.forClient(config), nil
+}
+
+// RESTConfigForServiceAccount returns a client configuration for a service account, which
+// need not exist and may do what RBAC grants it.
+func (cp *ControlPlane) RESTConfigForServiceAccount(namespace, name string) (*rest.Config, error) {
+	return cp.RESTConfigFor(serviceaccount.MakeUsername(namespace, name), serviceaccount.MakeGroupNames(namespace)...)
 }
 
 // forClient returns the configuration for use by a client, see Config.Client.

@@ -23,6 +23,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,29 +54,105 @@ type kustomization struct {
 	Resources  []string `json:"resources"`
 }
 
+// defaultManifests is where a module has its manifests.
+const defaultManifests = "artifacts/deploy/base"
+
+// readManifests reads the manifests. Where there is no server to register there need not be
+// any.
+func (c *Config) readManifests() (*manifests, error) {
+	if c.Manifests != "" {
+		return readManifests(c.Manifests)
+	}
+	root, err := moduleRoot()
+	if err == nil {
+		c.Manifests = filepath.Join(root, filepath.FromSlash(defaultManifests))
+		if _, err = os.Stat(c.Manifests); err == nil {
+			return readManifests(c.Manifests)
+		}
+	}
+	if c.APIServer.Off {
+		return &manifests{}, nil
+	}
+	return nil, fmt.Errorf("there are no manifests that register the API server: set Config.Manifests to a directory with a kustomization.yaml (%w)", err)
+}
+
+// complete returns an error if there are no manifests.
+func (m *manifests) complete() error {
+	if m.service == nil {
+		return errors.New("there are no manifests that register an API server: set Config.Manifests")
+	}
+	return nil
+}
+
 // readManifests reads the kustomization in a directory.
 func readManifests(dir string) (*manifests, error) {
-	path := filepath.Join(dir, "kustomization.yaml")
-	data, err := os.ReadFile(path)
+	objects, err := readKustomization(dir)
 	if err != nil {
 		return nil, fmt.Errorf("the manifests that register the API server cannot be read: %w", err)
+	}
+	m := manifests{objects: objects}
+	if err := m.sort(); err != nil {
+		return nil, fmt.Errorf("the manifests in %s do not register an API server: %w", dir, err)
+	}
+	return &m, nil
+}
+
+// kustomizationFile is the name of a kustomization in its directory.
+const kustomizationFile = "kustomization.yaml"
+
+func readKustomization(dir string) ([]*unstructured.Unstructured, error) {
+	path := filepath.Join(dir, kustomizationFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
 	var k kustomization
 	if err := yaml.UnmarshalStrict(data, &k); err != nil {
 		return nil, fmt.Errorf("%s uses more of kustomize than a list of resources: %w; put that into an overlay", path, err)
 	}
-	var m manifests
+	var all []*unstructured.Unstructured
 	for _, resource := range k.Resources {
 		objects, err := readObjects(filepath.Join(dir, resource))
 		if err != nil {
 			return nil, err
 		}
-		m.objects = append(m.objects, objects...)
+		all = append(all, objects...)
 	}
-	if err := m.sort(); err != nil {
-		return nil, fmt.Errorf("the manifests in %s do not register an API server: %w", dir, err)
+	return all, nil
+}
+
+// readPath reads a file, a directory with a kustomization, or all YAML and JSON files of a
+// directory in the order of their names.
+func readPath(path string) ([]*unstructured.Unstructured, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
 	}
-	return &m, nil
+	if !info.IsDir() {
+		return readObjects(path)
+	}
+	if _, err := os.Stat(filepath.Join(path, kustomizationFile)); err == nil {
+		return readKustomization(path)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, entry := range entries {
+		if entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())) {
+			continue
+		}
+		objects, err := readObjects(filepath.Join(path, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there are no objects in the YAML and JSON files of %s", path)
+	}
+	return all, nil
 }
 
 func readObjects(path string) ([]*unstructured.Unstructured, error) {

@@ -17,6 +17,7 @@ limitations under the License.
 package controlplane
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"runtime"
@@ -24,9 +25,11 @@ import (
 	"time"
 )
 
-// process is a started child process.
+// process is a started child process, or a function of this process.
 type process struct {
-	cmd *exec.Cmd
+	pid int
+	// cancel ends the function.
+	cancel context.CancelFunc
 	// done is closed when the process has ended; err says how.
 	done chan struct{}
 	err  error
@@ -39,7 +42,7 @@ func startProcess(cmd *exec.Cmd, lock *os.File) (*process, error) {
 	cmd.SysProcAttr = childAttributes()
 	cmd.SysProcAttr.Setpgid = true
 	cmd.ExtraFiles = []*os.File{lock}
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &process{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// Linux ends the child when the thread that started it ends, not the
@@ -56,7 +59,20 @@ func startProcess(cmd *exec.Cmd, lock *os.File) (*process, error) {
 	if err := <-started; err != nil {
 		return nil, err
 	}
+	p.pid = cmd.Process.Pid
 	return p, nil
+}
+
+// startFunction starts a function of this process as if it were one of its own.
+func startFunction(run func(context.Context, []string) error, args []string) *process {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{pid: os.Getpid(), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		defer cancel()
+		p.err = run(ctx, args)
+	}()
+	return p
 }
 
 // ended says whether the process is gone.
@@ -82,16 +98,23 @@ func (p *process) stop(patience time.Duration) (killed bool) {
 	}
 }
 
-// kill ends the process the hard way and returns when it is gone.
+// kill ends the process the hard way and returns when it is gone. There is no hard way to
+// end a function: it keeps running if it does not heed its context.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
-	<-p.done
+	if p.cancel == nil {
+		<-p.done
+	}
 }
 
 // signal reaches the whole process group. A group that is gone is no error: the
 // process may end at any moment by itself.
 func (p *process) signal(signal syscall.Signal) {
-	if !p.ended() {
-		_ = syscall.Kill(-p.cmd.Process.Pid, signal)
+	switch {
+	case p.ended():
+	case p.cancel != nil:
+		p.cancel()
+	default:
+		_ = syscall.Kill(-p.pid, signal)
 	}
 }

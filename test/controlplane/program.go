@@ -18,12 +18,16 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane/binaries"
 )
 
-// Program is any binary, run as the caller says.
+// Program is any program, run as the caller says.
 type Program struct {
-	// Binary is its name in Config.BinDir, or a path.
+	// Binary is its path, or the name of a program in Config.BinDir or of Kubernetes.
 	Binary string
 	Args   []string
 	// Env, in the form NAME=value, is added to the environment.
@@ -40,17 +44,81 @@ type Program struct {
 // A program that serves the API can be registered; it has to see to it that the
 // APIServices trust its certificate.
 func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, error) {
-	component, err := cp.newComponent(name, program.Binary, rankServer, ComponentConfig{Host: program.Host, Port: program.Port, Env: program.Env})
+	config := ComponentConfig{Host: program.Host, Port: program.Port, Env: program.Env}
+	if filepath.IsAbs(program.Binary) {
+		config.Binary = program.Binary
+	}
+	component, err := cp.newComponent(name, program.Binary, rankServer, config)
 	if err != nil {
 		return nil, err
-	}
-	if filepath.IsAbs(program.Binary) {
-		component.binary = program.Binary
 	}
 	component.ownCertificate = true
 	component.check = program.Check
 	component.args = func() ([]string, error) { return program.Args, nil }
 	return component, nil
+}
+
+// binary returns how the program of a component is found, or built.
+func (cp *ControlPlane) binary(name, program string, config ComponentConfig) func(context.Context) (string, error) {
+	switch {
+	case config.Package != "":
+		return func(ctx context.Context) (string, error) { return cp.buildPackage(ctx, name, config.Package) }
+	case config.Binary != "":
+		return func(context.Context) (string, error) {
+			path, err := filepath.Abs(config.Binary)
+			if err == nil {
+				_, err = os.Stat(path)
+			}
+			return path, err
+		}
+	default:
+		return cp.program(program)
+	}
+}
+
+// program returns how a program is found that nobody has said more of than its name.
+func (cp *ControlPlane) program(name string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		dir := cp.config.BinDir
+		if dir != "" {
+			path := filepath.Join(dir, name)
+			if _, err := os.Stat(path); err == nil {
+				return path, nil
+			}
+		}
+		if !binaries.Known(name) {
+			return cp.buildCommand(ctx, name)
+		}
+		if dir != "" {
+			return "", fmt.Errorf("there is no %s in %s: build it there, for instance with \"make binaries\", or name no directory, so that it is built in your cache",
+				name, dir)
+		}
+		dir, err := binaries.Kubernetes(ctx, cp.building(), name)
+		return filepath.Join(dir, name), err
+	}
+}
+
+// buildCommand builds a program of the module that the working directory belongs to.
+func (cp *ControlPlane) buildCommand(ctx context.Context, name string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "cmd", name)
+	if _, err := os.Stat(dir); err != nil {
+		return "", fmt.Errorf("%w: name the program, or its package", err)
+	}
+	return cp.buildPackage(ctx, name, dir)
+}
+
+// buildPackage builds the program of a component into the directory of the control plane.
+func (cp *ControlPlane) buildPackage(ctx context.Context, name, pkg string) (string, error) {
+	path := filepath.Join(cp.directory.path, "bin", name)
+	return path, binaries.Package(ctx, cp.building(), pkg, path)
+}
+
+func (cp *ControlPlane) building() binaries.Options {
+	return binaries.Options{Progress: cp.config.Progress}
 }
 
 // FreePort returns a port that nobody else gets while the control plane runs.

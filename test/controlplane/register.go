@@ -53,15 +53,32 @@ const (
 	// managedLabel is on APIServices that kube-apiserver manages, because of a
 	// CustomResourceDefinition. It undoes any change of their spec.
 	managedLabel = "kube-aggregator.kubernetes.io/automanaged"
-
-	// registerTimeout bounds each step of the registration.
-	registerTimeout = Patience
 )
 
 // Install applies the manifests that the server needs before it can start: its
 // namespace, identity and permissions. Start does it, unless the server is off.
 func (cp *ControlPlane) Install(ctx context.Context) error {
 	return cp.apply(ctx, cp.manifests.objects)
+}
+
+// Apply applies manifests server-side as the administrator, in the order in which they are
+// given: CustomResourceDefinitions, objects of the kinds that those define, webhook
+// configurations, anything. A path is a file, a directory with a kustomization that lists
+// resources, or a directory whose YAML and JSON files are all applied. Objects without a
+// namespace are in the namespace "default", if their kind is namespaced.
+//
+// An object that cannot be applied, since its kind is not served yet for instance, is tried
+// again until Timeouts.Ready is over, unless it is invalid.
+func (cp *ControlPlane) Apply(ctx context.Context, paths ...string) error {
+	var all []*unstructured.Unstructured
+	for _, path := range paths {
+		objects, err := readPath(path)
+		if err != nil {
+			return err
+		}
+		all = append(all, objects...)
+	}
+	return cp.apply(ctx, all)
 }
 
 // Register points the APIServices at running servers and waits until kube-apiserver
@@ -78,6 +95,9 @@ func (cp *ControlPlane) Install(ctx context.Context) error {
 func (cp *ControlPlane) Register(ctx context.Context, servers ...*Component) error {
 	if len(servers) == 0 {
 		return errors.New("name a server to register")
+	}
+	if err := cp.manifests.complete(); err != nil {
+		return err
 	}
 	server := servers[0]
 	began := time.Now()
@@ -227,20 +247,26 @@ func (cp *ControlPlane) apply(ctx context.Context, objects []*unstructured.Unstr
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
 	for _, object := range objects {
 		kind := object.GroupVersionKind()
-		err := eventually(ctx, registerTimeout, func(ctx context.Context) error {
+		var refused error
+		err := eventually(ctx, cp.config.Timeouts.Ready, func(ctx context.Context) error {
 			mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 			if err != nil {
+				mapper.Reset() // It may be the kind of a definition that was applied just now.
 				return err
 			}
 			resource := client.Resource(mapping.Resource)
 			namespaced := dynamic.ResourceInterface(resource)
 			if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-				namespaced = resource.Namespace(object.GetNamespace())
+				namespaced = resource.Namespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault))
 			}
 			_, err = namespaced.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+			if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+				refused = err // It will not get better.
+				return nil
+			}
 			return err
 		})
-		if err != nil {
+		if err = cmp.Or(refused, err); err != nil {
 			return fmt.Errorf("cannot apply %s %s: %w", kind.Kind, object.GetName(), err)
 		}
 	}
@@ -264,7 +290,7 @@ func (cp *ControlPlane) WaitAvailable(ctx context.Context) error {
 		version, group, _ := strings.Cut(apiService.GetName(), ".")
 		versions = append(versions, schema.GroupVersion{Group: group, Version: version})
 	}
-	return eventually(ctx, registerTimeout, func(ctx context.Context) error {
+	return eventually(ctx, cp.config.Timeouts.Ready, func(ctx context.Context) error {
 		for _, apiService := range cp.manifests.apiServices {
 			current, err := services.ApiregistrationV1().APIServices().Get(ctx, apiService.GetName(), metav1.GetOptions{})
 			if err != nil {

@@ -23,10 +23,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// webhookName is the name of the binary.
+// webhookName is the name of the program.
 const webhookName = "webhook"
 
-// WebhookConfig configures one process of this repository's webhook server.
+// WebhookConfig configures one process of a webhook server, see package webhook
+// in pkg.
 type WebhookConfig struct {
 	ComponentConfig
 	// Service is what the certificate is for.
@@ -35,7 +36,8 @@ type WebhookConfig struct {
 	Account types.NamespacedName
 }
 
-// NewWebhook adds a process of this repository's webhook server. It is not started,
+// NewWebhook adds a process of a webhook server. Its program is by default "webhook", as that
+// of an API server is "apiserver", see ComponentConfig. It is not started,
 // and the objects that make kube-apiserver call it are the caller's.
 func (cp *ControlPlane) NewWebhook(name string, config WebhookConfig) (*Component, error) {
 	server, err := cp.newComponent(name, webhookName, rankServer, config.ComponentConfig)

@@ -14,11 +14,21 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command local runs a control plane with this repository's API server on this
-// machine until it is interrupted. "make run" and "make run-remote" build and call it.
+// Command local runs a control plane with an API server on this machine until it is
+// interrupted. It is what "make run" calls, here and in the modules of other API servers:
+//
+//	go get -tool restaurant.programming-kubernetes.info/apiserver/test/controlplane/local
+//	go tool local -next='kubectl get breads'
+//
+// Started in the directory of a module, it builds cmd/apiserver of that module, registers
+// it by the kustomization artifacts/deploy/base, and keeps all data in _output/local; flags
+// say otherwise. It says what to type next: the lines of -next, or else how to apply
+// artifacts/examples. The programs of Kubernetes are built the first time, which takes some
+// minutes, and then kept in the user's cache directory.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -35,6 +45,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane/binaries"
 )
 
 func main() {
@@ -52,12 +63,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	config := controlplane.Config{Progress: func(message string) { fmt.Fprintln(out, message) }}
 	flags := flag.NewFlagSet("local", flag.ContinueOnError)
 	flags.StringVar(&config.Dir, "dir", "_output/local", "directory for the data of the control plane")
-	flags.StringVar(&config.BinDir, "bin", "_output/bin", "directory with the binaries")
+	flags.StringVar(&config.BinDir, "bin", "", "directory with the programs of Kubernetes and the server; those that are not named are built")
+	flags.StringVar(&config.Manifests, "manifests", "", "directory with the kustomization that registers the server; artifacts/deploy/base of this module if empty")
+	flags.StringVar(&config.APIServer.Package, "package", "", "main package of the server, which is built; if empty, apiserver of -bin or cmd/apiserver of this module")
+	flags.DurationVar(&config.Timeouts.Ready, "ready-timeout", 0, "how long a component may take until it is ready; 0 means 5 minutes")
+	var next lines
+	flags.Var(&next, "next", "line to print below what to type next, may be repeated; by default, lines that apply "+examples+" if that exists")
 	flags.IntVar(&config.Etcd.Port, "etcd-port", 0, "port of etcd; 0 means any that is free")
 	flags.IntVar(&config.KubeAPIServer.Port, "kube-apiserver-port", 0, "port of kube-apiserver; 0 means any that is free")
 	flags.IntVar(&config.ControllerManager.Port, "kube-controller-manager-port", 0, "port of kube-controller-manager; 0 means any that is free")
-	flags.IntVar(&config.APIServer.Port, "apiserver-port", 0, "port of this repository's server; 0 means any that is free")
-	buildRest := flags.String("build-rest", "", "command that builds kubectl and kube-controller-manager; it runs once the server is up")
+	flags.IntVar(&config.APIServer.Port, "apiserver-port", 0, "port of the server; 0 means any that is free")
+	buildRest := flags.String("build-rest", "", "command that builds kubectl and kube-controller-manager in -bin; it runs once the server is up")
 	behind := flags.Bool("bastion", false, "put everything where clients reach it by SSH only, see package bastion; needs root")
 	clean := flags.Bool("clean", false, "delete the directory instead of running")
 	if err := flags.Parse(args); err != nil {
@@ -78,6 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		network.Configure(&config)
 	}
+	config.BinDir = cmp.Or(config.BinDir, os.Getenv(controlplane.BinDirVariable))
 	config.ControllerManager.Off = true
 	cp, err := controlplane.Start(ctx, config)
 	if err != nil {
@@ -94,7 +111,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if network != nil {
 		err = welcomeBehind(ctx, out, network, cp)
 	} else {
-		err = welcome(out, cp.Kubeconfig(), config.BinDir)
+		err = welcome(ctx, out, cp.Kubeconfig(), config.BinDir, next)
 	}
 	if err != nil {
 		return errors.Join(err, cp.Stop())
@@ -124,6 +141,9 @@ func startRest(ctx context.Context, cp *controlplane.ControlPlane, build string,
 			return fmt.Errorf("%s: %w", build, err)
 		}
 	}
+	if err := cp.Kubectl(ctx).Err; err != nil {
+		return err
+	}
 	if err := cp.ControllerManager.Start(ctx); err != nil {
 		return err
 	}
@@ -131,11 +151,23 @@ func startRest(ctx context.Context, cp *controlplane.ControlPlane, build string,
 	return nil
 }
 
+// examples is the directory of a module's examples.
+const examples = "artifacts/examples"
+
 // welcome says what to do with the running control plane.
-func welcome(out io.Writer, kubeconfig, binDir string) error {
+func welcome(ctx context.Context, out io.Writer, kubeconfig, binDir string, next []string) error {
+	if binDir == "" {
+		var err error
+		if binDir, err = binaries.Kubernetes(ctx, binaries.Options{}); err != nil {
+			return err
+		}
+	}
 	binDir, err := filepath.Abs(binDir)
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(examples); err == nil && len(next) == 0 {
+		next = []string{"kubectl apply -f " + examples, "kubectl get -f " + examples}
 	}
 	kubectl := ""
 	if _, err := os.Stat(filepath.Join(binDir, "kubectl")); errors.Is(err, os.ErrNotExist) {
@@ -146,16 +178,29 @@ The API server is ready, behind a real kube-apiserver. In another terminal%s:
 
   export KUBECONFIG=%s PATH=%s:$PATH
 
-  kubectl apply -f artifacts/examples/1-toppings.yaml
-  kubectl apply -f artifacts/examples/2-pizzas.yaml
-  kubectl get pizzas --output=wide
-  kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info --output=yaml
-  kubectl explain pizza.spec --recursive
-
+%s
 Ctrl-C stops everything.
 
-`, kubectl, kubeconfig, binDir)
+`, kubectl, kubeconfig, binDir, lines(next).indented())
 	return err
+}
+
+// lines is a flag that may be repeated.
+type lines []string
+
+func (l *lines) String() string { return strings.Join(*l, "\n") }
+
+func (l *lines) Set(line string) error {
+	*l = append(*l, line)
+	return nil
+}
+
+func (l lines) indented() string {
+	var text strings.Builder
+	for _, line := range l {
+		fmt.Fprintf(&text, "  %s\n", line)
+	}
+	return text.String()
 }
 
 // welcomeBehind starts sshd and says how to get through it.

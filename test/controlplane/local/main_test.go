@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -58,20 +59,51 @@ func TestRunUntilInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &stopAfter{text: "kube-controller-manager is ready", cancel: cancel}
-	require.NoError(t, run(ctx, []string{"-dir=" + dir, "-build-rest=touch " + built}, out))
+	require.NoError(t, run(ctx, []string{"-dir=" + dir, "-build-rest=touch " + built, "-next=kubectl get pizzas", "-next=kubectl get toppings"}, out))
 	require.FileExists(t, built)
 	require.Contains(t, out.String(), "export KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
 	require.Contains(t, out.String(), "Stopping; the data stays for the next time.")
 
-	// Every file that the output recommends exists.
-	for word := range strings.FieldsSeq(out.String()) {
-		if strings.HasPrefix(word, "artifacts/") {
-			require.FileExists(t, word)
-		}
-	}
+	require.Contains(t, out.String(), "\n  kubectl get pizzas\n  kubectl get toppings\n\nCtrl-C")
 
 	require.NoError(t, run(t.Context(), []string{"-dir=" + dir, "-clean"}, io.Discard))
 	require.NoDirExists(t, dir)
+}
+
+func TestWelcome(t *testing.T) {
+	for name, test := range map[string]struct {
+		next     []string
+		examples bool
+		want     string
+	}{
+		"nothing":          {nil, false, "bin:$PATH\n\n\nCtrl-C"},
+		"lines":            {[]string{"kubectl get breads"}, false, "\n\n  kubectl get breads\n\nCtrl-C"},
+		"examples":         {nil, true, "\n\n  kubectl apply -f artifacts/examples\n  kubectl get -f artifacts/examples\n\nCtrl-C"},
+		"lines, not those": {[]string{"kubectl get breads"}, true, "\n\n  kubectl get breads\n\nCtrl-C"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			if test.examples {
+				require.NoError(t, os.MkdirAll(examples, 0o700))
+			}
+			var out bytes.Buffer
+			require.NoError(t, welcome(t.Context(), &out, "kubeconfig", "bin", test.next))
+			require.Contains(t, out.String(), test.want)
+			require.Contains(t, out.String(), "export KUBECONFIG=kubeconfig PATH=")
+		})
+	}
+}
+
+// TestMakeRun requires that every file exists that "make run" recommends.
+func TestMakeRun(t *testing.T) {
+	t.Chdir("../../..")
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	files := regexp.MustCompile(`-next=.*?(artifacts/[^' ]+)`).FindAllSubmatch(makefile, -1)
+	require.NotEmpty(t, files)
+	for _, match := range files {
+		require.FileExists(t, string(match[1]))
+	}
 }
 
 func TestWhatCannotRunSaysWhy(t *testing.T) {

@@ -1,0 +1,61 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package e2e tests the bakery behind a real kube-apiserver.
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+
+	bakeryv1 "example.com/bakery/apis/bakery/v1"
+	"example.com/bakery/generated/clientset/versioned"
+)
+
+var cp *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	config := controlplane.Config{}
+	config.APIServer.Package = "example.com/bakery"
+	controlplane.Main(m, &cp, config)
+}
+
+func TestBread(t *testing.T) {
+	breads := versioned.NewForConfigOrDie(cp.RESTConfig()).BakeryV1().Breads("default")
+	if _, err := breads.Create(t.Context(), &bakeryv1.Bread{ObjectMeta: metav1.ObjectMeta{Name: "rye"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	output, err := cp.Kubectl(t.Context(), "wait", "bread", "rye", "--for=jsonpath={.status.loaves}=1", "--timeout="+controlplane.Patience.String()).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+}
+
+func TestStrangerIsForbidden(t *testing.T) {
+	config, err := cp.RESTConfigForServiceAccount("default", "stranger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = versioned.NewForConfigOrDie(config).BakeryV1().Breads("default").List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:default:stranger") {
+		t.Fatalf("the error is %v", err)
+	}
+}

@@ -1,0 +1,212 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package binaries builds the programs of a control plane from source: etcd and those of
+// Kubernetes, of which there is nothing to download for the aggregation layer's tests, and
+// the server that is tested. It needs the go command and the Go modules, nothing else.
+//
+// The versions are those of a Go module that is part of this package, kubernetes.mod: the
+// libraries of Kubernetes in the same versions as this module's own, so that what
+// kube-apiserver and a server have in common is compiled once. Programs are kept in the
+// user's cache directory, by the content of that module, and so are built once for each
+// version of this package that has another.
+package binaries
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	// For the module that Kubernetes is built in.
+	_ "embed"
+)
+
+// The module that Kubernetes is built in. It cannot be a directory with a go.mod: that
+// would be left out of this module where it is downloaded.
+var (
+	//go:embed kubernetes.mod
+	goMod string
+	//go:embed kubernetes.sum
+	goSum string
+)
+
+// Options say how to build. The zero value is a good one.
+type Options struct {
+	// CacheDir is where programs are kept, by default a directory of this module's in
+	// os.UserCacheDir.
+	CacheDir string
+	// Progress, if set, is told every few seconds how far a build is that takes long.
+	Progress func(message string)
+}
+
+// packages are the main packages of the programs, by their names.
+func packages() map[string]string {
+	programs := map[string]string{"etcd": "go.etcd.io/etcd/server/v3"}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"} {
+		programs[name] = "k8s.io/kubernetes/cmd/" + name
+	}
+	return programs
+}
+
+// Known tells whether a program is one of Kubernetes'.
+func Known(name string) bool { return packages()[name] != "" }
+
+// Version returns the version of Kubernetes that is built, for instance "v1.37.1".
+func Version() string {
+	return regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)`).FindStringSubmatch(goMod)[1]
+}
+
+// Kubernetes returns a directory that holds the named programs: "etcd", "kube-apiserver",
+// "kube-controller-manager", "kube-scheduler" or "kubectl". Those that have not been built
+// yet are: kube-apiserver takes some minutes the first time. When several processes want
+// the same programs at once, one builds and the others wait.
+func Kubernetes(ctx context.Context, options Options, names ...string) (dir string, err error) {
+	root := options.CacheDir
+	if root == "" {
+		if root, err = userCacheDir(); err != nil {
+			return "", err
+		}
+	}
+	content := sha256.Sum256([]byte(strings.Join([]string{goMod, goSum, runtime.GOOS, runtime.GOARCH}, "\x00")))
+	root = filepath.Join(root, fmt.Sprintf("%s-%x", Version(), content[:6]))
+	dir = filepath.Join(root, "bin")
+	if missing, err := missing(dir, names); err != nil || len(missing) == 0 {
+		return dir, err
+	}
+	module := filepath.Join(root, "module")
+	for _, path := range []string{dir, module} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return "", fmt.Errorf("cannot keep the programs of Kubernetes: %w", err)
+		}
+	}
+	lock, err := options.lock(ctx, filepath.Join(root, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	// Another process may have built them meanwhile.
+	wanted, err := missing(dir, names)
+	if err != nil {
+		return "", err
+	}
+	for file, content := range map[string]string{"go.mod": goMod, "go.sum": goSum} {
+		if err := os.WriteFile(filepath.Join(module, file), []byte(content), 0o644); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range wanted {
+		err := options.build(ctx, build{
+			dir: module, target: filepath.Join(dir, name), pkg: packages()[name], shared: true,
+			// The same for all, so that what they have in common is compiled once.
+			flags: []string{"-mod=readonly", "-trimpath", "-buildvcs=false"},
+			env:   []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
+			// Without them, the programs would report v0.0.0.
+			ldflags: versionFlags(),
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// Package builds a main package of the module in the working directory, or of one that it
+// requires, with the flags and the environment that "go build" has there, and puts the
+// program at the target. One that is up to date is left as it is.
+func Package(ctx context.Context, options Options, pkg, target string) error {
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	return options.build(ctx, build{target: target, pkg: pkg})
+}
+
+func userCacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no directory to keep the programs of Kubernetes in: %w; set HOME, or name a directory with the programs", err)
+	}
+	return filepath.Join(dir, "restaurant.programming-kubernetes.info", "apiserver"), nil
+}
+
+// missing returns those of the named programs that are not in the directory.
+func missing(dir string, names []string) ([]string, error) {
+	known := packages()
+	var missing []string
+	for _, name := range names {
+		if known[name] == "" {
+			return nil, fmt.Errorf("%q is no program of a control plane: choose from %s", name,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+		_, err := os.Stat(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			missing = append(missing, name)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return missing, nil
+}
+
+func versionFlags() string {
+	const version = "k8s.io/component-base/version"
+	parts := strings.SplitN(strings.TrimPrefix(Version(), "v"), ".", 3)
+	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", version, Version(), parts[0], parts[1])
+}
+
+// lock locks a file until it is closed. It waits for another process that has locked it.
+func (o Options) lock(ctx context.Context, path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for waiting := false; ; waiting = true {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return file, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", path, err), file.Close())
+		}
+		if !waiting {
+			o.progress("waiting for another process that builds Kubernetes and has locked %s", path)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("another process has locked %s: %w", path, context.Cause(ctx)), file.Close())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (o Options) progress(format string, args ...any) {
+	if o.Progress != nil {
+		o.Progress(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,128 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package binaries
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestVersion(t *testing.T) {
+	require.Regexp(t, `^v1\.\d+\.\d+$`, Version())
+	require.Regexp(t, `^-X k8s\.io/component-base/version\.gitVersion=v1\.\d+\.\d+ -X \S+Major=1 -X \S+Minor=\d+$`, versionFlags())
+}
+
+// TestKubernetes builds the smallest program, whose packages the build cache has as a rule.
+func TestKubernetes(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	options := Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Progress: func(message string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, message)
+	}}
+	dirs := make([]string, 2)
+	var both sync.WaitGroup
+	for i := range dirs {
+		both.Go(func() {
+			var err error
+			dirs[i], err = Kubernetes(t.Context(), options, "etcd")
+			require.NoError(t, err)
+		})
+	}
+	both.Wait()
+	require.Equal(t, dirs[0], dirs[1])
+	etcd := filepath.Join(dirs[0], "etcd")
+	output, err := exec.CommandContext(t.Context(), etcd, "--version").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Contains(t, string(output), "etcd Version: 3.")
+	entries, err := os.ReadDir(dirs[0])
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "the build has left something behind")
+
+	// What is there is not built again, even without the go command.
+	t.Setenv("PATH", "")
+	dir, err := Kubernetes(t.Context(), options, "etcd")
+	require.NoError(t, err)
+	require.Equal(t, dirs[0], dir)
+	_, err = Kubernetes(t.Context(), options, "etcd", "kubectl")
+	require.ErrorContains(t, err, `kubectl cannot be built: go build k8s.io/kubernetes/cmd/kubectl: exec: "go": executable file not found in $PATH`)
+	_, err = Kubernetes(t.Context(), options, "kubelet")
+	require.EqualError(t, err, `"kubelet" is no program of a control plane: choose from etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl`)
+}
+
+func TestOneBuildsAndTheOthersWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	lock, err := Options{}.lock(t.Context(), path)
+	require.NoError(t, err)
+
+	waiting := make(chan string, 1)
+	options := Options{Progress: func(message string) { waiting <- message }}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := options.lock(interrupted, path)
+		ended <- err
+	}()
+	require.Equal(t, "waiting for another process that builds Kubernetes and has locked "+path, <-waiting)
+	interrupt()
+	require.ErrorIs(t, <-ended, context.Canceled)
+
+	go func() {
+		lock, err := options.lock(t.Context(), path)
+		if err == nil {
+			err = lock.Close()
+		}
+		ended <- err
+	}()
+	<-waiting
+	require.NoError(t, lock.Close())
+	require.NoError(t, <-ended)
+}
+
+// TestPackage builds a program of a module that is not this one.
+func TestPackage(t *testing.T) {
+	module := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(module, name), []byte(content), 0o600))
+	}
+	write("go.mod", "module example.com/hello\n\ngo 1.26.0\n")
+	write("main.go", "package main\n\nfunc main() { println(\"hello\") }\n")
+	t.Chdir(module)
+	target := filepath.Join("bin", "hello")
+	require.NoError(t, Package(t.Context(), Options{}, ".", target))
+	output, err := exec.CommandContext(t.Context(), filepath.Join(module, target)).CombinedOutput()
+	require.NoError(t, err)
+	require.Equal(t, "hello\n", string(output))
+
+	write("main.go", "package main\n\nfunc main() { hello() }\n")
+	err = Package(t.Context(), Options{}, "example.com/hello", target)
+	require.ErrorContains(t, err, "hello cannot be built: go build example.com/hello: exit status 1\n")
+	require.ErrorContains(t, err, "undefined: hello")
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	require.ErrorContains(t, Package(ctx, Options{}, ".", target), "building hello: context deadline exceeded")
+}
