@@ -14,38 +14,21 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Generates all code that is generated, in this module or in that of the directory $1:
-# what the types in its directories "apis" ask for beside them, and the directories
-# "generated". pkg/codegen says which groups it finds. The tools come from the module
-# hack/tools/codegen, which pins them; only protoc is expected on the machine.
+# Generates all code that is generated, in this module or in that of the directory $1, with
+# the kit: what the types in its directories "apis" ask for beside them, and the directories
+# "generated". pkg/codegen says which groups it finds. The generators have the version of the
+# Kubernetes libraries; only protoc is expected on the machine.
 
 module=$(realpath "${1:-$(dirname "${BASH_SOURCE[0]}")/..}")
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly module work="${PWD}/_output/codegen"
-readonly tools=hack/tools/codegen
-
-step() {
-	echo "update-codegen: $*"
-}
+readonly module
 
 if ! command -v protoc >/dev/null && [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
-	step "installing protoc from the package protobuf-compiler"
+	echo "update-codegen: installing protoc from the package protobuf-compiler"
 	export DEBIAN_FRONTEND=noninteractive
 	{ apt-get -qq update && apt-get -qq install --yes --no-install-recommends protobuf-compiler; } >/dev/null || true
 fi
-command -v protoc >/dev/null ||
-	fail 'protoc, which translates the protobuf files, is not installed. Install it, on Debian by "apt-get install protobuf-compiler".'
 
-step "building the tools"
-GOBIN="${work}/bin" CGO_ENABLED=0 go -C "${tools}" install -trimpath tool
-go -C "${tools}" mod download github.com/gogo/protobuf
-go mod download k8s.io/apimachinery
-gogo=$(go -C "${tools}" list -m -f '{{.Dir}}' github.com/gogo/protobuf)
-
-header=
-if [[ -f ${module}/hack/boilerplate.go.txt ]]; then
-	header=${module}/hack/boilerplate.go.txt
-fi
-go run ./hack/codegen -module="${module}" -tools="${work}/bin" -gogo="${gogo}" -header="${header}"
+go run ./cmd/kit generate --dir="${module}"

@@ -25,7 +25,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # every package has a layer, looking at direct imports covers indirect ones.
 layers() {
 	cat <<'EOF'
-cmd                           pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
+cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
+pkg/cmd/kit                   pkg/kit pkg/kit                       pkg/codegen artifacts
+pkg/codegen
+artifacts
 pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/etcd pkg/certificates pkg/startup pkg/registry
 pkg/customresources           pkg/apiserver pkg/admission pkg/rbac
 pkg/registry/testing          pkg/registry pkg/etcd
@@ -56,13 +59,17 @@ pkg/certificates
 pkg/startup
 pkg/rbac
 pkg/quantities
+pkg/kit                       pkg/codegen artifacts
 pkg/codegen
+artifacts
 pkg/migrate
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
-hack                          pkg/codegen
-test                          cmd pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
+hack                          pkg/kit                       pkg/codegen artifacts
+pkg/codegen
+artifacts
+test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
 EOF
 }
 

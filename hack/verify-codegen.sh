@@ -23,8 +23,8 @@ readonly copy=_output/verify-codegen
 
 rm -rf "${copy}"
 mkdir -p "${copy}"
-files go.mod go.sum hack pkg | tar --create --files-from - | tar --extract --directory "${copy}"
-"${copy}/hack/update-codegen.sh"
+files go.mod go.sum hack/boilerplate.go.txt pkg | tar --create --files-from - | tar --extract --directory "${copy}"
+hack/update-codegen.sh "${copy}"
 
 diff --recursive --new-file --unified pkg "${copy}/pkg" ||
 	fail 'The generated code is not what the types ask for. Run "make update-codegen" and commit the result.'

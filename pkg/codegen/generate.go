@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -33,18 +34,16 @@ import (
 	_ "embed"
 )
 
-// Config says where code is generated, and with what.
+// Config says where code is generated, and what.
 type Config struct {
 	// Module is the directory of a go.mod.
 	Module string
-	// Tools is a directory with the generators of k8s.io/code-generator, with
-	// protoc-gen-gogo, goimports, and openapi-gen of k8s.io/kube-openapi. Everything
-	// else, such as protoc, is looked for in PATH.
-	Tools string
-	// Gogo is the directory of the module github.com/gogo/protobuf.
-	Gogo string
-	// Header is a file with what all generated files begin with, or empty.
+	// Header is a file with what all generated files begin with, by default
+	// hack/boilerplate.go.txt of the module if that exists.
 	Header string
+	// NoProtobuf and NoClients leave out what tags ask for: messages, which need protoc,
+	// and the clientset, listers, informers and apply configurations.
+	NoProtobuf, NoClients bool
 	// Output is told what is going on, by the generators too.
 	Output io.Writer
 }
@@ -74,19 +73,18 @@ func protobufLibraries() []string {
 	}
 }
 
-// Generate generates the code of all groups of a module. What an earlier run has left is
-// deleted first, so that nothing stays that no tag asks for.
+// Generate generates the code of all groups of a module, with the generators of the
+// Kubernetes version that the module is built with. What an earlier run has left is deleted
+// first, so that nothing stays that no tag asks for. If neither the types nor what was
+// generated have changed since the last run, nothing is done.
 func Generate(ctx context.Context, config Config) error {
 	g := &generation{Config: config}
-	for _, dir := range []*string{&g.Module, &g.Tools, &g.Gogo, &g.Header} {
-		if *dir == "" {
-			continue
-		}
-		absolute, err := filepath.Abs(*dir)
-		if err != nil {
-			return err
-		}
-		*dir = absolute
+	var err error
+	if g.Module, err = filepath.Abs(g.Module); err != nil {
+		return err
+	}
+	if g.Header, err = g.header(); err != nil {
+		return err
 	}
 	apis, err := Find(os.DirFS(g.Module))
 	if err != nil {
@@ -95,11 +93,25 @@ func Generate(ctx context.Context, config Config) error {
 	if len(apis) == 0 {
 		return fmt.Errorf("%s has no API groups: put types into directories such as pkg/apis/<group>/v1", g.Module)
 	}
-	name, err := g.capture(ctx, "go", "list", "-m")
+	for list, value := range map[string]*string{"{{.Path}}": &g.name, "{{.GoVersion}}": &g.goVersion} {
+		if *value, err = g.list(ctx, list); err != nil {
+			return err
+		}
+	}
+	if g.version, err = g.list(ctx, "{{.Version}}", "k8s.io/apimachinery"); err != nil {
+		return err
+	}
+	current, err := g.fingerprint(apis)
 	if err != nil {
 		return err
 	}
-	g.name = strings.TrimSpace(string(name))
+	if last, err := os.ReadFile(g.file(stamp)); err == nil && string(last) == current {
+		g.progress("nothing has changed")
+		return nil
+	}
+	if err := g.installTools(ctx); err != nil {
+		return err
+	}
 	if err := g.clean(apis); err != nil {
 		return err
 	}
@@ -109,15 +121,38 @@ func Generate(ctx context.Context, config Config) error {
 	if apis, err = Find(os.DirFS(g.Module)); err != nil {
 		return err
 	}
-	return g.generate(ctx, apis)
+	if err := g.generate(ctx, apis); err != nil {
+		return err
+	}
+	return g.remember(apis)
 }
 
 // generation is one run for one module.
 type generation struct {
 	Config
-	// name is the path of the module.
-	name string
+	// name is the path of the module, goVersion that of its go.mod.
+	name, goVersion string
+	// version is that of the module's Kubernetes libraries, and of the generators.
+	version string
+	// tools is the directory of the generators.
+	tools string
+	// gogo is the directory of the module github.com/gogo/protobuf.
+	gogo string
 }
+
+// header is the absolute path of the header, or empty.
+func (g *generation) header() (string, error) {
+	if g.Header != "" {
+		return filepath.Abs(g.Header)
+	}
+	file := g.file("hack/boilerplate.go.txt")
+	if _, err := os.Stat(file); err != nil {
+		return "", nil //nolint:nilerr // The header is optional.
+	}
+	return file, nil
+}
+
+func (g *generation) progress(message string) { fmt.Fprintln(g.Output, "generate: "+message) }
 
 func (g *generation) generate(ctx context.Context, apis []API) error {
 	for _, step := range []struct {
@@ -131,7 +166,7 @@ func (g *generation) generate(ctx context.Context, apis []API) error {
 		{"clientset", g.clientset},
 		{"listers and informers", g.informers},
 	} {
-		fmt.Fprintln(g.Output, "codegen: "+step.name)
+		g.progress(step.name)
 		if err := step.do(ctx, apis); err != nil {
 			return fmt.Errorf("generating %s: %w", step.name, err)
 		}
@@ -186,14 +221,19 @@ func (g *generation) writeTags(apis []API) error {
 				}
 			}
 			for _, version := range group.Versions {
-				if err := g.writeTagsFile(path.Join(dir, version.Name), group.Domain,
+				tags := []string{
 					"k8s:openapi-gen=true",
-					"k8s:openapi-model-package="+reverse(group.Domain)+"."+version.Name,
+					"k8s:openapi-model-package=" + reverse(group.Domain) + "." + version.Name,
 					"k8s:deepcopy-gen=package",
 					"k8s:protobuf-gen=package",
-					"k8s:conversion-gen="+g.importPath(dir),
+					"k8s:conversion-gen=" + g.importPath(dir),
 					"k8s:defaulter-gen=TypeMeta",
-					"k8s:validation-gen=TypesWithField=TypeMeta"); err != nil {
+					"k8s:validation-gen=TypesWithField=TypeMeta",
+				}
+				if g.NoProtobuf {
+					tags = slices.DeleteFunc(tags, func(tag string) bool { return strings.HasPrefix(tag, "k8s:protobuf-gen") })
+				}
+				if err := g.writeTagsFile(path.Join(dir, version.Name), group.Domain, tags...); err != nil {
 					return err
 				}
 			}
@@ -249,7 +289,7 @@ func (g *generation) besideTypes(ctx context.Context, apis []API) error {
 			return err
 		}
 	}
-	return nil
+	return g.checkConversions(apis)
 }
 
 // outputFile is the file of a generator, by the name that Kubernetes gives it.
@@ -262,13 +302,24 @@ func outputFile(generator string) string {
 // and so do the imports in .proto files; links make the module and the module cache look
 // that way.
 func (g *generation) protobuf(ctx context.Context, apis []API) error {
-	packages := g.packages(apis, func(v Version) bool { return v.Protobuf })
+	packages := g.packages(apis, func(v Version) bool { return v.Protobuf && !g.NoProtobuf })
 	if len(packages) == 0 {
 		return nil
 	}
-	apimachinery, err := g.capture(ctx, "go", "list", "-m", "-f={{.Dir}}", "k8s.io/apimachinery")
+	if _, err := exec.LookPath("protoc"); err != nil {
+		return errors.New("protoc, which translates the messages, is not installed: install it (Debian: protobuf-compiler; macOS: brew install protobuf), " +
+			"or do without protobuf by removing the tag +k8s:protobuf-gen from the files doc.go")
+	}
+	apimachinery, err := g.list(ctx, "{{.Dir}}", "k8s.io/apimachinery")
 	if err != nil {
 		return err
+	}
+	if apimachinery == "" {
+		downloaded, err := g.download(ctx, "k8s.io/apimachinery", g.version)
+		if err != nil {
+			return err
+		}
+		apimachinery = downloaded.Dir
 	}
 	dir := g.file(work + "/proto")
 	if err := os.RemoveAll(dir); err != nil {
@@ -276,10 +327,10 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 	}
 	for link, target := range map[string]string{
 		"out/" + g.name:              g.Module,
-		"import/k8s.io/apimachinery": strings.TrimSpace(string(apimachinery)),
+		"import/k8s.io/apimachinery": apimachinery,
 		// Debian has descriptor.proto in a package that protoc only recommends.
-		"import/github.com/gogo/protobuf": g.Gogo,
-		"import/google":                   filepath.Join(g.Gogo, "protobuf", "google"),
+		"import/github.com/gogo/protobuf": g.gogo,
+		"import/google":                   filepath.Join(g.gogo, "protobuf", "google"),
 	} {
 		link = filepath.Join(dir, filepath.FromSlash(link))
 		if err := os.MkdirAll(filepath.Dir(link), 0o750); err != nil {
@@ -441,7 +492,7 @@ func (g *generation) informers(ctx context.Context, apis []API) error {
 // forClients calls generate for each API with clients, with the packages that ask for them.
 func (g *generation) forClients(apis []API, generate func(API, []string) error) error {
 	for _, api := range apis {
-		packages := g.packages([]API{api}, func(v Version) bool { return v.Clients })
+		packages := g.packages([]API{api}, func(v Version) bool { return v.Clients && !g.NoClients })
 		if len(packages) == 0 {
 			continue
 		}
@@ -504,7 +555,7 @@ func (g *generation) toGenerated(ctx context.Context, generator string, api API,
 
 // run runs a generator.
 func (g *generation) run(ctx context.Context, generator string, args ...string) error {
-	return g.command(ctx, filepath.Join(g.Tools, generator), slices.Concat([]string{"--go-header-file=" + g.Header}, args)...)
+	return g.command(ctx, filepath.Join(g.tools, generator), slices.Concat([]string{"--go-header-file=" + g.Header}, args)...)
 }
 
 func (g *generation) command(ctx context.Context, name string, args ...string) error {
@@ -526,7 +577,7 @@ func (g *generation) capture(ctx context.Context, name string, args ...string) (
 func (g *generation) newCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = g.Module
-	command.Env = append(os.Environ(), "PATH="+g.Tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "PATH="+g.tools+string(os.PathListSeparator)+os.Getenv("PATH"))
 	command.Stderr = g.Output
 	return command
 }

@@ -1,0 +1,248 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package kit has the command that authors of API servers run.
+package kit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/codegen"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
+)
+
+const long = `Writes what an API server consists of besides its author's ideas, and generates its code.
+
+In an empty directory:
+
+  kit init --group bakery.example.com --module example.com/bakery
+  go tool kit create kind Bread --namespaced --versions v1
+  make run
+
+Every command can be repeated. Files that exist are never overwritten: one that differs
+from what would be written is left alone, and named.`
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "kit",
+		Short:             "Writes API servers",
+		Long:              long,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	create := &cobra.Command{
+		Use:   "create",
+		Short: "Adds something to a module that \"kit init\" has written",
+		Args:  cobra.NoArgs,
+	}
+	create.AddCommand(newCreateKind(), newCreateVersion())
+	cmd.AddCommand(newInit(), create, newGenerate())
+	return cmd
+}
+
+func newInit() *cobra.Command {
+	var options kit.InitOptions
+	var protobuf bool
+	cmd := &cobra.Command{
+		Use:   "init --group NAME --module PATH",
+		Short: "Writes a module with an API server that has no kinds yet",
+		Long: `Writes a Go module with an API server for one group, which has no kinds yet: the server,
+Makefile, Dockerfile, tests, manifests for a cluster (standalone and highly available, with
+monitoring), and the configuration of CI and linters.`,
+		Example: "  kit init --group bakery.example.com --module example.com/bakery",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.NoProtobuf = !protobuf
+			result, err := kit.Init(cmd.Context(), options)
+			return finish(cmd, result, err)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Group, "group", "", "Name of the API group, below a domain of yours.")
+	flags.StringVar(&options.Module, "module", "", "Path of the Go module.")
+	flags.StringVar(&options.Name, "name", "", "Name of the group's Go packages and manifests. (default the first label of --group)")
+	flags.StringVar(&options.Namespace, "namespace", "", "Namespace in which the manifests install the server. (default <name>-system)")
+	flags.StringVar(&options.Owner, "owner", "", "Who has the copyright, for the licence header. (default \"The <Name> API Server Authors\")")
+	flags.StringVar(&options.Replace, "replace", "", "Directory of a checkout of the library to use in place of a released version.")
+	flags.BoolVar(&protobuf, "protobuf", true, "Store objects as protobuf messages, rather than JSON.")
+	addDir(cmd, &options.Dir)
+	for _, name := range []string{"group", "module"} {
+		_ = cmd.MarkFlagRequired(name)
+	}
+	return cmd
+}
+
+func newCreateKind() *cobra.Command {
+	var options kit.KindOptions
+	var dir string
+	var namespaced, clients, generate bool
+	cmd := &cobra.Command{
+		Use:   "kind NAME --versions VERSION,...",
+		Short: "Adds a kind",
+		Long: `Adds a kind to the group: its internal type and that of each version, its declaration, a
+place for validation, tests of validation, round trips and storage, an example, and roles for
+users. The kind has one field to begin with, spec.description. Then it generates code, unless
+--generate=false.`,
+		Example: `  kit create kind Oven --versions v1
+  kit create kind Bread --namespaced --versions v1alpha1,v1 --scale --short br`,
+		Args: exactly("kind"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options.Kind, options.Namespaced, options.NoClients = args[0], namespaced, !clients
+			result, err := kit.CreateKind(cmd.Context(), dir, options)
+			if err != nil {
+				return err
+			}
+			return generateAndFinish(cmd, dir, result, generate)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&options.Versions, "versions", nil, "Versions that serve the kind, separated by commas.")
+	flags.BoolVar(&namespaced, "namespaced", false, "Objects are in namespaces, rather than cluster-scoped.")
+	flags.BoolVar(&options.Status, "status", false, "The kind has a status, with conditions, which users can't change.")
+	flags.BoolVar(&options.Scale, "scale", false, "The kind has replicas, which \"kubectl scale\" and a HorizontalPodAutoscaler can change. Implies --status.")
+	flags.StringSliceVar(&options.Short, "short", nil, "Short names for kubectl, separated by commas.")
+	flags.StringVar(&options.Resource, "plural", "", "Plural name in paths. (default what follows from the name)")
+	flags.BoolVar(&clients, "clients", true, "Generate Go clients, listers and informers for the kind.")
+	addGenerate(cmd, &generate)
+	addDir(cmd, &dir)
+	_ = cmd.MarkFlagRequired("versions")
+	return cmd
+}
+
+func newCreateVersion() *cobra.Command {
+	var kind, dir string
+	var generate bool
+	cmd := &cobra.Command{
+		Use:   "version NAME --kind KIND",
+		Short: "Adds a version of a kind",
+		Long: `Adds a version of a kind, with the types of the newest version that the kind has. Change
+them afterwards; "kit generate" says which conversions have to be written.`,
+		Example: "  kit create version v1 --kind Bread",
+		Args:    exactly("version"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result, err := kit.CreateVersion(cmd.Context(), dir, args[0], kind)
+			if err != nil {
+				return err
+			}
+			return generateAndFinish(cmd, dir, result, generate)
+		},
+	}
+	cmd.Flags().StringVar(&kind, "kind", "", "The kind.")
+	addGenerate(cmd, &generate)
+	addDir(cmd, &dir)
+	_ = cmd.MarkFlagRequired("kind")
+	return cmd
+}
+
+func newGenerate() *cobra.Command {
+	var config codegen.Config
+	var protobuf, clients bool
+	cmd := &cobra.Command{
+		Use:   "generate",
+		Short: "Generates code from the types of all groups of a module",
+		Long: `Generates what tags in the packages of a module's types ask for: registration, deep copies,
+defaults, conversions, validations, protobuf messages, OpenAPI definitions, apply configurations,
+clients, listers and informers. It finds groups and versions by their place,
+apis/<group>/<version>, in any module, whether or not "kit init" has written it. The generators
+have the version of the module's Kubernetes libraries. If nothing has changed, it does nothing.
+
+Messages need protoc, of Debian's package protobuf-compiler.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config.NoProtobuf, config.NoClients, config.Output = !protobuf, !clients, cmd.ErrOrStderr()
+			return codegen.Generate(cmd.Context(), config)
+		},
+	}
+	cmd.Flags().StringVar(&config.Header, "header", "", "File with what generated files begin with. (default hack/boilerplate.go.txt, if it exists)")
+	cmd.Flags().BoolVar(&protobuf, "protobuf", true, "Generate protobuf messages where tags ask for them.")
+	cmd.Flags().BoolVar(&clients, "clients", true, "Generate clients where tags ask for them.")
+	addDir(cmd, &config.Module)
+	return cmd
+}
+
+func addDir(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", ".", "Directory of the module's go.mod.")
+}
+
+func addGenerate(cmd *cobra.Command, generate *bool) {
+	cmd.Flags().BoolVar(generate, "generate", true, "Generate code and tidy go.mod afterwards.")
+}
+
+// exactly says what the only argument is.
+func exactly(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("name one %s, as in:\n%s", what, strings.TrimRight(cmd.Example, "\n"))
+		}
+		return nil
+	}
+}
+
+func generateAndFinish(cmd *cobra.Command, dir string, result *kit.Result, generate bool) error {
+	if generate {
+		if err := generateModule(cmd.Context(), dir, cmd.ErrOrStderr()); err != nil {
+			printFiles(cmd.OutOrStdout(), result)
+			return err
+		}
+	}
+	return finish(cmd, result, nil)
+}
+
+// generateModule generates code, before and after which go.mod has to be tidied: types and
+// what is generated of them may need other modules.
+func generateModule(ctx context.Context, dir string, out io.Writer) error {
+	if err := kit.Tidy(ctx, dir); err != nil {
+		return err
+	}
+	if err := codegen.Generate(ctx, codegen.Config{Module: dir, Output: out}); err != nil {
+		return err
+	}
+	return kit.Tidy(ctx, dir)
+}
+
+func finish(cmd *cobra.Command, result *kit.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	printFiles(out, result)
+	if len(result.Todo) > 0 {
+		fmt.Fprintln(out, "\nNext:")
+	}
+	for _, todo := range result.Todo {
+		fmt.Fprintln(out, "  "+todo)
+	}
+	return nil
+}
+
+func printFiles(out io.Writer, result *kit.Result) {
+	if len(result.Files) == 0 {
+		fmt.Fprintln(out, "Everything is there already.")
+	}
+	for _, file := range result.Files {
+		note := ""
+		if file.Change == kit.Left {
+			note = " (it exists, with other content)"
+		}
+		fmt.Fprintf(out, "%-8s %s%s\n", file.Change, file.Path, note)
+	}
+}

@@ -1,0 +1,135 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package codegen
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// leftOut is what conversion-gen says of a field for which it generates nothing.
+	leftOut = regexp.MustCompile(`// WARNING: in\.(\w+) requires manual conversion`)
+	// inconvertible is what it says where it generates what does not compile.
+	inconvertible = regexp.MustCompile(`make\(\[\][^\n]*\n[^\n]*\n\s*// FIXME: Provide conversion function to convert (\S+) to (\S+)\n`)
+)
+
+// checkConversions returns an error that names the conversions that the author has to write.
+// Without them, the generated code does not compile.
+func (g *generation) checkConversions(apis []API) error {
+	var missing []string
+	for _, api := range apis {
+		for _, group := range api.Groups {
+			for _, version := range group.Versions {
+				dir := path.Join(api.Dir, group.Name, version.Name)
+				found, err := missingConversions(os.DirFS(g.Module), dir)
+				if err != nil {
+					return err
+				}
+				missing = append(missing, found...)
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return errors.New("these conversions can't be generated:\n" + strings.Join(missing, "\n"))
+}
+
+// missingConversions says what to write in the package of a version.
+func missingConversions(module fs.FS, dir string) ([]string, error) {
+	names, err := fs.Glob(module, path.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	files := token.NewFileSet()
+	declared, bodies := map[string]bool{}, map[string]string{}
+	called := map[string]bool{}
+	for _, name := range names {
+		text, err := fs.ReadFile(module, name)
+		if err != nil {
+			return nil, err
+		}
+		file, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, declaration := range file.Decls {
+			if function, ok := declaration.(*ast.FuncDecl); ok && function.Body != nil {
+				declared[function.Name.Name] = true
+				bodies[function.Name.Name] = string(text[files.Position(function.Body.Pos()).Offset:files.Position(function.Body.End()).Offset])
+			}
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			if call, ok := node.(*ast.CallExpr); ok {
+				if function, ok := call.Fun.(*ast.Ident); ok && strings.HasPrefix(function.Name, "Convert_") {
+					called[function.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	version := path.Base(dir)
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(called)) {
+		if declared[name] {
+			continue
+		}
+		var fields []string
+		for _, match := range leftOut.FindAllStringSubmatch(bodies["auto"+name], -1) {
+			fields = append(fields, match[1])
+		}
+		missing = append(missing, fmt.Sprintf("  %s/conversion.go: write func %s, which calls auto%s and then converts %s", dir, signature(name, version), name, strings.Join(fields, ", ")))
+	}
+	for _, name := range slices.Sorted(maps.Keys(bodies)) {
+		for _, match := range inconvertible.FindAllStringSubmatch(bodies[name], -1) {
+			from, to := qualify(match[1], version), qualify(match[2], version)
+			missing = append(missing, fmt.Sprintf("  %s/conversion.go: write func Convert_Slice_%s_To_Slice_%s(in *[]%s, out *[]%s, s conversion.Scope) error, and the reverse", dir, from, to, match[1], match[2]))
+		}
+	}
+	return missing, nil
+}
+
+// signature is how a function Convert_v1_Bread_To_bakery_Bread is declared in its package.
+func signature(name, version string) string {
+	from, to, _ := strings.Cut(strings.TrimPrefix(name, "Convert_"), "_To_")
+	local := func(name string) string {
+		return strings.TrimPrefix(strings.Replace(name, "_", ".", 1), version+".")
+	}
+	return fmt.Sprintf("%s(in *%s, out *%s, s conversion.Scope) error", name, local(from), local(to))
+}
+
+// qualify is a type as names of conversions have it.
+func qualify(name, version string) string {
+	if strings.Contains(name, ".") {
+		return strings.ReplaceAll(name, ".", "_")
+	}
+	if ast.IsExported(name) {
+		return version + "_" + name
+	}
+	return name
+}

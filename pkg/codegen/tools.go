@@ -1,0 +1,141 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package codegen
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+const codeGenerator = "k8s.io/code-generator"
+
+// generators returns the programs that generate code, and what those run.
+func generators() []string {
+	return []string{
+		codeGenerator + "/cmd/applyconfiguration-gen",
+		codeGenerator + "/cmd/client-gen",
+		codeGenerator + "/cmd/conversion-gen",
+		codeGenerator + "/cmd/deepcopy-gen",
+		codeGenerator + "/cmd/defaulter-gen",
+		codeGenerator + "/cmd/go-to-protobuf",
+		codeGenerator + "/cmd/go-to-protobuf/protoc-gen-gogo",
+		codeGenerator + "/cmd/informer-gen",
+		codeGenerator + "/cmd/lister-gen",
+		codeGenerator + "/cmd/register-gen",
+		codeGenerator + "/cmd/validation-gen",
+		"k8s.io/kube-openapi/cmd/openapi-gen",
+	}
+}
+
+// installTools installs the generators in the user's cache, unless they are there. Nobody
+// lists their versions: k8s.io/code-generator has the version of the module's Kubernetes
+// libraries, and its go.mod and go.sum pin everything else.
+func (g *generation) installTools(ctx context.Context) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("there is no directory for the generators: %w", err)
+	}
+	g.tools = filepath.Join(cache, "restaurant-apiserver", "codegen-"+g.version)
+	if err := os.MkdirAll(g.tools, 0o750); err != nil {
+		return err
+	}
+	source, err := g.download(ctx, codeGenerator, g.version)
+	if err != nil {
+		return err
+	}
+	if err := g.install(ctx, source.Dir, generators()...); err != nil {
+		return err
+	}
+	// What code-generator's go.sum has of this is not enough to build it.
+	imports, err := g.outside(ctx, source.Dir, "list", "-m", "-f={{.Path}}/cmd/goimports@{{.Version}}", "golang.org/x/tools")
+	if err != nil {
+		return err
+	}
+	if err := g.install(ctx, g.tools, strings.TrimSpace(string(imports))); err != nil {
+		return err
+	}
+	gogo, err := g.outside(ctx, source.Dir, "list", "-m", "-f={{.Version}}", "github.com/gogo/protobuf")
+	if err != nil {
+		return err
+	}
+	messages, err := g.download(ctx, "github.com/gogo/protobuf", strings.TrimSpace(string(gogo)))
+	g.gogo = messages.Dir
+	return err
+}
+
+// install installs those programs that are missing, in the versions that hold in a directory.
+func (g *generation) install(ctx context.Context, dir string, packages ...string) error {
+	var missing []string
+	for _, command := range packages {
+		name, _, _ := strings.Cut(path.Base(command), "@")
+		if _, err := os.Stat(filepath.Join(g.tools, name)); err != nil {
+			missing = append(missing, command)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	g.progress(fmt.Sprintf("building %d generators of Kubernetes %s, once", len(missing), g.version))
+	_, err := g.outside(ctx, dir, append([]string{"install", "-trimpath"}, missing...)...)
+	return err
+}
+
+// outside runs a command of Go outside of the module, whose flags and files do not apply.
+func (g *generation) outside(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	command := g.newCommand(ctx, "go", args...)
+	command.Dir = dir
+	command.Env = append(command.Env, "GOBIN="+g.tools, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	output, err := command.Output()
+	if err != nil {
+		err = fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+	}
+	return output, err
+}
+
+// downloaded is where the files of a module are.
+type downloaded struct{ Dir, Error string }
+
+func (g *generation) download(ctx context.Context, module, version string) (downloaded, error) {
+	var files downloaded
+	output, err := g.outside(ctx, g.tools, "mod", "download", "-json", module+"@"+version)
+	if failed := json.Unmarshal(output, &files); failed != nil {
+		return files, errors.Join(err, failed)
+	}
+	if files.Error != "" {
+		return files, fmt.Errorf("%s %s can't be downloaded: %s", module, version, files.Error)
+	}
+	return files, err
+}
+
+// list returns what "go list -m" says about the module, or about another that it needs.
+func (g *generation) list(ctx context.Context, format string, modules ...string) (string, error) {
+	output, err := g.capture(ctx, "go", append([]string{"list", "-m", "-f=" + format}, modules...)...)
+	if err != nil {
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && len(modules) > 0 {
+			return "", fmt.Errorf("the module does not need %s: run \"go mod tidy\" in %s: %w", modules[0], g.Module, err)
+		}
+		return "", fmt.Errorf("%s is no Go module: %w", g.Module, err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}

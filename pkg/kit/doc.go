@@ -1,0 +1,28 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package kit writes the parts of an API server that do not depend on its author's ideas: a
+// module with a server, its tests and its manifests (Init), and the files of a kind
+// (CreateKind) and of another version of it (CreateVersion).
+//
+// The directory templates shows what is written, file by file; names in capitals stand for
+// those of the group, the kind and the version. The manifests are those of this repository's
+// own server, with other names.
+//
+// All of it can be repeated: what is there already is left alone, and reported if it differs
+// from what would be written. Lists in Go files, such as that of the kinds, are found in the
+// syntax tree and get the elements that they lack.
+package kit

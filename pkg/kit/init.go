@@ -1,0 +1,173 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+)
+
+// InitOptions say what module Init writes.
+type InitOptions struct {
+	// Dir is the directory of the module. It is created if it does not exist.
+	Dir string
+	// Group is the name of the API group, such as bakery.example.com.
+	Group string
+	// Module is the path of the Go module.
+	Module string
+	// Name is that of the group's packages, by default the first label of Group.
+	Name string
+	// Namespace is where the manifests install the server, by default <Name>-system.
+	Namespace string
+	// Owner is who has the copyright, for the licence header.
+	Owner string
+	// Replace is the directory of a checkout of the library that is used in place of a
+	// released version.
+	Replace string
+	// NoProtobuf is for a server that stores objects as JSON.
+	NoProtobuf bool
+}
+
+func (o *InitOptions) complete() error {
+	if err := checkGroup(o.Group); err != nil {
+		return err
+	}
+	if o.Module == "" || !modulePath.MatchString(o.Module) {
+		return fmt.Errorf("%q can't be the path of a Go module: name one by --module, such as example.com/bakery", o.Module)
+	}
+	label, _, _ := strings.Cut(o.Group, ".")
+	o.Name = cmp.Or(o.Name, strings.ReplaceAll(label, "-", ""))
+	if err := checkName(o.Name); err != nil {
+		return err
+	}
+	o.Namespace = cmp.Or(o.Namespace, o.Name+"-system")
+	if !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(o.Namespace) {
+		return fmt.Errorf("%q can't be a namespace: use small letters, digits and hyphens, at most 63", o.Namespace)
+	}
+	o.Owner = cmp.Or(o.Owner, "The "+title(o.Name)+" API Server Authors")
+	var err error
+	o.Dir, err = filepath.Abs(o.Dir)
+	return err
+}
+
+// Init writes a module with a server for an API group that has no kinds yet.
+func Init(ctx context.Context, options InitOptions) (*Result, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	w := &writer{dir: options.Dir}
+	if w.exists("go.mod") {
+		path, err := w.goCommand(ctx, "list", "-m")
+		if err != nil {
+			return nil, err
+		}
+		if strings.TrimSpace(path) != options.Module {
+			return nil, fmt.Errorf("%s is the module %s already: pass --module=%[2]s, or choose another directory", options.Dir, strings.TrimSpace(path))
+		}
+	} else if err := w.writeGoMod(options); err != nil {
+		return nil, err
+	}
+	d := &data{
+		Owner: options.Owner, Library: library, Module: options.Module, LintVersion: lintVersion,
+		Group: options.Group, Name: options.Name, Title: title(options.Name), Namespace: options.Namespace,
+		Protobuf: !options.NoProtobuf,
+	}
+	if err := w.writeHeader(d); err != nil {
+		return nil, err
+	}
+	// To these, the other commands add something.
+	w.lists = []string{"cmd/apiserver/main.go", "pkg/apis/" + d.Name + "/register.go", base + "kustomization.yaml"}
+	if err := w.render("init", d); err != nil {
+		return nil, err
+	}
+	if err := w.writeManifests(d); err != nil {
+		return nil, err
+	}
+	if w.changed() {
+		if _, err := w.goCommand(ctx, "mod", "tidy"); err != nil {
+			return nil, fmt.Errorf("the modules that the server needs can't be had: %w", err)
+		}
+	}
+	w.Todo = append(w.Todo, `Create a kind: go tool kit create kind NAME --versions v1`)
+	return &w.Result, nil
+}
+
+// writeHeader sees to it that the licence header exists, which may be a person's.
+func (w *writer) writeHeader(d *data) error {
+	const file = "hack/boilerplate.go.txt"
+	text, err := os.ReadFile(w.file(file))
+	if errors.Is(err, os.ErrNotExist) {
+		if err := w.renderFiles("header", d, w.create); err != nil {
+			return err
+		}
+		text, err = os.ReadFile(w.file(file))
+	}
+	d.setHeader(string(text))
+	return err
+}
+
+// writeGoMod writes a go.mod that "go mod tidy" completes.
+func (w *writer) writeGoMod(options InitOptions) error {
+	version := "v0.0.0"
+	if options.Replace == "" {
+		var err error
+		if version, err = released(); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf("module %s\n\ngo 1.26.0\n\ntool (\n\t%[2]s/cmd/kit\n\t%[2]s/test/controlplane/local\n)\n\nrequire %[2]s %[3]s\n", options.Module, library, version)
+	if options.Replace != "" {
+		replace, err := filepath.Abs(options.Replace)
+		if err != nil {
+			return err
+		}
+		goMod, err := os.ReadFile(filepath.Join(replace, "go.mod"))
+		if err != nil || !strings.HasPrefix(string(goMod), "module "+library+"\n") {
+			return fmt.Errorf("%s is no checkout of %s: name the directory of its go.mod by --replace", replace, library)
+		}
+		text += fmt.Sprintf("\nreplace %s => %s\n", library, replace)
+		// "go mod tidy" keeps what is needed of it, and asks nobody for these checksums.
+		goSum, err := os.ReadFile(filepath.Join(replace, "go.sum"))
+		if err != nil {
+			return err
+		}
+		if err := w.create("go.sum", goSum); err != nil {
+			return err
+		}
+	}
+	return w.create("go.mod", []byte(text))
+}
+
+// released is the version of the library that this program is.
+func released() (string, error) {
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		for _, module := range append(info.Deps, &info.Main) {
+			if module.Path == library && module.Replace == nil && strings.HasPrefix(module.Version, "v") && !strings.Contains(module.Version, "+dirty") {
+				return module.Version, nil
+			}
+		}
+	}
+	return "", errors.New("this kit was built from a checkout, so there is no version of it to require: name the checkout by --replace")
+}

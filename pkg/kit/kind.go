@@ -1,0 +1,256 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// KindOptions say what kind CreateKind writes.
+type KindOptions struct {
+	// Kind is its name, such as Bread.
+	Kind string
+	// Resource is its plural in paths, by default what follows from the name, and Short what
+	// else kubectl accepts.
+	Resource string
+	Short    []string
+	// Versions are those in which it is served.
+	Versions []string
+	// Namespaced, Status and Scale say whether objects are in namespaces, and have the
+	// subresources /status and /scale. Scale implies Status.
+	Namespaced, Status, Scale bool
+	// NoClients is for a kind without a clientset, listers and informers.
+	NoClients bool
+}
+
+// Singular is the kind in paths, and in the names of its files.
+func (k *KindOptions) Singular() string { return strings.ToLower(k.Kind) }
+
+// OwnPlural is true if Resource is not what follows from the name.
+func (k *KindOptions) OwnPlural() bool { return k.Resource != plural(k.Kind) }
+
+// Lower is the kind with which the name of a function begins.
+func (k *KindOptions) Lower() string { return lowerFirst(k.Kind) }
+
+// Words is the kind in a sentence.
+func (k *KindOptions) Words() string { return words(k.Kind) }
+
+// AKind is the same with an article.
+func (k *KindOptions) AKind() string { return withArticle(k.Words()) }
+
+// ShortList is the short names in Go.
+func (k *KindOptions) ShortList() string { return quoted(k.Short) }
+
+// Clients is true if there are clients.
+func (k *KindOptions) Clients() bool { return !k.NoClients }
+
+func (k *KindOptions) complete() error {
+	if err := checkKind(k.Kind); err != nil {
+		return err
+	}
+	if len(k.Versions) == 0 {
+		return errors.New("name at least one version by --versions, such as v1")
+	}
+	for _, version := range k.Versions {
+		if err := checkVersion(version); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(k.Versions, compareVersions)
+	k.Versions = slices.Compact(k.Versions)
+	if k.Resource == "" {
+		k.Resource = plural(k.Kind)
+	}
+	for _, name := range append([]string{k.Resource}, k.Short...) {
+		if !regexp.MustCompile(`^[a-z][a-z0-9]*$`).MatchString(name) {
+			return fmt.Errorf("%q can't be the name of a resource: use small letters and digits", name)
+		}
+	}
+	k.Status = k.Status || k.Scale
+	return nil
+}
+
+// CreateKind writes a kind of the module's group: its types, declaration, validation, tests
+// and permissions.
+func CreateKind(ctx context.Context, dir string, kind KindOptions) (*Result, error) {
+	if err := kind.complete(); err != nil {
+		return nil, err
+	}
+	m, err := open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.readNamespace(); err != nil {
+		return nil, err
+	}
+	m.KindOptions = kind
+	m.Preferred = kind.Versions[0]
+	if err := m.checkVersionsOf(kind); err != nil {
+		return nil, err
+	}
+	if err := m.renderOnce("group", &m.data); err != nil {
+		return nil, err
+	}
+	if err := m.renderTypes("kind"); err != nil {
+		return nil, err
+	}
+	for _, version := range kind.Versions {
+		if err := m.writeVersion(version, func() error { return m.renderTypes("types") }); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.addToLists(); err != nil {
+		return nil, err
+	}
+	if m.changed() {
+		m.Todo = append(m.Todo,
+			fmt.Sprintf("Say what %s is, in pkg/apis/%s/%s_types.go and in each version; then: make generate", kind.AKind(), m.Name, kind.Singular()),
+			fmt.Sprintf("Write rules that tags can't express, and their test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Singular()),
+			fmt.Sprintf("Choose the columns of kubectl get in pkg/registry/%s/%s.go", m.Name, kind.Singular()),
+			fmt.Sprintf("Describe an object in artifacts/examples/%s.yaml, which the tests create", kind.Singular()))
+	}
+	return &m.Result, nil
+}
+
+// checkVersionsOf refuses to write a kind that exists in other versions: a new version of it
+// has to have the fields that it has, not those of the templates.
+func (m *module) checkVersionsOf(kind KindOptions) error {
+	var has []string
+	for _, version := range m.versions() {
+		dir, _ := m.versionPackage(version)
+		if declared, err := m.declares(dir, kind.Kind); err != nil {
+			return err
+		} else if declared {
+			has = append(has, version)
+		}
+	}
+	if len(has) == 0 {
+		return nil
+	}
+	for _, version := range kind.Versions {
+		if !slices.Contains(has, version) {
+			return fmt.Errorf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Kind, strings.Join(has, ", "), version)
+		}
+	}
+	return nil
+}
+
+// declares is true if a package has a type of that name.
+func (m *module) declares(dir, name string) (bool, error) {
+	files, err := filepath.Glob(m.file(dir + "/*.go"))
+	if err != nil {
+		return false, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return false, err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+		if err != nil {
+			return false, err
+		}
+		if declaresType(parsed, name) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// renderTypes writes a directory of templates in which there are types of the kind, which may
+// be in another file of the same package already.
+func (m *module) renderTypes(dir string) error {
+	return m.renderFiles(dir, &m.data, func(name string, text []byte) error {
+		if strings.HasSuffix(name, "_types.go") {
+			if declared, err := m.declares(path.Dir(name), m.Kind); err != nil || declared && !m.exists(name) {
+				return err
+			}
+		}
+		return m.create(name, text)
+	})
+}
+
+// writeVersion writes the package of a version, with types, and adds it to the lists.
+func (m *module) writeVersion(version string, types func() error) error {
+	m.Version = version
+	defer func() { m.Version = "" }()
+	dir, alias := m.versionPackage(version)
+	if err := m.renderOnce("version", &m.data); err != nil {
+		return err
+	}
+	if err := types(); err != nil {
+		return err
+	}
+	install := m.apis + "/" + m.Name + "/install/install.go"
+	less := func(suffix string) func(string) bool {
+		return func(element string) bool {
+			other, found := strings.CutPrefix(strings.TrimSuffix(element, suffix), m.Name)
+			return found && versionName.MatchString(other) && compareVersions(version, other) < 0
+		}
+	}
+	if err := m.edit(install, editGo(
+		func(s *source) error { return s.use(alias, m.packagePath(dir)) },
+		func(s *source) error { return s.add(elements("Install"), alias+".AddToScheme", nil) },
+		func(s *source) error { return s.add(elements("Install"), alias+".RegisterDefaults", nil) },
+		func(s *source) error {
+			return s.add(arguments("SetVersionPriority"), alias+".SchemeGroupVersion", less(".SchemeGroupVersion"))
+		},
+	)); err != nil {
+		return err
+	}
+	return m.addVersion(version)
+}
+
+// addToLists adds the kind to those lists that name all kinds, and the group to the server.
+func (m *module) addToLists() error {
+	kind := m.Kind
+	groups := "pkg/groups/" + m.Name
+	for _, list := range []struct {
+		file  string
+		steps []func(*source) error
+	}{
+		{m.apis + "/" + m.Name + "/register.go", []func(*source) error{
+			func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"{}", nil) },
+			func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"List{}", nil) },
+		}},
+		{m.apis + "/" + m.Name + "/fuzzer/fuzzer.go", []func(*source) error{
+			func(s *source) error { return s.add(elements("Funcs"), m.Lower()+"Spec", nil) },
+		}},
+		{"pkg/registry/" + m.Name + "/kinds.go", []func(*source) error{
+			func(s *source) error { return s.add(elements("Kinds"), kind+"()", nil) },
+		}},
+		{"cmd/apiserver/main.go", []func(*source) error{
+			func(s *source) error { return s.use("", m.packagePath(groups)) },
+			func(s *source) error { return s.add(arguments("NewCommand"), m.Name+".Group()", nil) },
+		}},
+	} {
+		if err := m.edit(list.file, editGo(list.steps...)); err != nil {
+			return err
+		}
+	}
+	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Singular()+".yaml"))
+}

@@ -1,0 +1,208 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
+)
+
+// newModule writes a module with a group and no kinds, for tests that neither build nor
+// generate anything: it needs no other module.
+func newModule(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", "module example.com/bakery\n\ngo 1.26.0\n")
+	write(t, dir, "cmd/apiserver/main.go", `package main
+
+import (
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
+)
+
+func main() { server.NewCommand(nil, "apiserver") }
+`)
+	write(t, dir, "pkg/apis/bakery/doc.go", "// +groupName=bakery.example.com\n\npackage bakery\n")
+	write(t, dir, "pkg/apis/bakery/register.go", `package bakery
+
+// AddToScheme is a person's.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(SchemeGroupVersion, &Flour{}) // ground elsewhere
+	return nil
+}
+`)
+	write(t, dir, "artifacts/deploy/base/namespace.yaml", "kind: Namespace\nmetadata:\n  name: ovens\n")
+	write(t, dir, "artifacts/deploy/base/kustomization.yaml", "kind: Kustomization\nresources:\n  - namespace.yaml\n")
+	return dir
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+func bread() kit.KindOptions {
+	return kit.KindOptions{Kind: "Bread", Versions: []string{"v1alpha1"}, Namespaced: true}
+}
+
+func create(t *testing.T, dir string, kind kit.KindOptions) *kit.Result {
+	t.Helper()
+	result, err := kit.CreateKind(t.Context(), dir, kind)
+	require.NoError(t, err)
+	return result
+}
+
+func TestListsGetWhatTheyLack(t *testing.T) {
+	dir := newModule(t)
+	create(t, dir, bread())
+	create(t, dir, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}})
+	_, err := kit.CreateVersion(t.Context(), dir, "v1beta1", "Bread")
+	require.NoError(t, err)
+
+	for file, want := range map[string]string{
+		"pkg/apis/bakery/register.go":        "AddKnownTypes(SchemeGroupVersion, &Flour{}, &Bread{}, &BreadList{}, &Oven{}, &OvenList{}) // ground elsewhere\n",
+		"pkg/apis/bakery/install/install.go": "SetVersionPriority(\n\t\tbakeryv1.SchemeGroupVersion,\n\t\tbakeryv1beta1.SchemeGroupVersion,\n\t\tbakeryv1alpha1.SchemeGroupVersion,\n",
+		"pkg/apis/bakery/fuzzer/fuzzer.go":   "\t\tbreadSpec,\n\t\tovenSpec,\n",
+		"pkg/registry/bakery/kinds.go":       "\t\tBread(),\n\t\tOven(),\n",
+		"cmd/apiserver/main.go":              `server.NewCommand(nil, "apiserver", bakery.Group())`,
+		"artifacts/deploy/base/kustomization.yaml": "resources:\n  - namespace.yaml\n  - rbac-apiservices.yaml\n  - apiservices.yaml\n" +
+			"  - rbac-bread.yaml\n  - rbac-oven.yaml\n",
+		"artifacts/deploy/base/rbac-apiservices.yaml": "    resourceNames:\n      - v1alpha1.bakery.example.com\n      - v1.bakery.example.com\n      - v1beta1.bakery.example.com\n",
+		"pkg/apis/bakery/v1beta1/bread_types.go":      "package v1beta1\n",
+	} {
+		require.Contains(t, read(t, dir, file), want, file)
+	}
+	services := read(t, dir, "artifacts/deploy/base/apiservices.yaml")
+	require.Equal(t, 3, strings.Count(services, "kind: APIService\n"))
+	require.Equal(t, 3, strings.Count(services, "    namespace: ovens\n"))
+	require.NotContains(t, services, "restaurant")
+}
+
+func TestRepeatingChangesNothing(t *testing.T) {
+	dir := newModule(t)
+	create(t, dir, bread())
+	require.Empty(t, create(t, dir, bread()).Files)
+}
+
+func TestWhatAPersonChangedIsLeft(t *testing.T) {
+	dir := newModule(t)
+	create(t, dir, bread())
+	const types, declaration = "pkg/apis/bakery/v1alpha1/bread_types.go", "pkg/registry/bakery/bread.go"
+	changed := strings.ReplaceAll(read(t, dir, types), "256", "100")
+	write(t, dir, types, changed)
+	require.NoError(t, os.Remove(filepath.Join(dir, declaration)))
+
+	require.Equal(t, []kit.File{{Change: kit.Created, Path: declaration}, {Change: kit.Left, Path: types}}, create(t, dir, bread()).Files)
+	require.Equal(t, changed, read(t, dir, types))
+}
+
+// Types that are in a file of another name are the kind's all the same.
+func TestTypesElsewhere(t *testing.T) {
+	dir := newModule(t)
+	write(t, dir, "pkg/apis/bakery/types.go", "package bakery\n\ntype Bread struct{}\n")
+	write(t, dir, "pkg/apis/bakery/v1alpha1/types.go", "package v1alpha1\n\ntype Bread struct{}\n")
+	create(t, dir, bread())
+	require.NoFileExists(t, dir+"/pkg/apis/bakery/bread_types.go")
+	require.NoFileExists(t, dir+"/pkg/apis/bakery/v1alpha1/bread_types.go")
+	require.FileExists(t, dir+"/pkg/registry/bakery/bread.go")
+}
+
+func TestErrorsNameTheFix(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind kit.KindOptions
+		// prepare changes the module.
+		prepare func(t *testing.T, dir string)
+		want    string
+	}{
+		"no version":        {kind: kit.KindOptions{Kind: "Bread"}, want: "name at least one version by --versions, such as v1"},
+		"not a version":     {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"1.0"}}, want: `"1.0" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
+		"not a kind":        {kind: kit.KindOptions{Kind: "bread", Versions: []string{"v1"}}, want: `"bread" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
+		"a list":            {kind: kit.KindOptions{Kind: "BreadList", Versions: []string{"v1"}}, want: "the kind can't be called BreadList: that is the name of a list of Bread objects"},
+		"every version's":   {kind: kit.KindOptions{Kind: "ListOptions", Versions: []string{"v1"}}, want: "the kind can't be called ListOptions: every version has a kind of that name"},
+		"not a plural":      {kind: kit.KindOptions{Kind: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits`},
+		"in other versions": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
+		"not a module": {kind: bread(), prepare: func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "go.mod"))) },
+			want: `there is no module in DIR: run "kit init" there first, or name the directory of a go.mod by --dir`},
+		"no group": {kind: bread(), prepare: func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(dir+"/pkg/apis/bakery/doc.go"))
+		}, want: "DIR has 0 API groups with a file pkg/apis/<group>/doc.go, but the kit needs one"},
+		"a list that a person has removed": {kind: bread(), prepare: func(t *testing.T, dir string) {
+			write(t, dir, "pkg/apis/bakery/register.go", "package bakery\n")
+		}, want: "pkg/apis/bakery/register.go: no call of AddKnownTypes was found: add &Bread{} by hand"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newModule(t)
+			if test.prepare != nil {
+				test.prepare(t, dir)
+			}
+			_, err := kit.CreateKind(t.Context(), dir, test.kind)
+			require.EqualError(t, err, strings.ReplaceAll(test.want, "DIR", dir))
+		})
+	}
+}
+
+func TestInitErrorsNameTheFix(t *testing.T) {
+	valid := kit.InitOptions{Group: "bakery.example.com", Module: "example.com/bakery"}
+	for name, test := range map[string]struct {
+		change func(*kit.InitOptions)
+		want   string
+	}{
+		"no domain": {func(o *kit.InitOptions) { o.Group = "bakery" },
+			`the API group "bakery" has no dot: names without one are for Kubernetes' own groups; use one below a domain of yours, such as bakery.example.com`},
+		"Kubernetes' domain": {func(o *kit.InitOptions) { o.Group = "bakery.k8s.io" },
+			`the API group "bakery.k8s.io" belongs to the Kubernetes project, which has to approve it: use a domain of yours`},
+		"no module": {func(o *kit.InitOptions) { o.Module = "" },
+			`"" can't be the path of a Go module: name one by --module, such as example.com/bakery`},
+		"a name that is taken": {func(o *kit.InitOptions) { o.Group = "registry.example.com" },
+			`the name "registry" means something else in the code: choose another name for the group's packages by --name`},
+		"not a namespace": {func(o *kit.InitOptions) { o.Namespace = "A" },
+			`"A" can't be a namespace: use small letters, digits and hyphens, at most 63`},
+		"no checkout": {func(o *kit.InitOptions) { o.Replace = "/missing" },
+			"/missing is no checkout of restaurant.programming-kubernetes.info/apiserver: name the directory of its go.mod by --replace"},
+		"a checkout, not a release": {func(*kit.InitOptions) {},
+			"this kit was built from a checkout, so there is no version of it to require: name the checkout by --replace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := valid
+			options.Dir = t.TempDir()
+			test.change(&options)
+			_, err := kit.Init(t.Context(), options)
+			require.EqualError(t, err, test.want)
+		})
+	}
+	t.Run("another module", func(t *testing.T) {
+		options := valid
+		options.Dir = t.TempDir()
+		write(t, options.Dir, "go.mod", "module example.com/dairy\n\ngo 1.26.0\n")
+		_, err := kit.Init(t.Context(), options)
+		require.EqualError(t, err, options.Dir+" is the module example.com/dairy already: pass --module=example.com/dairy, or choose another directory")
+	})
+}

@@ -1,0 +1,216 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/codegen"
+)
+
+const (
+	// library is the path of the module that this package is part of.
+	library = "restaurant.programming-kubernetes.info/apiserver"
+	// lintVersion is the version of golangci-lint that new modules use.
+	lintVersion = "v2.15.0"
+	// base is where the manifests are that every installation shares.
+	base = "artifacts/deploy/base/"
+)
+
+// data is what templates are filled in with.
+type data struct {
+	// Header is what Go files begin with, HashHeader what others do.
+	Header, HashHeader string
+	// Owner is who has the copyright.
+	Owner string
+	// Library and Module are the paths of the library and of the author's module.
+	Library, Module string
+	LintVersion     string
+	// Group is the name of the API group, Name that of its packages, and Title that in a
+	// sentence.
+	Group, Name, Title string
+	// Namespace is where the server is installed.
+	Namespace string
+	// Protobuf is true if objects are stored as protobuf messages.
+	Protobuf bool
+
+	KindOptions
+	// Version is the one that is written, Preferred the one that clients prefer.
+	Version, Preferred string
+}
+
+// ModuleRegexp matches the path of the module.
+func (d *data) ModuleRegexp() string { return regexp.QuoteMeta(d.Module) }
+
+// ModelPackage is the group's name as OpenAPI documents have it: com.example.bakery.
+func (d *data) ModelPackage() string {
+	labels := strings.Split(d.Group, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// Var is a name for a variable with an object of the kind.
+func (d *data) Var() string { return variable(d.Kind, d.Name) }
+
+// module is an author's module.
+type module struct {
+	writer
+	data
+	group codegen.Group
+	apis  string
+}
+
+// open finds out about the module in a directory.
+func open(ctx context.Context, dir string) (*module, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		return nil, fmt.Errorf("there is no module in %s: run \"kit init\" there first, or name the directory of a go.mod by --dir", dir)
+	}
+	m := &module{writer: writer{dir: dir}}
+	m.Library, m.LintVersion = library, lintVersion
+	path, err := m.goCommand(ctx, "list", "-m")
+	if err != nil {
+		return nil, err
+	}
+	m.Module = strings.TrimSpace(path)
+	if err := m.readHeader(); err != nil {
+		return nil, err
+	}
+	if err := m.findGroup(); err != nil {
+		return nil, err
+	}
+	// A server that stores JSON says so where it is started.
+	main, err := os.ReadFile(m.file("cmd/apiserver/main.go"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	m.Protobuf = !bytes.Contains(main, []byte(`"storage-media-type"`))
+	return m, nil
+}
+
+// findGroup finds the group of the module by the tag of its internal types.
+func (m *module) findGroup() error {
+	m.apis = "pkg/apis"
+	names, err := filepath.Glob(m.file(m.apis + "/*/doc.go"))
+	if err != nil {
+		return err
+	}
+	if len(names) != 1 {
+		return fmt.Errorf("%s has %d API groups with a file pkg/apis/<group>/doc.go, but the kit needs one", m.dir, len(names))
+	}
+	m.Name = filepath.Base(filepath.Dir(names[0]))
+	text, err := os.ReadFile(names[0])
+	if err != nil {
+		return err
+	}
+	tag := regexp.MustCompile(`(?m)^// ?\+groupName=(\S+)`).FindSubmatch(text)
+	if tag == nil {
+		return fmt.Errorf("%s does not say the name of the group: write the comment // +groupName=<name> above the package clause", names[0])
+	}
+	m.Group, m.Title = string(tag[1]), title(m.Name)
+	found, err := codegen.Find(os.DirFS(m.dir))
+	if err != nil {
+		return err
+	}
+	m.group = codegen.Group{Name: m.Name, Domain: m.Group}
+	for _, api := range found {
+		for _, group := range api.Groups {
+			if api.Dir == m.apis && group.Name == m.Name {
+				m.group = group
+			}
+		}
+	}
+	return nil
+}
+
+// readHeader takes the header of hack/boilerplate.go.txt, as generated code has it.
+func (m *module) readHeader() error {
+	text, err := os.ReadFile(m.file("hack/boilerplate.go.txt"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	m.setHeader(string(text))
+	return nil
+}
+
+func (d *data) setHeader(text string) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		d.Header, d.HashHeader = "", ""
+		return
+	}
+	d.Header = text + "\n"
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "//"))
+		if line == "/*" || line == "*/" {
+			continue
+		}
+		lines = append(lines, strings.TrimSpace("# "+line))
+	}
+	d.HashHeader = strings.Join(lines, "\n") + "\n"
+}
+
+func (m *module) packagePath(dir string) string { return m.Module + "/" + dir }
+
+// versionPackage is the directory of a version, and its alias in Go files.
+func (m *module) versionPackage(version string) (dir, alias string) {
+	return m.apis + "/" + m.Name + "/" + version, m.Name + version
+}
+
+// versions are those that the group has, the preferred one first.
+func (m *module) versions() []string {
+	names := make([]string, len(m.group.Versions))
+	for i, version := range m.group.Versions {
+		names[i] = version.Name
+	}
+	return names
+}
+
+// goCommand returns what a command of Go prints.
+func (w *writer) goCommand(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = w.dir
+	var output, complaint bytes.Buffer
+	command.Stdout, command.Stderr = &output, &complaint
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, complaint.String())
+	}
+	return output.String(), nil
+}
+
+// quoted is a list of strings in Go.
+func quoted(values []string) string {
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = strconv.Quote(value)
+	}
+	return strings.Join(quoted, ", ")
+}

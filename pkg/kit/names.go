@@ -1,0 +1,174 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"fmt"
+	"go/token"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	apiversion "k8s.io/apimachinery/pkg/version"
+)
+
+var (
+	packageName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+	kindName    = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+	versionName = regexp.MustCompile(`^v[1-9]\d*((alpha|beta)[1-9]\d*)?$`)
+	modulePath  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.~_/-]*$`)
+)
+
+// checkGroup returns an error if this can't be the name of an API group of one's own.
+func checkGroup(group string) error {
+	if errs := utilvalidation.IsDNS1123Subdomain(group); len(errs) > 0 {
+		return fmt.Errorf("%q can't be an API group: %s", group, errs[0])
+	}
+	if !strings.Contains(group, ".") {
+		return fmt.Errorf("the API group %q has no dot: names without one are for Kubernetes' own groups; use one below a domain of yours, such as %s.example.com", group, group)
+	}
+	if strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io") {
+		return fmt.Errorf("the API group %q belongs to the Kubernetes project, which has to approve it: use a domain of yours", group)
+	}
+	return nil
+}
+
+// checkName returns an error if this can't be the name of the group's Go packages.
+func checkName(name string) error {
+	taken := []string{
+		"admission", "cli", "cmp", "context", "controlplane", "field", "fmt", "fuzzer", "genericapiserver", "install", "kinds",
+		"metav1", "openapi", "os", "randfill", "registry", "registrytesting", "roundtrip", "runtime", "schema", "serializer",
+		"server", "strings", "testing", "utilruntime", "validation",
+	}
+	switch {
+	case !packageName.MatchString(name):
+		return fmt.Errorf("%q can't be the name of a Go package: choose one of small letters and digits by --name", name)
+	case token.IsKeyword(name) || slices.Contains(taken, name):
+		return fmt.Errorf("the name %q means something else in the code: choose another name for the group's packages by --name", name)
+	case versionName.MatchString(name) || name == "internal":
+		return fmt.Errorf("the name %q means something else as a directory: choose another by --name", name)
+	}
+	return nil
+}
+
+// checkKind returns an error if this can't be the name of a kind.
+func checkKind(kind string) error {
+	// These are in every version.
+	reserved := []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "Kinds"}
+	switch {
+	case !kindName.MatchString(kind):
+		return fmt.Errorf("%q can't be a kind: use letters and digits, beginning with a capital, such as Bread", kind)
+	case slices.Contains(reserved, kind):
+		return fmt.Errorf("the kind can't be called %s: every version has a kind of that name", kind)
+	case strings.HasSuffix(kind, "List") && kind != "List":
+		return fmt.Errorf("the kind can't be called %s: that is the name of a list of %s objects", kind, strings.TrimSuffix(kind, "List"))
+	}
+	return nil
+}
+
+func checkVersion(version string) error {
+	if !versionName.MatchString(version) {
+		return fmt.Errorf("%q can't be a version: use v1, v1beta1, v2alpha1 and the like", version)
+	}
+	return nil
+}
+
+// compareVersions orders versions as clients prefer them: v2, v1, v1beta1, v1alpha1.
+func compareVersions(a, b string) int { return apiversion.CompareKubeAwareVersionStrings(b, a) }
+
+// versionPriority is for an APIService. The order of the numbers is that of compareVersions.
+func versionPriority(version string) int {
+	var major, stage, minor int
+	switch {
+	case strings.Contains(version, "alpha"):
+		_, _ = fmt.Sscanf(version, "v%dalpha%d", &major, &minor)
+	case strings.Contains(version, "beta"):
+		_, _ = fmt.Sscanf(version, "v%dbeta%d", &major, &minor)
+		stage = 1
+	default:
+		_, _ = fmt.Sscanf(version, "v%d", &major)
+		stage = 2
+	}
+	return stage*300 + min(major, 29)*10 + min(minor, 9)
+}
+
+// plural is the plural that the generators of clients give a kind.
+func plural(kind string) string {
+	last, before := kind[len(kind)-1], byte(' ')
+	if len(kind) > 1 {
+		before = kind[len(kind)-2]
+	}
+	switch stem := kind[:len(kind)-1]; {
+	case strings.IndexByte("sxz", last) >= 0, last == 'h' && (before == 'c' || before == 's'):
+		return strings.ToLower(kind + "es")
+	case last == 'y' && strings.IndexByte("bcdfghjklmnpqrstvwxyz", before) >= 0:
+		return strings.ToLower(stem + "ies")
+	case last == 'e' && before == 'f':
+		return strings.ToLower(kind[:len(kind)-2] + "ves")
+	case last == 'f':
+		return strings.ToLower(stem + "ves")
+	default:
+		return strings.ToLower(kind + "s")
+	}
+}
+
+// lowerFirst is the kind as the name of a variable: httpRoute for HTTPRoute.
+func lowerFirst(kind string) string {
+	runes := []rune(kind)
+	for i := range runes {
+		if i > 0 && i+1 < len(runes) && unicode.IsLower(runes[i+1]) {
+			break
+		}
+		runes[i] = unicode.ToLower(runes[i])
+	}
+	return string(runes)
+}
+
+// words is the kind as it is said in a sentence: "http route".
+func words(kind string) string {
+	var b strings.Builder
+	runes := []rune(kind)
+	for i, r := range runes {
+		if i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// withArticle is a word with "a" or "an" before it.
+func withArticle(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
+// variable is a name for a variable that holds an object of the kind.
+func variable(kind, group string) string {
+	name := lowerFirst(kind)
+	if token.IsKeyword(name) || slices.Contains([]string{"field", "strings", "errs", "string", "append", "nil", group}, name) {
+		return name + "Object"
+	}
+	return name
+}
+
+// title is the name of a group in a sentence.
+func title(name string) string { return strings.ToUpper(name[:1]) + name[1:] }

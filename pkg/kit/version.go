@@ -1,0 +1,104 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"context"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+)
+
+// CreateVersion writes another version of a kind, with the types of the preferred version
+// that the kind has.
+func CreateVersion(ctx context.Context, dir, version, kind string) (*Result, error) {
+	if err := checkVersion(version); err != nil {
+		return nil, err
+	}
+	m, err := open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.readNamespace(); err != nil {
+		return nil, err
+	}
+	m.Kind = kind
+	from, err := m.newestVersionOf(kind, version)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.writeVersion(version, func() error { return m.copyTypes(from, version) }); err != nil {
+		return nil, err
+	}
+	if m.changed() {
+		m.Todo = append(m.Todo,
+			fmt.Sprintf("Change the types in pkg/apis/%s/%s, which are those of %s; then: make generate", m.Name, version, from),
+			fmt.Sprintf("Write conversions that can't be generated in pkg/apis/%s/%s/conversion.go", m.Name, version))
+		if versions := append(m.versions(), version); slices.MinFunc(versions, compareVersions) == version {
+			m.Todo = append(m.Todo, fmt.Sprintf("While servers run that do not know %[1]s, set StorageVersion: %[2]q in pkg/registry/%[3]s/%[4]s.go: objects are stored in the preferred version, which is %[1]s now",
+				version, from, m.Name, m.Singular()))
+		}
+	}
+	return &m.Result, nil
+}
+
+// newestVersionOf is the preferred version that has the kind, besides the given one.
+func (m *module) newestVersionOf(kind, other string) (string, error) {
+	for _, version := range m.versions() {
+		dir, _ := m.versionPackage(version)
+		declared, err := m.declares(dir, kind)
+		if err != nil {
+			return "", err
+		}
+		if declared && version != other {
+			return version, nil
+		}
+	}
+	return "", fmt.Errorf("no other version has the kind %s: create it by \"kit create kind %[1]s --versions %s\"", kind, other)
+}
+
+// copyTypes copies the types of a kind from one version to another, unless it has them.
+func (m *module) copyTypes(from, to string) error {
+	source, _ := m.versionPackage(from)
+	target, _ := m.versionPackage(to)
+	name := "/" + m.Singular() + "_types.go"
+	if declared, err := m.declares(target, m.Kind); err != nil || declared {
+		return err
+	}
+	text, err := os.ReadFile(m.file(source + name))
+	if err != nil {
+		return fmt.Errorf("the types of %s are not in a file of their own: copy them from %s to %s%s yourself, then repeat the command: %w", m.Kind, source, target, name, err)
+	}
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, name, text, parser.PackageClauseOnly)
+	if err != nil {
+		return err
+	}
+	clause := files.Position(parsed.Name.Pos()).Offset
+	return m.create(target+name, slices.Concat(text[:clause], []byte(to), text[clause+len(parsed.Name.Name):]))
+}
+
+// Tidy runs "go mod tidy" in a module.
+func Tidy(ctx context.Context, dir string) error {
+	w := &writer{dir: dir}
+	if _, err := w.goCommand(ctx, "mod", "tidy"); err != nil {
+		return fmt.Errorf("go.mod can't be tidied: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/format"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed all:templates
+var templates embed.FS
+
+// Change is what was done about a file.
+type Change string
+
+const (
+	// Created is a new file.
+	Created Change = "created"
+	// Changed is a file to which something was added.
+	Changed Change = "changed"
+	// Left is a file that differs from what would have been written, and was left alone.
+	Left Change = "left"
+)
+
+// File is a file that something was done about.
+type File struct {
+	Change Change
+	// Path is relative to the module, with slashes.
+	Path string
+}
+
+// Result is what a command has done, and what is left to do.
+type Result struct {
+	// Files are in the order in which they were written. Files that are as they should be
+	// are not among them.
+	Files []File
+	// Todo says what to do by hand.
+	Todo []string
+}
+
+// changed is true if something was written.
+func (r *Result) changed() bool {
+	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Change != Left })
+}
+
+// writer writes files of a module.
+type writer struct {
+	dir string
+	// lists are files that are expected to differ from what is written at first.
+	lists []string
+	Result
+}
+
+func (w *writer) file(name string) string { return filepath.Join(w.dir, filepath.FromSlash(name)) }
+
+func (w *writer) exists(name string) bool {
+	_, err := os.Stat(w.file(name))
+	return err == nil
+}
+
+func (w *writer) report(change Change, name string) {
+	for i, file := range w.Files {
+		if file.Path == name {
+			if change == Changed && file.Change == Left {
+				w.Files[i].Change = Changed
+			}
+			return
+		}
+	}
+	w.Files = append(w.Files, File{change, name})
+}
+
+// create writes a file unless there is one.
+func (w *writer) create(name string, data []byte) error {
+	current, err := os.ReadFile(w.file(name))
+	switch {
+	case err == nil && (bytes.Equal(current, data) || slices.Contains(w.lists, name)):
+		return nil
+	case err == nil:
+		w.report(Left, name)
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	w.report(Created, name)
+	return w.write(name, data)
+}
+
+func (w *writer) write(name string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(w.file(name)), 0o755); err != nil { //nolint:gosec // G301: sources of a module are for everybody.
+		return err
+	}
+	mode := os.FileMode(0o644)
+	if strings.HasSuffix(name, ".sh") {
+		mode = 0o755
+	}
+	return os.WriteFile(w.file(name), data, mode)
+}
+
+// edit changes a file that exists.
+func (w *writer) edit(name string, change func([]byte) ([]byte, error)) error {
+	current, err := os.ReadFile(w.file(name))
+	if err != nil {
+		return err
+	}
+	edited, err := change(current)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if bytes.Equal(current, edited) {
+		return nil
+	}
+	w.report(Changed, name)
+	return w.write(name, edited)
+}
+
+// render writes all files of a directory of templates.
+func (w *writer) render(dir string, data *data) error {
+	return w.renderFiles(dir, data, func(name string, text []byte) error { return w.create(name, text) })
+}
+
+// renderOnce writes those files of a directory of templates that do not exist. They hold
+// lists, so that they are expected to change.
+func (w *writer) renderOnce(dir string, data *data) error {
+	return w.renderFiles(dir, data, func(name string, text []byte) error {
+		if w.exists(name) {
+			return nil
+		}
+		return w.create(name, text)
+	})
+}
+
+func (w *writer) renderFiles(dir string, data *data, write func(name string, text []byte) error) error {
+	root := path.Join("templates", dir)
+	return fs.WalkDir(templates, root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := templates.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(file, root+"/"), ".tmpl")
+		name = strings.NewReplacer("NAME", data.Name, "KIND", data.Singular(), "VERSION", data.Version).Replace(name)
+		rendered, err := execute(name, string(text), data)
+		if err != nil {
+			return err
+		}
+		return write(name, rendered)
+	})
+}
+
+func execute(name, text string, data *data) ([]byte, error) {
+	parsed, err := template.New(name).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, data); err != nil {
+		return nil, err
+	}
+	if !strings.HasSuffix(name, ".go") {
+		return out.Bytes(), nil
+	}
+	formatted, err := format.Source(out.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return formatted, nil
+}

@@ -1,0 +1,108 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package kit builds a module from nothing with the kit, and tests and serves it.
+package kit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/kit"
+)
+
+// TestModule is what an author does before writing a line: a group with a cluster-scoped kind,
+// and a namespaced one with a status and a scale, in two versions. The tests that the kit has
+// written serve it behind a real kube-apiserver.
+func TestModule(t *testing.T) {
+	if _, err := exec.LookPath("protoc"); err != nil {
+		t.Skip(err, "- install Debian's package protobuf-compiler")
+	}
+	library, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	commands := [][]string{
+		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=" + library},
+		{"create", "kind", "Oven", "--versions=v1", "--generate=false"},
+		{"create", "kind", "Bread", "--namespaced", "--versions=v1alpha1", "--scale", "--short=br", "--generate=false"},
+		{"create", "version", "v1", "--kind=Bread"},
+	}
+	for _, args := range commands {
+		run(t, dir, args...)
+	}
+
+	written := tree(t, dir)
+	for _, args := range commands {
+		output := run(t, dir, args...)
+		require.Contains(t, output, "Everything is there already.", args)
+	}
+	require.Equal(t, written, tree(t, dir), "repeating the commands has changed something")
+
+	require.Empty(t, program(t, dir, "gofmt", "-l", "."))
+	program(t, dir, "go", "mod", "tidy", "-diff")
+	program(t, dir, "go", "vet", "./...")
+	output := program(t, dir, "make", "test")
+	for _, tested := range []string{"/pkg/apis/bakery/install", "/pkg/apis/bakery/validation", "/pkg/registry/bakery", "/test/e2e"} {
+		require.Contains(t, output, "ok  \texample.com/bakery"+tested, output)
+	}
+}
+
+// run runs the kit and returns what it says.
+func run(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	var output bytes.Buffer
+	cmd := kit.NewCommand()
+	cmd.SetArgs(append(args, "--dir="+dir))
+	cmd.SetOut(&output)
+	cmd.SetErr(&output)
+	require.NoError(t, cmd.ExecuteContext(t.Context()), "kit %s: %s", args, &output)
+	return output.String()
+}
+
+// program runs a program with the compiler flags of all binaries, so that what they have in
+// common is compiled once.
+func program(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath")
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, "%s %s: %s", name, args, output)
+	return string(output)
+}
+
+// tree returns the checksums of all files in a directory, but for those that git ignores.
+func tree(t *testing.T, dir string) map[string][sha256.Size]byte {
+	t.Helper()
+	sums := map[string][sha256.Size]byte{}
+	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasPrefix(path, "_output/") {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		sums[path] = sha256.Sum256(data)
+		return err
+	}))
+	return sums
+}
