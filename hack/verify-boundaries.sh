@@ -29,8 +29,8 @@ cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/w
 pkg/cmd/kit                   pkg/kit pkg/kit                       pkg/codegen artifacts
 pkg/codegen
 artifacts
-pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/etcd pkg/certificates pkg/startup pkg/registry
-pkg/customresources           pkg/apiserver pkg/admission pkg/rbac
+pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/stored pkg/etcd pkg/certificates pkg/startup pkg/registry
+pkg/customresources           pkg/apiserver pkg/admission pkg/rbac pkg/stored
 pkg/registry/testing          pkg/registry pkg/etcd
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
 pkg/registry/*                pkg/registry pkg/apis
@@ -46,7 +46,7 @@ pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored
 pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/etcd pkg/rbac
 pkg/registry                  pkg/admission
@@ -62,7 +62,8 @@ pkg/quantities
 pkg/kit                       pkg/codegen artifacts
 pkg/codegen
 artifacts
-pkg/migrate
+pkg/stored
+pkg/migrate                   pkg/stored
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis

@@ -17,6 +17,8 @@ limitations under the License.
 package apiserver
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -24,6 +26,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // Base is what a server serves besides groups that are declared in Go. The groups are
@@ -50,4 +53,7 @@ type Base struct {
 	// New makes the library's server. Everything in the config is made already, and the
 	// config is not changed.
 	New func(*Config) (*genericapiserver.GenericAPIServer, error)
+	// Stores returns where and how the objects are stored, for tools. Of the config, only what
+	// is about etcd is made, and the client's configuration.
+	Stores func(context.Context, *Config) ([]stored.Objects, error)
 }

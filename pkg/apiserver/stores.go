@@ -17,38 +17,20 @@ limitations under the License.
 package apiserver
 
 import (
+	"context"
 	"path"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
-)
 
-// Store says where and how a server stores the objects of a resource in etcd.
-type Store struct {
-	schema.GroupResource
-	// Kind is that of the objects.
-	Kind string
-	// Namespaced objects have their namespace in their key.
-	Namespaced bool
-	// Versions are those in which the resource is served, the preferred one first.
-	Versions []string
-	// Prefix is what the keys of all objects begin with. It ends with a slash, and is
-	// followed by the namespace, if there is one, and the name.
-	Prefix string
-	// Codec decodes objects of any version, and encodes them as they are stored.
-	Codec runtime.Codec
-	// Strict decodes as well, and returns an error for fields that the version lacks.
-	Strict runtime.Decoder
-	// Transformer encrypts what is stored. Its context is the object's key.
-	Transformer value.Transformer
-}
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+)
 
 // Stores returns where and how a server with these options stores each resource, for tools
 // that read or write etcd beside the server.
-func (o CompletedOptions) Stores() ([]Store, error) {
+func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) {
 	config, err := o.newConfig(nil)
 	if err != nil {
 		return nil, err
@@ -62,15 +44,16 @@ func (o CompletedOptions) Stores() ([]Store, error) {
 	if err := options.ApplyWithStorageFactoryTo(factory, &config.Generic.Config); err != nil {
 		return nil, err
 	}
+	config.Etcd = &options
 	strict := serializer.NewCodecFactory(config.Scheme, serializer.EnableStrict)
-	var stores []Store
+	var stores []stored.Objects
 	for _, group := range o.groups {
 		for _, kind := range group.Kinds {
 			described := kind.Describe()
 			if !described.Stored {
 				continue
 			}
-			store := Store{
+			store := stored.Objects{
 				GroupResource: schema.GroupResource{Group: group.Name, Resource: described.Resource},
 				Namespaced:    described.Namespaced,
 				Strict:        strict.UniversalDecoder(schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}),
@@ -98,5 +81,12 @@ func (o CompletedOptions) Stores() ([]Store, error) {
 			stores = append(stores, store)
 		}
 	}
-	return stores, nil
+	if o.Base == nil {
+		return stores, nil
+	}
+	if config.Generic.ClientConfig, err = o.Kubeconfig(); err != nil {
+		return nil, err
+	}
+	others, err := o.Base.Stores(ctx, config)
+	return append(stores, others...), err
 }

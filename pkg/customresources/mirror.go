@@ -48,6 +48,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 const (
@@ -249,6 +250,12 @@ func (m *mirror) sync(ctx context.Context, name string) error {
 		return nil // It will be, or its names are taken.
 	}
 	m.leftovers.forget(name)
+	switch definition.Annotations[stored.CopyAnnotation] {
+	case stored.CopyKept:
+		return nil
+	case stored.CopyNone:
+		return m.remove(ctx, name)
+	}
 	return m.write(ctx, definition)
 }
 
@@ -356,6 +363,9 @@ func (m *mirror) servedVersions(ctx context.Context, group string) (sets.Set[str
 	}
 	current, served := sets.New[string](), sets.New[string]()
 	for _, definition := range definitions {
+		if definition.Annotations[stored.CopyAnnotation] != "" {
+			continue // Only its copy is served, if there is one.
+		}
 		current.Insert(definition.Name)
 		served = served.Union(versionsOf(group, definition))
 	}

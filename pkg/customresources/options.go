@@ -61,6 +61,7 @@ func (o *Options) Base() *apiserver.Base {
 		ReadsFix:    "bind a ClusterRole to its user that allows get, list and watch, since they define what it serves",
 		Permissions: mayRegister(),
 		New:         o.newServer,
+		Stores:      o.stores,
 	}
 }
 

@@ -24,13 +24,17 @@ import (
 	"go.etcd.io/etcd/client/v3"
 )
 
-// Abort removes the objects from the server and forgets the migration, as long as no client
-// uses the server: until the phase Switching. Clients never notice.
+// Abort undoes a migration as long as no client uses what the objects move to: until the phase
+// Switching. Clients never notice. On the way to the server it removes the objects from there,
+// and forgets the migration; on the way back they stay at the server, which then is in the phase
+// Moved again.
 func (m *Migration) Abort(ctx context.Context) error {
 	c, err := m.claim(ctx, func(state State) error {
 		switch state.Phase {
 		case Copying, Freezing, Aborting:
 			return nil
+		case Switching, Releasing:
+			return fmt.Errorf("the migration is in the phase %s, in which clients use both, and writes wait: only running the same command again ends that", state.Phase)
 		default:
 			return fmt.Errorf("the migration is in the phase %s, in which clients use the server: what they write there would be lost", state.Phase)
 		}
@@ -48,12 +52,36 @@ func (m *Migration) Abort(ctx context.Context) error {
 	if err := m.thaw(ctx); err != nil {
 		return err
 	}
-	for _, store := range m.Stores {
-		if _, err := c.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
-			return err
-		}
-		m.Progress("the server has no %s", store.GroupResource)
+	if c.Returning {
+		return c.abortBack(ctx)
+	}
+	if err := c.removeCopies(ctx); err != nil {
+		return err
 	}
 	_, err = c.write(ctx, clientv3.OpDelete(m.StateKey))
 	return err
+}
+
+// abortBack leaves kube-apiserver's own objects as they are, which nobody sees.
+func (c *claim) abortBack(ctx context.Context) error {
+	found, err := c.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.closeDoors(ctx, found, ""); err != nil {
+		return err
+	}
+	c.Returning, c.Conversions = false, nil
+	return c.enter(ctx, Moved)
+}
+
+// removeCopies removes the objects from the server's etcd.
+func (c *claim) removeCopies(ctx context.Context) error {
+	for _, store := range c.Stores {
+		if _, err := c.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
+			return err
+		}
+		c.Progress("the server has no %s", store.GroupResource)
+	}
+	return nil
 }

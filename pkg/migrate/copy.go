@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage/value"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 const (
@@ -42,18 +44,10 @@ const (
 // before that is encrypted.
 type content [sha256.Size]byte
 
-// key is that of an object in the server's etcd.
-func (s *Store) key(object *unstructured.Unstructured) string {
-	if s.Namespaced {
-		return s.Prefix + object.GetNamespace() + "/" + object.GetName()
-	}
-	return s.Prefix + object.GetName()
-}
-
 // encode returns what the server would store of an object, in any version, before that is
 // encrypted.
-func (s *Store) encode(data []byte) ([]byte, error) {
-	object, err := runtime.Decode(s.Codec, data)
+func encode(codec runtime.Codec, data []byte) ([]byte, error) {
+	object, err := runtime.Decode(codec, data)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +57,13 @@ func (s *Store) encode(data []byte) ([]byte, error) {
 	}
 	accessor.SetResourceVersion("")
 	accessor.SetSelfLink("")
-	return runtime.Encode(s.Codec, object)
+	return runtime.Encode(codec, object)
 }
 
-// stored returns what the server has, by key. Objects are encoded again, so that those of
+// copies returns what the server has, by key. Objects are encoded again, so that those of
 // an older storage version can be compared.
-func (m *Migration) stored(ctx context.Context, store *Store) (map[string]content, error) {
-	stored := map[string]content{}
+func (m *Migration) copies(ctx context.Context, store *stored.Objects) (map[string]content, error) {
+	found := map[string]content{}
 	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(store.Prefix)), clientv3.WithLimit(pageSize)}
 	for key := store.Prefix; ; {
 		response, err := m.Etcd.Get(ctx, key, options...)
@@ -80,15 +74,15 @@ func (m *Migration) stored(ctx context.Context, store *Store) (map[string]conten
 			key = string(kv.Key)
 			data, _, err := store.Transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
 			if err == nil {
-				data, err = store.encode(data)
+				data, err = encode(store.Codec, data)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
 			}
-			stored[key] = sha256.Sum256(data)
+			found[key] = sha256.Sum256(data)
 		}
 		if !response.More {
-			return stored, nil
+			return found, nil
 		}
 		key += "\x00"
 	}
@@ -102,6 +96,8 @@ type difference struct {
 	deleted         int
 	finalized       []string
 	finalizedObject int
+	// newUIDs are objects that get another UID.
+	newUIDs []string
 }
 
 func (d difference) changes() int { return d.written + d.deleted }
@@ -147,13 +143,13 @@ func (c *claim) copy(ctx context.Context, move move) (difference, error) {
 // with what it would store, and for each that only the server has, with nil.
 func (m *Migration) compare(ctx context.Context, move move, differs func(key string, data []byte) error) (difference, error) {
 	var found difference
-	stored, err := m.stored(ctx, move.Store)
+	stored, err := m.copies(ctx, move.Objects)
 	if err != nil {
 		return found, err
 	}
 	found.revision, err = m.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 		found.objects++
-		key := move.key(object)
+		key := move.Key(object.GetNamespace(), object.GetName())
 		if len(object.GetFinalizers()) > 0 {
 			found.finalizedObject++
 			if len(found.finalized) < maxNamed {
@@ -162,7 +158,7 @@ func (m *Migration) compare(ctx context.Context, move move, differs func(key str
 		}
 		data, err := object.MarshalJSON()
 		if err == nil {
-			data, err = move.encode(data)
+			data, err = encode(move.Codec, data)
 		}
 		if err != nil {
 			return fmt.Errorf("the server can't store the object %s: %w", key[len(move.Prefix):], err)

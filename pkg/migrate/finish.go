@@ -27,19 +27,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// endOfWatches is how long after the switch there may be watches of the copies.
+const endOfWatches = 15 * time.Second
+
 // deletionTimeout bounds the wait for kube-apiserver to delete the copies of a definition.
 const deletionTimeout = 10 * time.Minute
 
-// Finish deletes the CustomResourceDefinitions, with the copies of the objects that they
-// still have, and forgets the migration. Clients and controllers do not notice: they all see
-// the server's objects. It refuses to if copies have finalizers, which nobody would remove:
-// their definition could never go away.
+// Finish removes the copies of the objects from where they have moved from, and forgets the
+// migration. Clients and controllers do not notice: they do not see these.
+//
+// On the way back the copies are the server's. Otherwise they are kube-apiserver's, and are
+// removed with the CustomResourceDefinitions, unless the server needs those. Finish then
+// refuses to if copies have finalizers, which nobody would remove: their definition could never
+// go away.
 func (m *Migration) Finish(ctx context.Context) error {
 	c, err := m.claim(ctx, func(state State) error {
 		switch {
-		case state.Phase != Moved:
+		case state.Phase != Moved && state.Phase != Returned:
 			return fmt.Errorf("the migration is in the phase %s: finish it when it is in the phase %s", state.Phase, Moved)
-		case len(state.Finalized) > 0:
+		case state.Phase == Moved && !m.Defined && len(state.Finalized) > 0:
 			return fmt.Errorf("the copies that kube-apiserver has of %s, and perhaps of others, have finalizers, which nobody would remove: leave the CustomResourceDefinitions as they are, they do no harm", strings.Join(state.Finalized, ", "))
 		}
 		return nil
@@ -47,10 +53,92 @@ func (m *Migration) Finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.awaitEndOfWatches(ctx); err != nil {
+		return err
+	}
+	switch {
+	case c.Phase == Returned:
+		err = c.finishBack(ctx)
+	case c.Defined:
+		err = c.finishDefined(ctx)
+	default:
+		err = c.deleteDefinitions(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = c.write(ctx, clientv3.OpDelete(c.StateKey))
+	return err
+}
+
+// awaitEndOfWatches waits until nobody watches the copies any more, who would take their
+// deletion for that of the objects. Servers end watches a second after the resource is no longer
+// served, and later while they have requests to answer.
+func (c *claim) awaitEndOfWatches(ctx context.Context) error {
+	select {
+	case <-time.After(time.Until(c.Switched.Add(endOfWatches))):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// finishBack removes the server's copies, which then has no objects.
+func (c *claim) finishBack(ctx context.Context) error {
+	found, err := c.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.removeCopies(ctx); err != nil {
+		return err
+	}
+	return c.annotate(ctx, found, "")
+}
+
+// finishDefined removes kube-apiserver's copies and leaves the definitions.
+func (c *claim) finishDefined(ctx context.Context) error {
+	if err := c.checkAvailable(ctx); err != nil {
+		return err
+	}
+	found, err := c.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.openDoors(ctx, found); err != nil {
+		return err
+	}
+	moves, err := c.moves(ctx)
+	if err != nil {
+		return err
+	}
+	for _, move := range moves {
+		locals, err := c.locals(ctx, move)
+		if err != nil {
+			return err
+		}
+		for key, before := range locals {
+			if err := c.writeBack(ctx, move, key, &before, nil); err != nil {
+				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, by which no webhook or policy can refuse it: %w", move.GroupResource, key, err)
+			}
+		}
+		c.Progress("kube-apiserver has no %s of its own", move.GroupResource)
+	}
+	return c.closeDoors(ctx, found, "")
+}
+
+func (c *claim) checkAvailable(ctx context.Context) error {
 	for _, name := range c.APIServices {
 		if err := c.available(ctx, name); err != nil {
 			return fmt.Errorf("the server does not serve the objects: %w", err)
 		}
+	}
+	return nil
+}
+
+// deleteDefinitions deletes the definitions, with the copies that kube-apiserver has.
+func (c *claim) deleteDefinitions(ctx context.Context) error {
+	if err := c.checkAvailable(ctx); err != nil {
+		return err
 	}
 	// A definition that is applied again may be served, but clients do not see that.
 	if err := c.stopServing(ctx); err != nil {
@@ -80,6 +168,5 @@ func (m *Migration) Finish(ctx context.Context) error {
 		}
 		c.Progress("%s is deleted", d.Name)
 	}
-	_, err = c.write(ctx, clientv3.OpDelete(c.StateKey))
-	return err
+	return nil
 }

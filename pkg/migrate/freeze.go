@@ -25,6 +25,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -55,6 +57,8 @@ const (
 type freezer struct {
 	server   *http.Server
 	caBundle []byte
+	// asked is set when all writers ask this process.
+	asked bool
 }
 
 // listen begins to answer.
@@ -111,12 +115,45 @@ func refuse(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// freezeName is the name of the webhook and of its configuration.
+// freezeName is the name of the webhook's configuration.
 func (m *Migration) freezeName() string { return "migrate." + m.Group }
+
+// webhookName is in the error that clients get if nobody listens any more.
+func (m *Migration) webhookName() string { return "frozen-until-migrate-run-back-or-abort." + m.Group }
+
+// owner says which process freezes writes, and who can end that.
+func (m *Migration) owner() map[string]string {
+	host, _ := os.Hostname()
+	return map[string]string{
+		"migrate/owner": fmt.Sprintf("process %d on %s, listening at %s, since %s", os.Getpid(), host, m.FreezeAddress, time.Now().UTC().Format(time.RFC3339)),
+		"migrate/end":   "if that process has ended, run the same command again, or \"migrate abort\"",
+	}
+}
+
+// frozenVersions are those in which clients write. In the version of openDoors this process does.
+func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions := sets.New[string]()
+	for _, d := range found {
+		for _, version := range d.Spec.Versions {
+			versions.Insert(version.Name)
+		}
+	}
+	for _, store := range m.Stores {
+		versions.Insert(store.Versions...)
+	}
+	return sets.List(versions.Delete(DoorVersion)), nil
+}
 
 // freeze makes kube-apiserver ask before each write, and returns when it does. Writes fail if
 // this process can't be asked, but only from the time on when it could.
 func (m *Migration) freeze(ctx context.Context, f *freezer) error {
+	if f.asked {
+		return nil
+	}
 	policy := admissionregistrationv1.Fail
 	_, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
 	switch {
@@ -134,6 +171,15 @@ func (m *Migration) freeze(ctx context.Context, f *freezer) error {
 	if err := m.ask(ctx, f, admissionregistrationv1.Fail); err != nil {
 		return err
 	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	f.asked = true
+	return nil
+}
+
+// settle waits until all kube-apiservers know what one knows.
+func settle(ctx context.Context) error {
 	select {
 	case <-time.After(freezeSettle):
 		return nil
@@ -146,11 +192,17 @@ func (m *Migration) freeze(ctx context.Context, f *freezer) error {
 func (m *Migration) ask(ctx context.Context, f *freezer, policy admissionregistrationv1.FailurePolicyType) error {
 	none, timeout, force := admissionregistrationv1.SideEffectClassNone, int32(5), true
 	url := "https://" + m.FreezeAddress + "/"
+	versions, err := m.frozenVersions(ctx)
+	if err != nil {
+		return err
+	}
+	exact := admissionregistrationv1.Exact
 	content, err := json.Marshal(&admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: m.freezeName()},
+		ObjectMeta: metav1.ObjectMeta{Name: m.freezeName(), Annotations: m.owner()},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:                    m.freezeName(),
+			Name:                    m.webhookName(),
+			MatchPolicy:             &exact,
 			AdmissionReviewVersions: []string{"v1"},
 			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: f.caBundle},
 			FailurePolicy:           &policy,
@@ -158,7 +210,7 @@ func (m *Migration) ask(ctx context.Context, f *freezer, policy admissionregistr
 			TimeoutSeconds:          &timeout,
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{m.Group}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{m.Group}, APIVersions: versions, Resources: []string{"*/*"}},
 			}},
 		}},
 	})
@@ -199,7 +251,7 @@ func (m *Migration) tryWrite(ctx context.Context, move move) error {
 		return err
 	}
 	if len(list.Items) == 0 {
-		return apierrors.NewTooManyRequests(m.freezeName()+" has nothing to be tried with", retryAfter)
+		return apierrors.NewTooManyRequests(m.webhookName()+" has nothing to be tried with", retryAfter)
 	}
 	object := list.Items[0]
 	path := []string{"apis", move.from.Group, move.from.Version}
@@ -220,7 +272,7 @@ func (m *Migration) tryWrite(ctx context.Context, move move) error {
 
 // waits tells whether an error is what the webhook answers.
 func (m *Migration) waits(err error) bool {
-	return apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), m.freezeName())
+	return apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), m.webhookName())
 }
 
 // thaw lets clients write again.

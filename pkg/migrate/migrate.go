@@ -33,34 +33,14 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-)
 
-// Store is a resource of the server that the objects move to.
-type Store struct {
-	schema.GroupResource
-	// Kind is that of the objects.
-	Kind string
-	// Namespaced objects have their namespace in their key.
-	Namespaced bool
-	// Versions are those in which the resource is served.
-	Versions []string
-	// Prefix is what the keys of all objects begin with, up to the namespace or name.
-	Prefix string
-	// Codec decodes objects of any version, and encodes them as they are stored.
-	Codec runtime.Codec
-	// Strict decodes as well, and returns an error for fields that the version lacks.
-	Strict runtime.Decoder
-	// Transformer encrypts what is stored. Its context is the object's key.
-	Transformer value.Transformer
-}
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+)
 
 // Config says what moves where.
 type Config struct {
@@ -69,7 +49,14 @@ type Config struct {
 	// APIServices are the names of those that register the group's versions.
 	APIServices []string
 	// Stores are the resources of the group that the server stores.
-	Stores []Store
+	Stores []stored.Objects
+	// Defined says that the server serves what the CustomResourceDefinitions define, and needs
+	// them.
+	Defined bool
+	// KubeEtcd is kube-apiserver's etcd, and KubePrefix what its keys begin with; nil if only
+	// kube-apiserver itself can reach it.
+	KubeEtcd   *clientv3.Client
+	KubePrefix string
 	// Etcd is the server's.
 	Etcd *clientv3.Client
 	// StateKey is the key of the migration's state in etcd. No object has it.

@@ -25,10 +25,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // things is what the server of the tests stores.
-var things = Store{
+var things = stored.Objects{
 	GroupResource: schema.GroupResource{Group: "example.com", Resource: "things"},
 	Kind:          "Thing", Namespaced: true, Versions: []string{"v1", "v1beta1"}, Prefix: "/registry/example.com/things/",
 }
@@ -69,7 +71,7 @@ func TestCheckDefinitions(t *testing.T) {
 			if err := json.Unmarshal([]byte(test.definition), &d); err != nil {
 				t.Fatal(err)
 			}
-			p := &plan{Migration: &Migration{Config: Config{Group: "example.com", Stores: []Store{things}}}}
+			p := &plan{Migration: &Migration{Config: Config{Group: "example.com", Stores: []stored.Objects{things}}}}
 			if err := p.checkDefinitions(t.Context(), []definition{d}); err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // maxPasses is how often all objects are read before writes are frozen, to leave little to
@@ -43,6 +44,9 @@ func (m *Migration) Run(ctx context.Context) error {
 		if state.Phase == Aborting {
 			return errors.New("the migration is being aborted: finish that with \"migrate abort\"")
 		}
+		if state.Returning {
+			return errors.New("the objects are moving, or have moved, back: continue with \"migrate back\", or finish that with \"migrate finish\"")
+		}
 		return nil
 	})
 	if errors.Is(err, ErrNone) {
@@ -58,30 +62,49 @@ func (m *Migration) Run(ctx context.Context) error {
 	if err != nil || c.Phase == Moved {
 		return err
 	}
-	for c.Phase != Moved {
-		m.Progress("%s", c.Phase)
-		var next Phase
-		switch c.Phase {
-		case Copying:
-			next, err = Freezing, c.copyAll(ctx)
-		case Freezing:
-			next, err = Switching, c.freezeAndCompare(ctx, f)
-		case Switching:
-			next, err = Releasing, c.switchAndStop(ctx, f)
-		case Releasing:
-			next, err = Moved, m.thaw(ctx)
-		default:
-			err = fmt.Errorf("a newer release has begun the phase %s: use that", c.Phase)
+	return c.through(ctx, Moved, map[Phase]step{
+		Copying:   {Freezing, c.copyAll},
+		Freezing:  {Switching, func(ctx context.Context) error { return c.freezeAndCompare(ctx, f) }},
+		Switching: {Releasing, func(ctx context.Context) error { return c.switchAndStop(ctx, f) }},
+		Releasing: {Moved, c.release},
+	})
+}
+
+// step is what a phase does, and which phase is next.
+type step struct {
+	next Phase
+	do   func(context.Context) error
+}
+
+// through goes through all phases up to the last.
+func (c *claim) through(ctx context.Context, last Phase, steps map[Phase]step) error {
+	for c.Phase != last {
+		c.Progress("%s", c.Phase)
+		step, known := steps[c.Phase]
+		if !known {
+			return fmt.Errorf("a newer release has begun the phase %s: use that", c.Phase)
 		}
-		if err != nil {
+		if err := step.do(ctx); err != nil {
 			return err
 		}
-		if err := c.enter(ctx, next); err != nil {
+		if err := c.enter(ctx, step.next); err != nil {
 			return err
 		}
 	}
-	m.Progress("%s", c.Phase)
+	c.Progress("%s", c.Phase)
 	return nil
+}
+
+// release lets clients write, at the server.
+func (c *claim) release(ctx context.Context) error {
+	c.Switched = time.Now().UTC().Truncate(time.Second)
+	if err := c.thaw(ctx); err != nil {
+		return err
+	}
+	if !c.Defined {
+		return nil
+	}
+	return c.touch(ctx, false)
 }
 
 // copyAll copies the objects while they change.
@@ -90,10 +113,18 @@ func (c *claim) copyAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.passes(ctx, moves, c.copy); err != nil || !c.Defined {
+		return err
+	}
+	return c.raiseServer(ctx)
+}
+
+// passes copies all objects again and again, until few have changed since.
+func (c *claim) passes(ctx context.Context, moves []move, one func(context.Context, move) (difference, error)) error {
 	for range maxPasses {
 		changes := 0
 		for _, move := range moves {
-			found, err := c.copy(ctx, move)
+			found, err := one(ctx, move)
 			if err != nil {
 				return err
 			}
@@ -143,7 +174,10 @@ func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
 			}
 		}
 	}
-	return nil
+	if !c.Defined {
+		return nil
+	}
+	return c.raiseServer(ctx)
 }
 
 // goBack lets clients write again at kube-apiserver, after an error.

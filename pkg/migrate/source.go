@@ -19,13 +19,17 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // pageSize is how many objects are read at a time.
@@ -51,6 +55,7 @@ type definition struct {
 			Served  bool   `json:"served"`
 			Storage bool   `json:"storage"`
 		} `json:"versions"`
+		Conversion json.RawMessage `json:"conversion,omitempty"`
 	} `json:"spec"`
 }
 
@@ -106,7 +111,7 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 	}
 	var moves []move
 	for _, d := range found {
-		i := slices.IndexFunc(m.Stores, func(store Store) bool { return store.Resource == d.Spec.Names.Plural })
+		i := slices.IndexFunc(m.Stores, func(store stored.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 {
 			return nil, fmt.Errorf("the server does not store %s: use a release of it that does", d.Name)
 		}
@@ -117,7 +122,7 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 
 // move is a resource that moves.
 type move struct {
-	*Store
+	*stored.Objects
 	from schema.GroupVersionResource
 }
 
@@ -126,6 +131,11 @@ func (m *Migration) list(ctx context.Context, from schema.GroupVersionResource, 
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		list, err := m.dynamic.Resource(from).List(ctx, options)
+		if next := continueAfter(err); next != "" {
+			// The rest is as it is now. That is found by the next pass, or nothing changes.
+			options.Continue = next
+			continue
+		}
 		if err != nil {
 			return "", fmt.Errorf("reading the %s from kube-apiserver: %w", from.GroupResource(), err)
 		}
@@ -138,4 +148,13 @@ func (m *Migration) list(ctx context.Context, from schema.GroupVersionResource, 
 			return list.GetResourceVersion(), nil
 		}
 	}
+}
+
+// continueAfter returns how to go on with a list that took longer than etcd keeps its revision.
+func continueAfter(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
 }

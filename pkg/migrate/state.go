@@ -44,6 +44,9 @@ const (
 	// Moved is the end: the server has the objects. The CustomResourceDefinitions still
 	// have the copies from which they were moved, but do not serve them.
 	Moved Phase = "Moved"
+	// Returned is the end of the way back: kube-apiserver has the objects, and the server still
+	// has the copies from which they were moved.
+	Returned Phase = "Returned"
 	// Aborting removes the objects from the server again.
 	Aborting Phase = "Aborting"
 )
@@ -63,6 +66,18 @@ type State struct {
 	// Finalized are the objects, as resource/namespace/name, that had finalizers when
 	// they moved: at most as many as an error can name.
 	Finalized []string `json:"finalized,omitempty"`
+	// Switched is when clients began to write to where the objects have moved to.
+	Switched time.Time `json:"switched,omitzero"`
+	// Returning is set while objects move back, and when they have. The phases then mean the same
+	// with kube-apiserver and the server exchanged, and Returned is the last.
+	Returning bool `json:"returning,omitempty"`
+	// NewUIDs are the objects, as resource/namespace/name, that have got another UID on the
+	// way back.
+	NewUIDs []string `json:"newUIDs,omitempty"`
+	// Served are the versions that a definition served before, by its name, and Conversions
+	// what it said about conversion.
+	Served      map[string][]string        `json:"served,omitempty"`
+	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
 }
 
 // ErrNone says that there is no migration.

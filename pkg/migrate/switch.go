@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +48,7 @@ func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
 	if err := c.freeze(ctx, f); err != nil {
 		return err
 	}
-	if err := c.switchFirst(ctx); err != nil {
+	if err := c.switchFirst(ctx, f); err != nil {
 		return err
 	}
 	for _, name := range c.APIServices {
@@ -62,14 +61,21 @@ func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
 			return err
 		}
 	}
-	if err := c.checkWatches(ctx); err != nil {
+	if !c.Defined {
+		if err := c.checkWatches(ctx); err != nil {
+			return err
+		}
+		return c.stopServing(ctx)
+	}
+	// kube-apiserver ends its watches, and the server begins its history again.
+	if err := c.touch(ctx, true); err != nil {
 		return err
 	}
-	return c.stopServing(ctx)
+	return c.checkWatches(ctx)
 }
 
 // switchFirst switches one version, to see whether kube-apiserver reaches the server.
-func (c *claim) switchFirst(ctx context.Context) error {
+func (c *claim) switchFirst(ctx context.Context, f *freezer) error {
 	var local []string
 	for _, name := range c.APIServices {
 		apiService, err := c.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
@@ -101,6 +107,7 @@ func (c *claim) switchFirst(ctx context.Context) error {
 	if patchErr != nil {
 		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
 	}
+	f.asked = false
 	return c.goBack(ctx, err)
 }
 
@@ -162,18 +169,28 @@ func (m *Migration) available(ctx context.Context, name string) error {
 	if apiService.Spec.Service == nil {
 		return fmt.Errorf("the APIService %s does not lead to the server", name)
 	}
-	i := slices.IndexFunc(apiService.Status.Conditions, func(condition apiregistrationv1.APIServiceCondition) bool {
-		return condition.Type == apiregistrationv1.Available
-	})
 	// Right after the switch it is still what it was of kube-apiserver's own versions.
-	const local = "Local"
-	if i < 0 || apiService.Status.Conditions[i].Reason == local {
+	condition := availability(apiService)
+	if condition.Reason == "" || condition.Reason == localReason {
 		return fmt.Errorf("kube-apiserver has not asked the server of %s yet", name)
 	}
-	if condition := apiService.Status.Conditions[i]; condition.Status != apiregistrationv1.ConditionTrue {
+	if condition.Status != apiregistrationv1.ConditionTrue {
 		return fmt.Errorf("the APIService %s is not available: %s: %s", name, condition.Reason, condition.Message)
 	}
 	return nil
+}
+
+// localReason is that of the condition Available of what kube-apiserver serves itself.
+const localReason = "Local"
+
+// availability is the condition Available of an APIService.
+func availability(apiService *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
+	for _, condition := range apiService.Status.Conditions {
+		if condition.Type == apiregistrationv1.Available {
+			return condition
+		}
+	}
+	return apiregistrationv1.APIServiceCondition{}
 }
 
 // checkWatches requires that the server ends watches that begin at the revisions of
@@ -220,6 +237,18 @@ func (c *claim) checkWatch(ctx context.Context, move move) error {
 func (c *claim) stopServing(ctx context.Context) error {
 	found, err := c.definitions(ctx)
 	if err != nil {
+		return err
+	}
+	if c.Served == nil {
+		c.Served = map[string][]string{}
+	}
+	for _, d := range found {
+		if served := d.served(); len(served) > 0 {
+			c.Served[d.Name] = served
+		}
+	}
+	// What is changed has to be known before.
+	if err := c.save(ctx); err != nil {
 		return err
 	}
 	for _, d := range found {

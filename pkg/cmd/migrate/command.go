@@ -47,8 +47,9 @@ import (
 )
 
 // NewCommand returns the commands that move the objects of a group from
-// CustomResourceDefinitions to a server of this name.
-func NewCommand(name string, groups ...registry.Group) *cobra.Command {
+// CustomResourceDefinitions to a server of this name, and back. What follows from the name
+// and the base is said at apiserver.NewOptions and apiserver.Base.
+func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Moves objects from CustomResourceDefinitions to this server",
@@ -58,16 +59,19 @@ func NewCommand(name string, groups ...registry.Group) *cobra.Command {
 	}
 	tool.AsTool(cmd)
 	cmd.AddCommand(
-		newCommand(name, groups, "plan", "Finds out whether the objects can move; changes nothing",
+		newCommand(name, base, groups, "plan", "Finds out whether the objects can move; changes nothing",
 			"Reads all objects, and prints one line per finding. The exit code is 1 if there is a failure, which keeps the objects from moving.", plan),
-		newCommand(name, groups, "run", "Moves the objects, or continues to",
+		newCommand(name, base, groups, "run", "Moves the objects, or continues to",
 			"Copies the objects while they are used, keeps clients waiting with writes for some seconds, compares all objects, and makes kube-apiserver send requests to the server. "+
 				"It can be run again after it was interrupted. The CustomResourceDefinitions keep their objects, but are no longer served.", run),
-		newCommand(name, groups, "status", "Says how far a migration is", "", status),
-		newCommand(name, groups, "abort", "Undoes a migration before clients use the server",
-			"Removes the objects from the server again. That is possible as long as no client uses the server, until the phase Switching.", abort),
-		newCommand(name, groups, "finish", "Deletes the CustomResourceDefinitions from which the objects have moved",
-			"Deletes the CustomResourceDefinitions with the copies of the objects that they still have. That can't be undone.", finish),
+		newCommand(name, base, groups, "back", "Moves the objects back into the CustomResourceDefinitions, or continues to",
+			"Copies the objects back into kube-apiserver's etcd while they are used, keeps clients waiting with writes for some seconds, compares all objects, and makes kube-apiserver answer requests itself. "+
+				"It can be run again after it was interrupted. The server keeps its objects, which no client sees, until \"migrate finish\".", back),
+		newCommand(name, base, groups, "status", "Says how far a migration is", "", status),
+		newCommand(name, base, groups, "abort", "Undoes a migration before clients use what the objects move to",
+			"Removes the objects from the server again, or leaves them there on the way back, and lets clients write. That is possible until the phase Switching.", abort),
+		newCommand(name, base, groups, "finish", "Deletes the copies from which the objects have moved",
+			"Deletes the copies of the objects that are left where these have moved from. For a server that does not need the CustomResourceDefinitions these are deleted as well. That can't be undone.", finish),
 	)
 	return cmd
 }
@@ -82,17 +86,20 @@ type options struct {
 	caFile   string
 	freezeAt string
 	format   string
+	kubeEtcd kubeEtcd
+	back     bool
 }
 
-func newCommand(name string, groups []registry.Group, use, short, long string, do func(*cobra.Command, *options, *migrate.Migration) error) *cobra.Command {
+func newCommand(name string, base *apiserver.Base, groups []registry.Group, use, short, long string, do func(*cobra.Command, *options, *migrate.Migration) error) *cobra.Command {
 	o := &options{server: apiserver.NewOptions(name, groups...), groups: groups}
+	o.server.Base = base
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Long:  cmp.Or(long, short+"."),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, closeEtcd, err := o.migration(cmd.ErrOrStderr(), use == "run")
+			m, closeEtcd, err := o.migration(cmd.Context(), cmd.ErrOrStderr(), use)
 			if err != nil {
 				return err
 			}
@@ -114,6 +121,14 @@ func newCommand(name string, groups []registry.Group, use, short, long string, d
 	if use == "run" {
 		own.StringVar(&o.caFile, "service-ca-file", "", ""+
 			"File with the certificate authority of the certificate that the server serves, as PEM.")
+	}
+	if use == "plan" {
+		own.BoolVar(&o.back, "back", false, "Plan the way back.")
+	}
+	if use == "plan" || use == "back" || use == "finish" {
+		o.kubeEtcd.addFlags(own)
+	}
+	if use == "run" || use == "back" {
 		own.StringVar(&o.freezeAt, "freeze-address", "", ""+
 			"Where this process listens while writes are frozen, as host:port. kube-apiserver and the server must be able to reach it, for instance as a pod's IP address.")
 	}
@@ -132,7 +147,7 @@ func newCommand(name string, groups []registry.Group, use, short, long string, d
 
 // migration returns one with what the flags say, and a function that closes its client of
 // etcd.
-func (o *options) migration(progress io.Writer, moves bool) (_ *migrate.Migration, closeEtcd func(), err error) {
+func (o *options) migration(ctx context.Context, progress io.Writer, use string) (_ *migrate.Migration, closeEtcd func(), err error) {
 	completed, err := o.server.Complete()
 	if err != nil {
 		return nil, nil, err
@@ -147,10 +162,12 @@ func (o *options) migration(progress io.Writer, moves bool) (_ *migrate.Migratio
 	}
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, startup.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
-	if moves {
+	if use == "run" {
 		if config.CABundle, err = os.ReadFile(o.caFile); err != nil {
 			errs = append(errs, fmt.Errorf("--service-ca-file: %w", err))
 		}
+	}
+	if use == "run" || use == "back" {
 		if _, _, err := net.SplitHostPort(o.freezeAt); err != nil {
 			errs = append(errs, fmt.Errorf("--freeze-address must be host:port: %w", err))
 		}
@@ -158,7 +175,7 @@ func (o *options) migration(progress io.Writer, moves bool) (_ *migrate.Migratio
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return nil, nil, err
 	}
-	if err := o.addStores(completed, &config); err != nil {
+	if err := o.addStores(ctx, completed, &config); err != nil {
 		return nil, nil, err
 	}
 	if config.Cluster, err = completed.Kubeconfig(); err != nil {
@@ -167,7 +184,17 @@ func (o *options) migration(progress io.Writer, moves bool) (_ *migrate.Migratio
 	if config.Etcd, err = completed.NewEtcdClient(completed.Etcd.StorageConfig.Transport.ServerList...); err != nil {
 		return nil, nil, err
 	}
-	closeEtcd = func() { _ = config.Etcd.Close() }
+	if config.KubeEtcd, err = o.kubeEtcd.client(); err != nil {
+		_ = config.Etcd.Close()
+		return nil, nil, err
+	}
+	config.KubePrefix = path.Join("/", o.kubeEtcd.prefix)
+	closeEtcd = func() {
+		_ = config.Etcd.Close()
+		if config.KubeEtcd != nil {
+			_ = config.KubeEtcd.Close()
+		}
+	}
 	m, err := migrate.New(config)
 	if err != nil {
 		closeEtcd()
@@ -181,6 +208,9 @@ func (o *options) completeGroup() error {
 	for _, group := range o.groups {
 		names = append(names, group.Name)
 	}
+	if o.server.Base != nil {
+		names = append(names, o.server.Base.Groups()...)
+	}
 	if o.group == "" && len(names) == 1 {
 		o.group = names[0]
 	}
@@ -191,7 +221,7 @@ func (o *options) completeGroup() error {
 }
 
 // addStores says what the server has of the group.
-func (o *options) addStores(completed apiserver.CompletedOptions, config *migrate.Config) error {
+func (o *options) addStores(ctx context.Context, completed apiserver.CompletedOptions, config *migrate.Config) error {
 	for _, group := range o.groups {
 		if group.Name != o.group {
 			continue
@@ -202,20 +232,36 @@ func (o *options) addStores(completed apiserver.CompletedOptions, config *migrat
 		}
 	}
 	config.StateKey = path.Join("/", completed.Etcd.StorageConfig.Prefix, "migrations", o.group)
-	stores, err := completed.Stores()
+	stores, err := completed.Stores(ctx)
 	if err != nil {
 		return err
 	}
 	for _, store := range stores {
 		if store.Group == o.group {
-			config.Stores = append(config.Stores, migrate.Store(store))
+			config.Stores = append(config.Stores, store)
+		}
+	}
+	if config.APIServices != nil {
+		return nil
+	}
+	// It is not one of the groups in Go.
+	config.Defined = true
+	for _, store := range config.Stores {
+		for _, version := range store.Versions {
+			if name := version + "." + o.group; version != migrate.DoorVersion && !slices.Contains(config.APIServices, name) {
+				config.APIServices = append(config.APIServices, name)
+			}
 		}
 	}
 	return nil
 }
 
 func plan(cmd *cobra.Command, o *options, m *migrate.Migration) error {
-	findings, err := m.Plan(cmd.Context())
+	find := m.Plan
+	if o.back {
+		find = m.PlanBack
+	}
+	findings, err := find(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -242,6 +288,13 @@ func run(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
 }
 
+func back(cmd *cobra.Command, o *options, m *migrate.Migration) error {
+	if err := m.Back(cmd.Context()); err != nil {
+		return err
+	}
+	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
+}
+
 func status(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 	return printState(cmd.Context(), cmd.OutOrStdout(), o.format, m)
 }
@@ -263,7 +316,11 @@ func printState(ctx context.Context, out io.Writer, format string, m *migrate.Mi
 		return tool.PrintJSON(out, state)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "Group:\t%s\nPhase:\t%s\nStarted:\t%s\nChanged:\t%s\n", state.Group, state.Phase, state.Started.Format(time.RFC3339), state.Changed.Format(time.RFC3339))
+	direction := "to the server"
+	if state.Returning {
+		direction = "back"
+	}
+	fmt.Fprintf(table, "Group:\t%s\nDirection:\t%s\nPhase:\t%s\nStarted:\t%s\nChanged:\t%s\n", state.Group, direction, state.Phase, state.Started.Format(time.RFC3339), state.Changed.Format(time.RFC3339))
 	for _, store := range m.Stores {
 		if count, found := state.Objects[store.Resource]; found {
 			fmt.Fprintf(table, "Objects:\t%d %s\n", count, store.Resource)

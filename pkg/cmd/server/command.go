@@ -72,7 +72,7 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 		doctor.NewCommand(name, base, groups...),
 		tool.AsTool(snapshot.NewCommand(options.EmbeddedEtcd.Dir)),
 		tool.WithOwnHelp(certificates.NewCommand()),
-		migrate.NewCommand(name, groups...),
+		migrate.NewCommand(name, base, groups...),
 	)
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
 	for _, other := range cmd.Commands() {

@@ -49,6 +49,14 @@ func Tool(t *testing.T, cp *controlplane.ControlPlane, stdin []byte, args ...str
 	return code, out.String(), errOut.String()
 }
 
+// ToolOf is Tool for another of the repository's binaries.
+func ToolOf(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = execute(t, cp, binary, nil, &out, &errOut, args)
+	return code, out.String(), errOut.String()
+}
+
 func execute(t *testing.T, cp *controlplane.ControlPlane, binary string, stdin io.Reader, stdout, stderr *bytes.Buffer, args []string) (code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)

@@ -35,17 +35,22 @@ const CRDServerEtcd = "etcd-of-custom-resources"
 // crdServer is what the manifests call the server of custom resources.
 var crdServer = types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apiserver"}
 
-// StartCRDServer starts the server of custom resources as its manifests want it to be. Its
-// groups are not registered yet.
-func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, groups ...string) (*controlplane.Component, error) {
+// InstallCRDServer applies the manifests of the server of custom resources.
+func InstallCRDServer(ctx context.Context, cp *controlplane.ControlPlane) error {
 	manifests := filepath.Join("..", "..", "..", "artifacts", "crd-apiserver")
 	if output, err := cp.Kubectl(ctx, "apply", "--server-side", "--kustomize", manifests).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("kubectl apply: %w: %s", err, output)
+		return fmt.Errorf("kubectl apply: %w: %s", err, output)
 	}
 	// The only kind of Service that may lead to this machine.
 	_, err := Kube(cp).CoreV1().Services(crdServer.Namespace).Patch(ctx, crdServer.Name, types.MergePatchType,
 		[]byte(`{"spec":{"type":"ExternalName","externalName":"localhost","ports":null,"selector":null,"clusterIP":null,"clusterIPs":null}}`), metav1.PatchOptions{})
-	if err != nil {
+	return err
+}
+
+// StartCRDServer installs the server of custom resources, and starts it as its manifests want
+// it to be. Its groups are not registered yet.
+func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, groups ...string) (*controlplane.Component, error) {
+	if err := InstallCRDServer(ctx, cp); err != nil {
 		return nil, err
 	}
 	server, err := cp.NewCRDServer("crd-apiserver", controlplane.CRDServerConfig{Groups: groups, Service: crdServer, Account: crdServer, Etcd: CRDServerEtcd})

@@ -51,6 +51,11 @@ const serverNamespace = "restaurant-system"
 // that, to which nothing leads yet.
 type cluster struct {
 	*controlplane.ControlPlane
+	// server is what the objects move to, and binary its program.
+	server *controlplane.Component
+	binary string
+	// flags are what each command of "migrate" gets, too.
+	flags []string
 	// dataDir is the server's.
 	dataDir string
 	// freezeAddress is the same for each process, as that of a pod would be.
@@ -59,10 +64,48 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	c := newDefinitions(t)
+	c.server, c.binary, c.flags = c.APIServer, "apiserver", []string{"--service-namespace=" + serverNamespace}
+	c.dataDir = framework.DataDir(c.APIServer)
+	require.NoError(t, c.Install(t.Context()))
+	c.kubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: apiserver}, spec: {type: ExternalName, externalName: localhost}}`, serverNamespace),
+		"apply", "--server-side", "--force-conflicts", "--filename=-")
+	require.NoError(t, c.APIServer.Start(t.Context()))
+	return c
+}
+
+// newDefinedCluster has a server of custom resources instead.
+func newDefinedCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := newDefinitions(t)
+	c.binary, c.flags = "crd-apiserver", []string{"--service-namespace=crd-apiserver", "--groups=" + restaurant.GroupName}
+	require.NoError(t, framework.InstallCRDServer(t.Context(), c.ControlPlane))
+	var err error
+	c.server, err = framework.NewCRDServer(c.ControlPlane, "crd-apiserver", []string{restaurant.GroupName})
+	require.NoError(t, err)
+	require.NoError(t, c.server.Start(t.Context()))
+	c.dataDir = filepath.Join(c.server.Dir(), "data")
+	return c
+}
+
+// kubeEtcd are the flags by which "migrate" reaches kube-apiserver's etcd.
+func (c *cluster) kubeEtcd(t *testing.T) []string {
+	t.Helper()
+	issued, err := c.PKI.EtcdCA.Issue(controlplane.Certificate{User: "migrate"})
+	require.NoError(t, err)
+	return []string{
+		"--kube-etcd-servers=" + c.Etcd.URL(), "--kube-etcd-cafile=" + c.PKI.ServingCA.File,
+		"--kube-etcd-certfile=" + framework.File(t, string(issued.Cert)), "--kube-etcd-keyfile=" + framework.File(t, string(issued.Key)),
+	}
+}
+
+// newDefinitions has only the definitions, and some objects.
+func newDefinitions(t *testing.T) *cluster {
+	t.Helper()
 	cp := controlplane.ForTest(t, controlplane.Config{
 		APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true, Flags: []string{"--run-controllers=false"}}},
 	})
-	c := &cluster{ControlPlane: cp, dataDir: framework.DataDir(cp.APIServer), freezeAddress: fmt.Sprintf("127.0.0.1:%d", framework.FreePort(t))}
+	c := &cluster{ControlPlane: cp, freezeAddress: fmt.Sprintf("127.0.0.1:%d", framework.FreePort(t))}
 	webhook, err := framework.NewWebhook(cp, "webhook")
 	require.NoError(t, err)
 	manifests, err := framework.Kustomize(t.Context(), cp, "artifacts/crd")
@@ -75,11 +118,6 @@ func newCluster(t *testing.T) *cluster {
 	controlplane.Eventually(t, func() error {
 		return c.createPizza(t, c.restaurant(), "first", nil)
 	})
-
-	require.NoError(t, cp.Install(t.Context()))
-	c.kubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: apiserver}, spec: {type: ExternalName, externalName: localhost}}`, serverNamespace),
-		"apply", "--server-side", "--force-conflicts", "--filename=-")
-	require.NoError(t, cp.APIServer.Start(t.Context()))
 	return c
 }
 
@@ -150,26 +188,29 @@ func (c *cluster) kubectl(t *testing.T, stdin string, args ...string) {
 func (c *cluster) args(command string) []string {
 	args := []string{
 		"migrate", command, "--kubeconfig=" + c.Kubeconfig(), "--data-dir=" + c.dataDir,
-		"--service-namespace=" + serverNamespace, fmt.Sprintf("--service-port=%d", c.APIServer.Port()),
+		fmt.Sprintf("--service-port=%d", c.server.Port()),
 	}
 	if command == "run" {
-		args = append(args, "--service-ca-file="+c.PKI.ServingCA.File, "--freeze-address="+c.freezeAddress)
+		args = append(args, "--service-ca-file="+c.PKI.ServingCA.File)
 	}
-	return args
+	if command == "run" || command == "back" {
+		args = append(args, "--freeze-address="+c.freezeAddress)
+	}
+	return append(args, c.flags...)
 }
 
 // migrate runs a command of "migrate".
 func (c *cluster) migrate(t *testing.T, command string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	return framework.Tool(t, c.ControlPlane, nil, append(c.args(command), args...)...)
+	return framework.ToolOf(t, c.ControlPlane, c.binary, append(c.args(command), args...)...)
 }
 
-// killIn runs "migrate run" until it says that it is in a phase, and kills it.
-func (c *cluster) killIn(t *testing.T, phase string) {
+// killIn runs a command of "migrate" until it says that it is in a phase, and kills it.
+func (c *cluster) killIn(t *testing.T, phase, command string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(c.Kubectl(ctx).Path), "apiserver"), c.args("run")...)
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(c.Kubectl(ctx).Path), c.binary), append(c.args(command), args...)...)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

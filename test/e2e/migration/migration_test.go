@@ -44,7 +44,7 @@ func TestKilledAndAborted(t *testing.T) {
 
 	require.Equal(t, "Error: no migration of the group has begun\n", c.phase(t))
 	for _, phase := range []string{"Copying", "Freezing"} {
-		c.killIn(t, phase)
+		c.killIn(t, phase, "run")
 		require.Equal(t, phase, c.phase(t))
 		code, _, stderr := c.migrate(t, "abort")
 		require.Equal(t, 0, code, stderr)
@@ -59,7 +59,7 @@ func TestKilledAndAborted(t *testing.T) {
 	}
 
 	for _, phase := range []string{"Copying", "Freezing", "Switching", "Releasing"} {
-		c.killIn(t, phase)
+		c.killIn(t, phase, "run")
 		require.Equal(t, phase, c.phase(t))
 	}
 	code, _, stderr := c.migrate(t, "run")

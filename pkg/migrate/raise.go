@@ -1,0 +1,210 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Clients remember revisions of the etcd that their objects come from, and watch on from there.
+// The etcd that objects move to must have reached all of these, or clients would see nothing
+// until it has. Each write raises the revision by one.
+const (
+	// raiseMargin is how far it is raised beyond that, since the other etcd goes on.
+	raiseMargin = 1000
+	// maxRaise is what is left to writes to etcd, and maxRaiseByAPI to those by kube-apiserver:
+	// a few minutes.
+	maxRaise      = 2_000_000
+	maxRaiseByAPI = 100_000
+)
+
+// raise repeats writes, each of which returns the revision that it has made, until that is
+// above the goal.
+func raise(ctx context.Context, goal int64, write func(ctx context.Context, worker int) (int64, error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		reached atomic.Int64
+		wg      sync.WaitGroup
+	)
+	for worker := range writers {
+		wg.Go(func() {
+			for reached.Load() <= goal && ctx.Err() == nil {
+				revision, err := write(ctx, worker)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				setAtLeast(&reached, revision)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func setAtLeast(value *atomic.Int64, least int64) {
+	for {
+		before := value.Load()
+		if before >= least || value.CompareAndSwap(before, least) {
+			return
+		}
+	}
+}
+
+// serverRevision is that of the server's etcd.
+func (m *Migration) serverRevision(ctx context.Context) (int64, error) {
+	response, err := m.Etcd.Get(ctx, m.StateKey, clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("reading the server's etcd: %w", err)
+	}
+	return response.Header.Revision, nil
+}
+
+// kubeRevision is that of kube-apiserver's etcd.
+func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
+	list, err := m.definitionClient().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, fmt.Errorf("reading the CustomResourceDefinitions: %w", err)
+	}
+	return revisionOf(list.GetResourceVersion())
+}
+
+// raiseServer raises the revision of the server's etcd above kube-apiserver's, and makes the
+// server forget all before.
+func (c *claim) raiseServer(ctx context.Context) error {
+	goal, err := c.kubeRevision(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := c.serverRevision(ctx)
+	if err != nil {
+		return err
+	}
+	if now <= goal {
+		c.Progress("raising the revision of the server's etcd from %d above %d", now, goal)
+		key := c.StateKey + ".revision"
+		err = raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
+			response, err := c.write(ctx, clientv3.OpPut(key, ""))
+			if err != nil {
+				return 0, err
+			}
+			return response.Header.Revision, nil
+		})
+		if err != nil {
+			return err
+		}
+		response, err := c.write(ctx, clientv3.OpDelete(key))
+		if err != nil {
+			return err
+		}
+		now = response.Header.Revision
+	}
+	if _, err := c.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
+		return fmt.Errorf("compacting the server's etcd: %w", err)
+	}
+	return nil
+}
+
+// kubeGap is how far kube-apiserver's etcd is behind the server's, or less than nothing.
+func (m *Migration) kubeGap(ctx context.Context) (gap, goal int64, err error) {
+	goal, err = m.serverRevision(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	now, err := m.kubeRevision(ctx)
+	return goal - now, goal, err
+}
+
+// checkKubeGap returns an error if kube-apiserver's etcd is too far behind.
+func (m *Migration) checkKubeGap(ctx context.Context) error {
+	gap, goal, err := m.kubeGap(ctx)
+	if err != nil {
+		return err
+	}
+	limit := int64(maxRaiseByAPI)
+	if m.KubeEtcd != nil {
+		limit = maxRaise
+	}
+	if gap <= limit {
+		return nil
+	}
+	return fmt.Errorf("kube-apiserver's etcd is %d revisions behind the server's, so that clients that watch would see nothing until it has caught up, and this command writes at most %d: "+
+		"give --kube-etcd-servers, or restore a snapshot of kube-apiserver's etcd with \"etcdutl snapshot restore --mark-compacted --bump-revision\" so that it is above %d", gap, limit, goal)
+}
+
+// raiseKube raises the revision of kube-apiserver's etcd above the server's.
+func (c *claim) raiseKube(ctx context.Context) error {
+	gap, goal, err := c.kubeGap(ctx)
+	if err != nil || gap < 0 {
+		return err
+	}
+	c.Progress("raising the revision of kube-apiserver's etcd by %d, above %d", gap, goal)
+	if c.KubeEtcd != nil {
+		key := c.KubePrefix + "/migrate.revision"
+		err := raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
+			response, err := c.KubeEtcd.Put(ctx, key, "")
+			if err != nil {
+				return 0, fmt.Errorf("writing to kube-apiserver's etcd: %w", err)
+			}
+			return response.Header.Revision, nil
+		})
+		if err != nil {
+			return err
+		}
+		_, err = c.KubeEtcd.Delete(ctx, key)
+		return err
+	}
+	return c.raiseByAPI(ctx, goal+raiseMargin)
+}
+
+// raiseByAPI changes ConfigMaps, one for each writer.
+func (c *claim) raiseByAPI(ctx context.Context, goal int64) error {
+	configMaps := c.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	name := func(worker int) string { return fmt.Sprintf("%s.%d", c.freezeName(), worker) }
+	defer func() {
+		for worker := range writers {
+			_ = configMaps.Delete(context.WithoutCancel(ctx), name(worker), metav1.DeleteOptions{})
+		}
+	}()
+	for worker := range writers {
+		_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name(worker)}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("raising the revision of kube-apiserver's etcd: %w", err)
+		}
+	}
+	counts := make([]int, writers)
+	return raise(ctx, goal, func(ctx context.Context, worker int) (int64, error) {
+		counts[worker]++
+		patch := `{"data":{"count":"` + strconv.Itoa(counts[worker]) + `"}}`
+		changed, err := configMaps.Patch(ctx, name(worker), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("raising the revision of kube-apiserver's etcd: %w", err)
+		}
+		return revisionOf(changed.ResourceVersion)
+	})
+}

@@ -1,0 +1,63 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package stored describes how a server stores objects in etcd, for tools that read or write
+// etcd beside the server.
+package stored
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
+)
+
+// CopyAnnotation is what a CustomResourceDefinition says to a server that serves what it defines
+// from a copy of it, while the objects move back to kube-apiserver.
+const (
+	CopyAnnotation = "crd-apiserver/copy"
+	// CopyKept is its value while the server is to keep the copy that it has.
+	CopyKept = "keep"
+	// CopyNone is its value when the server is to serve it no longer. Objects stay in its etcd.
+	CopyNone = "none"
+)
+
+// Objects says where and how a server stores the objects of a resource.
+type Objects struct {
+	schema.GroupResource
+	// Kind is that of the objects.
+	Kind string
+	// Namespaced objects have their namespace in their key.
+	Namespaced bool
+	// Versions are those in which the resource is served, the preferred one first.
+	Versions []string
+	// Prefix is what the keys of all objects begin with. It ends with a slash, and is
+	// followed by the namespace, if there is one, and the name.
+	Prefix string
+	// Codec decodes objects of any version, and encodes them as they are stored.
+	Codec runtime.Codec
+	// Strict decodes as well, and returns an error for fields that the version lacks.
+	Strict runtime.Decoder
+	// Transformer encrypts what is stored. Its context is the object's key.
+	Transformer value.Transformer
+}
+
+// Key is that of an object in etcd.
+func (o *Objects) Key(namespace, name string) string {
+	if o.Namespaced {
+		return o.Prefix + namespace + "/" + name
+	}
+	return o.Prefix + name
+}

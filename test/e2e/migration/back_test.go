@@ -1,0 +1,196 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// Objects move to the server of custom resources and back, while clients use them.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	for name, direct := range map[string]bool{"by kube-apiserver": false, "by its etcd": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newDefinedCluster(t)
+			var args []string
+			if direct {
+				args = c.kubeEtcd(t)
+			}
+			thereAndBack(t, c, args)
+		})
+	}
+}
+
+func thereAndBack(t *testing.T, c *cluster, args []string) {
+	t.Helper()
+	inDefault := framework.Kube(c.ControlPlane).CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	kept := func(pizza metav1.Object) { pizza.SetFinalizers([]string{"example.com/kept"}) }
+	for name, change := range map[string]func(metav1.Object){
+		"owner": nil, "changed": nil, "gone-owner": nil, "deleted": kept, "deleted-since": kept, "finalized-gone": kept,
+	} {
+		require.NoError(t, c.createPizza(t, c.restaurant(), name, change))
+	}
+	require.NoError(t, c.pizzas().Delete(t.Context(), "deleted", metav1.DeleteOptions{}))
+	c.dependent(t, "owner")
+	c.dependent(t, "gone-owner")
+	before := c.everything(t)
+	informer := c.watch(t)
+	clients := c.startClients(t)
+
+	code, stdout, stderr := c.migrate(t, "run")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "Moved")
+	clients.awaitMore(t)
+	require.Empty(t, clients.errors(), "Clients notice nothing but a pause.")
+	there := c.everything(t)
+	for name, object := range before {
+		require.Empty(t, cmp.Diff(object, there[name]), name)
+	}
+
+	// What happens at the server has to come back.
+	require.NoError(t, c.createPizza(t, c.restaurant(), "created", nil))
+	_, err := c.pizzas().Patch(t.Context(), "changed", types.MergePatchType, []byte(`{"spec":{"replicas":7},"metadata":{"labels":{"changed":"since"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, c.pizzas().Delete(t.Context(), "deleted-since", metav1.DeleteOptions{}))
+	require.NoError(t, c.pizzas().Delete(t.Context(), "finalized-gone", metav1.DeleteOptions{}))
+	_, err = c.pizzas().Patch(t.Context(), "finalized-gone", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, c.pizzas().Delete(t.Context(), "gone-owner", metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error { return gone(inDefault.Get(t.Context(), "of-gone-owner", metav1.GetOptions{})) })
+	there = c.everything(t)
+
+	code, stdout, stderr = c.migrate(t, "plan", append(args, "--back")...)
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, len(args) == 0, strings.Contains(stdout, " get another UID"), stdout)
+	if len(args) == 0 {
+		require.Regexp(t, `deletes what they own: \[.*default/created.*\]: give --kube-etcd-servers`, stdout)
+		require.NotRegexp(t, `default/owner`, stdout)
+	}
+	code, stdout, stderr = c.migrate(t, "back", args...)
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "Returned")
+	clients.awaitMore(t)
+	clients.stop()
+	require.Empty(t, clients.errors(), "Clients notice nothing but a pause.")
+	t.Logf("The longest write took %s.", clients.longest())
+	after := c.everything(t)
+	direct := len(args) > 0
+	for name, object := range there {
+		if !direct {
+			object, after[name] = withoutOwn(object), withoutOwn(after[name])
+		}
+		// Clients may have changed it since.
+		if !written(clients, name) {
+			require.Empty(t, cmp.Diff(object, after[name]), name)
+		}
+	}
+	for _, name := range []string{"owner", "changed", "deleted", "deleted-since"} {
+		require.Equal(t, before["pizzas/default/"+name].GetUID(), c.everything(t)["pizzas/default/"+name].GetUID(), name)
+	}
+	require.NotContains(t, after, "pizzas/default/finalized-gone")
+	clients.requireWritten(t, after)
+	informer.require(t, after)
+
+	code, _, stderr = c.migrate(t, "finish")
+	require.Equal(t, 0, code, stderr)
+	require.NoError(t, c.pizzas().Delete(t.Context(), "owner", metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error { return gone(inDefault.Get(t.Context(), "of-owner", metav1.GetOptions{})) })
+
+	// There again, with the server's etcd as it is by now.
+	code, _, stderr = c.migrate(t, "run")
+	require.Equal(t, 0, code, stderr)
+	// Otherwise a webhook would keep the copies of toppings from being deleted.
+	code, _, stderr = c.migrate(t, "finish", c.kubeEtcd(t)...)
+	require.Equal(t, 0, code, stderr)
+	informer.require(t, c.everything(t))
+}
+
+// The way back that is killed in each of its phases goes on where it was, and one that is
+// aborted leaves the objects where they are.
+func TestBackKilledAndAborted(t *testing.T) {
+	t.Parallel()
+	c := newDefinedCluster(t)
+	code, _, stderr := c.migrate(t, "back")
+	require.Equal(t, 1, code)
+	require.Equal(t, "Error: no version of restaurant.programming-kubernetes.info leads to a server: there is nothing to move back\n", stderr)
+	require.NoError(t, c.createPizza(t, c.restaurant(), "finalized", func(pizza metav1.Object) { pizza.SetFinalizers([]string{"example.com/kept"}) }))
+	for _, phase := range []string{"Copying", "Freezing", "Switching", "Releasing"} {
+		c.killIn(t, phase, "run")
+		require.Equal(t, phase, c.phase(t))
+	}
+	code, _, stderr = c.migrate(t, "run")
+	require.Equal(t, 0, code, stderr)
+	controlplane.Eventually(t, func() error { return c.createPizza(t, c.restaurant(), "since", nil) })
+	there := c.everything(t)
+
+	for _, phase := range []string{"Copying", "Freezing"} {
+		c.killIn(t, phase, "back")
+		require.Equal(t, phase, c.phase(t))
+		code, _, stderr = c.migrate(t, "abort")
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, "Moved", c.phase(t))
+		controlplane.Eventually(t, func() error { return c.createPizza(t, c.restaurant(), "in-between", nil) })
+		require.NoError(t, c.pizzas().Delete(t.Context(), "in-between", metav1.DeleteOptions{}))
+		require.Empty(t, cmp.Diff(there, c.everything(t)))
+	}
+	args := c.kubeEtcd(t)
+	for _, phase := range []string{"Copying", "Freezing", "Switching", "Releasing"} {
+		c.killIn(t, phase, "back", args...)
+		require.Equal(t, phase, c.phase(t))
+	}
+	code, _, stderr = c.migrate(t, "back", args...)
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, "Returned", c.phase(t))
+	require.Empty(t, cmp.Diff(there, c.everything(t)))
+	controlplane.Eventually(t, func() error { return c.createPizza(t, c.restaurant(), "after", nil) })
+	code, _, stderr = c.migrate(t, "abort")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "the migration is in the phase Returned")
+	code, _, stderr = c.migrate(t, "finish")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, "Error: no migration of the group has begun\n", c.phase(t))
+}
+
+func written(clients *clients, name string) bool {
+	clients.mu.Lock()
+	defer clients.mu.Unlock()
+	_, found := clients.replicas[strings.TrimPrefix(name, "pizzas/default/")]
+	return found
+}
+
+// withoutOwn is an object without what kube-apiserver sets itself.
+func withoutOwn(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if object == nil {
+		return nil
+	}
+	object = object.DeepCopy()
+	for _, field := range []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	return object
+}
