@@ -86,5 +86,9 @@ func (o *Options) run(ctx context.Context, webhooks func(*rest.Config) (Webhooks
 	if err := o.SecureServing.ApplyTo(&serving); err != nil {
 		return fmt.Errorf("HTTPS can't be served; check --bind-address, --secure-port, --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
 	}
-	return serve(ctx, serving, hooks, o.ShutdownDelay)
+	callers, err := o.callers(serving)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, serving, hooks, callers, o.ShutdownDelay)
 }

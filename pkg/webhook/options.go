@@ -21,6 +21,9 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,6 +40,11 @@ type Options struct {
 	// it is told to stop.
 	ShutdownDelay time.Duration
 	Logs          *logsapi.LoggingConfiguration
+	// ClientCAFile has the certificate authorities of who may ask for admission. If it is
+	// empty, anybody may.
+	ClientCAFile string
+	// ClientNames are the common names of who may, any name if there are none.
+	ClientNames []string
 }
 
 // NewOptions returns the defaults.
@@ -57,6 +65,11 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	serving.Lookup("tls-cert-file").Usage = "File with the certificate for HTTPS, followed by those of intermediate certificate authorities. Required. When the file changes, new connections get the new certificate."
 	serving.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, ""+
 		"How long to go on answering, with /readyz failing, when told to stop, so that load balancers can take notice.")
+	authentication := sections.FlagSet("authentication")
+	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, ""+
+		"File with the certificate authorities of the callers of /admit and /validate, which are refused without a client certificate. A change takes effect without a restart. kube-apiserver presents the certificate that the kubeconfig in its AdmissionConfiguration names. By default, everybody may call.")
+	authentication.StringSliceVar(&o.ClientNames, "client-allowed-names", o.ClientNames, ""+
+		"Common names of the client certificates that are accepted. By default, all that --client-ca-file has issued.")
 	sections.FlagSet("cluster").StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
 		"Kubeconfig for the cluster's kube-apiserver. Optional in a pod, where the service account is used.")
 	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
@@ -72,7 +85,23 @@ func (o *Options) Validate() []error {
 	if o.ShutdownDelay < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-delay-duration must not be below 0, but is %s", o.ShutdownDelay))
 	}
+	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
+		errs = append(errs, errors.New("--client-allowed-names needs --client-ca-file: without it, nobody is asked for a name"))
+	}
 	return errs
+}
+
+// callers makes the server ask for client certificates, and returns who may call it.
+func (o *Options) callers(serving *genericapiserver.SecureServingInfo) (callers, error) {
+	if o.ClientCAFile == "" {
+		return callers{}, nil
+	}
+	authority, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
+	if err != nil {
+		return callers{}, fmt.Errorf("reading the file of --client-ca-file: %w", err)
+	}
+	serving.ClientCA = authority
+	return callers{x509.NewDynamic(authority.VerifyOptions, x509.CommonNameUserConversion), o.ClientNames}, nil
 }
 
 // restConfig returns the configuration of clients.

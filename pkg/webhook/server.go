@@ -24,6 +24,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -42,7 +44,7 @@ const (
 )
 
 // serve answers requests until the context ends, and then those that have begun.
-func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hooks Webhooks, delay time.Duration) error {
+func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hooks Webhooks, callers callers, delay time.Duration) error {
 	informing, stopInforming := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopInforming()
 	for _, informer := range hooks.Informers {
@@ -51,7 +53,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
-	stopped, listenerStopped, err := serving.Serve(withTimeout(newHandler(ctx, hooks), requestTimeout), requestTimeout, stop)
+	stopped, listenerStopped, err := serving.Serve(withTimeout(newHandler(ctx, hooks, callers), requestTimeout), requestTimeout, stop)
 	if err != nil {
 		return err
 	}
@@ -65,14 +67,18 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 
 // newHandler serves exact paths only, so that it never redirects to another one.
 // The end of the context makes it unready.
-func newHandler(ctx context.Context, hooks Webhooks) http.Handler {
+func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handler {
 	paths := mux.NewPathRecorderMux("webhook")
 	codec := newCodec(hooks.Scheme)
 	judge := admission{hooks, codec}
 	review := schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
-	paths.Handle("/admit", handleReviews(review, maxAdmissionBody, judge.admit))
-	paths.Handle("/validate", handleReviews(review, maxAdmissionBody, judge.validate))
-	paths.Handle("/convert", handleReviews(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "ConversionReview"}, maxConversionBody, converter{codec}.answer))
+	admissions := semaphore.NewWeighted(admissionsInWork)
+	for path, answer := range map[string]func(context.Context, *admissionv1.AdmissionReview) error{"/admit": judge.admit, "/validate": judge.validate} {
+		paths.Handle(path, callers.authenticated(inTurn(handleReviews(review, maxAdmissionBody, answer), admissions, maxAdmissionBody)))
+	}
+	// kube-apiserver has no credentials for conversions, which tell nobody anything new.
+	conversion := handleReviews(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "ConversionReview"}, maxConversionBody, converter{codec}.answer)
+	paths.Handle("/convert", inTurn(conversion, semaphore.NewWeighted(conversionsInWork), maxConversionBody))
 
 	ready := []healthz.HealthChecker{healthz.PingHealthz, healthz.NewShutdownHealthz(ctx.Done())}
 	for _, resource := range slices.Sorted(maps.Keys(hooks.Informers)) {

@@ -17,6 +17,7 @@ limitations under the License.
 package restaurant
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,8 +28,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/fake"
+	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
+	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/webhook"
 )
 
@@ -70,6 +77,63 @@ func TestValidateObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, test.want, validateObject(test.object))
+		})
+	}
+}
+
+// A pizza needs toppings that exist, and a topping on a pizza can't be deleted, whatever is in
+// the webhook's cache.
+func TestValidate(t *testing.T) {
+	pizza := func(toppings ...string) *restaurant.Pizza {
+		pizza := &restaurant.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		for _, topping := range toppings {
+			pizza.Spec.Toppings = append(pizza.Spec.Toppings, restaurant.PizzaTopping{Name: topping, Quantity: 1})
+		}
+		return pizza
+	}
+	stored := &restaurantv1.Pizza{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "somewhere", Name: "secret"},
+		Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "cached"}}},
+	}
+	topping := func(name string) *restaurant.Topping {
+		return &restaurant.Topping{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	for name, test := range map[string]struct {
+		operation   admissionv1.Operation
+		subresource string
+		new, old    runtime.Object
+		broken      string // What the server fails at.
+		want        string
+	}{
+		"known toppings":           {admissionv1.Create, "", pizza("cached", "live"), nil, "", ""},
+		"an unknown topping":       {admissionv1.Create, "", pizza("cached", "unknown"), nil, "", `spec.toppings[unknown]: Not found: "unknown"`},
+		"an unknown one as before": {admissionv1.Update, "", pizza("unknown"), pizza("unknown"), "", ""},
+		"an unknown one is added":  {admissionv1.Update, "", pizza("unknown"), pizza("cached"), "", `spec.toppings[unknown]: Not found: "unknown"`},
+		"of the status":            {admissionv1.Update, "status", pizza("unknown"), pizza("cached"), "", ""},
+		"the server fails":         {admissionv1.Create, "", pizza("live"), nil, "get", "broken"},
+		"a topping on a pizza":     {admissionv1.Delete, "", nil, topping("cached"), "", "it is on a pizza"},
+		"a topping on none":        {admissionv1.Delete, "", nil, topping("live"), "", ""},
+		"pizzas can't be listed":   {admissionv1.Delete, "", nil, topping("live"), "list", "broken"},
+		"a topping is updated":     {admissionv1.Update, "", topping("cached"), topping("cached"), "list", ""},
+		"a pizza is deleted":       {admissionv1.Delete, "", nil, pizza("cached"), "list", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(stored, &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "live"}})
+			if test.broken != "" {
+				client.PrependReactor(test.broken, "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("broken") })
+			}
+			toppings := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			require.NoError(t, toppings.Add(&restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "cached"}}))
+			rules := rules{lookup.NewToppings(listers.NewToppingLister(toppings), client.RestaurantV1()), client.RestaurantV1()}
+			err := rules.validate(t.Context(), &webhook.Request{
+				AdmissionRequest: &admissionv1.AdmissionRequest{Operation: test.operation, SubResource: test.subresource}, New: test.new, Old: test.old,
+			})
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.want)
+			require.NotContains(t, err.Error(), "secret", "The user may not be allowed to know of it.")
 		})
 	}
 }

@@ -37,8 +37,8 @@ func TestHelp(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^(.+) flags:$`).FindAllStringSubmatch(output, -1) {
 		sections = append(sections, match[1])
 	}
-	require.Equal(t, []string{"Secure serving", "Cluster", "Logs", "Global"}, sections)
-	for _, flag := range []string{"--secure-port", "--tls-cert-file", "--tls-private-key-file", "--shutdown-delay-duration", "--kubeconfig", "--logging-format", "--version"} {
+	require.Equal(t, []string{"Secure serving", "Authentication", "Cluster", "Logs", "Global"}, sections)
+	for _, flag := range []string{"--secure-port", "--tls-cert-file", "--tls-private-key-file", "--shutdown-delay-duration", "--client-ca-file", "--kubeconfig", "--logging-format", "--version"} {
 		require.Regexp(t, `(?m)^ +(-., )?`+flag+` `, output)
 	}
 	require.NotContains(t, output, "--cert-dir")

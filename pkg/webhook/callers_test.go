@@ -1,0 +1,170 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// issue returns a certificate of the issuer, or of a new certificate authority if there is
+// none.
+func issue(t *testing.T, name string, issuer *x509.Certificate, issuerKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if issuer == nil {
+		template.IsCA, template.BasicConstraintsValid, template.ExtKeyUsage = true, true, nil
+		issuer, issuerKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), issuerKey)
+	require.NoError(t, err)
+	certificate, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return certificate, key
+}
+
+// Who may ask for admission is told by a client certificate. Conversions and health checks
+// are for everybody.
+func TestCallers(t *testing.T) {
+	ca, caKey := issue(t, "callers", nil, nil)
+	other, otherKey := issue(t, "callers", nil, nil)
+	apiserver, _ := issue(t, "kube-apiserver", ca, caKey)
+	somebody, _ := issue(t, "somebody", ca, caKey)
+	forged, _ := issue(t, "kube-apiserver", other, otherKey)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}), 0o600))
+	const unproven = "send a client certificate of the certificate authority in --client-ca-file"
+	for name, test := range map[string]struct {
+		file        string
+		names       []string
+		path        string
+		certificate *x509.Certificate
+		code        int
+		message     string
+	}{
+		"anybody":               {"", nil, "/admit", nil, 400, "the review has no request"},
+		"no certificate":        {file, nil, "/admit", nil, 401, unproven},
+		"none to validate":      {file, nil, "/validate", nil, 401, unproven},
+		"a certificate":         {file, nil, "/validate", somebody, 400, "the review has no request"},
+		"an allowed name":       {file, []string{"a", "kube-apiserver"}, "/admit", apiserver, 400, "the review has no request"},
+		"another name":          {file, []string{"kube-apiserver"}, "/admit", somebody, 403, `"somebody" is not among --client-allowed-names`},
+		"one of another issuer": {file, nil, "/admit", forged, 401, "the client certificate is not accepted: "},
+		"a conversion":          {file, nil, "/convert", nil, 400, "the body is no ConversionReview"},
+		"a health check":        {file, nil, "/readyz", nil, 200, "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := NewOptions()
+			options.ClientCAFile, options.ClientNames = test.file, test.names
+			serving := &genericapiserver.SecureServingInfo{}
+			callers, err := options.callers(serving)
+			require.NoError(t, err)
+			require.Equal(t, test.file != "", serving.ClientCA != nil, "Clients are asked for certificates.")
+			request := httptest.NewRequest(http.MethodPost, test.path, strings.NewReader(admissionKind+`}`))
+			request.Header.Set("Content-Type", "application/json")
+			request.TLS = &tls.ConnectionState{}
+			if test.certificate != nil {
+				request.TLS.PeerCertificates = []*x509.Certificate{test.certificate}
+			}
+			answer := httptest.NewRecorder()
+			newHandler(t.Context(), inertWebhooks(), callers).ServeHTTP(answer, request)
+			require.Equal(t, test.code, answer.Code, answer.Body)
+			require.Contains(t, strings.ReplaceAll(answer.Body.String(), `\"`, `"`), test.message)
+		})
+	}
+}
+
+func TestCallersFlags(t *testing.T) {
+	const names = "--client-allowed-names needs --client-ca-file: without it, nobody is asked for a name"
+	for name, test := range map[string]struct {
+		args []string
+		want bool
+	}{
+		"a name only": {[]string{"--client-allowed-names=a"}, true},
+		"both":        {[]string{"--client-allowed-names=a", "--client-ca-file=b"}, false},
+		"none":        {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := NewOptions()
+			sections := options.Flags()
+			require.NoError(t, sections.FlagSet("authentication").Parse(test.args))
+			require.Equal(t, test.want, strings.Contains(fmt.Sprint(options.Validate()), names))
+		})
+	}
+	options := NewOptions()
+	options.ClientCAFile = "/missing"
+	_, err := options.callers(&genericapiserver.SecureServingInfo{})
+	require.ErrorContains(t, err, "reading the file of --client-ca-file")
+}
+
+// However many ask, the bodies in work are bounded.
+func TestReviewsInTurn(t *testing.T) {
+	const body = "123456"
+	synctest.Test(t, func(t *testing.T) {
+		working := make(chan struct{})
+		handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-working }), semaphore.NewWeighted(10), 8)
+		send := func(length int64) <-chan int {
+			code := make(chan int, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
+			request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
+			request.ContentLength = length
+			answer := httptest.NewRecorder()
+			go func() {
+				defer cancel()
+				handler.ServeHTTP(answer, request)
+				code <- answer.Code
+			}()
+			synctest.Wait()
+			return code
+		}
+		first, second, unknown := send(6), send(6), send(-1)
+		require.Equal(t, http.StatusServiceUnavailable, <-second)
+		require.Equal(t, http.StatusServiceUnavailable, <-unknown)
+		working <- struct{}{}
+		require.Equal(t, http.StatusOK, <-first)
+		third := send(-1) // There is room for the longest again.
+		working <- struct{}{}
+		require.Equal(t, http.StatusOK, <-third)
+	})
+}
