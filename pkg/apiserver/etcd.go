@@ -116,6 +116,7 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 	}
 	generic.RESTOptionsGetter = checksummed{generic.RESTOptionsGetter, config.etcd != nil}
 	generic.RESTOptionsGetter = watchHistory{generic.RESTOptionsGetter, &options}
+	generic.RESTOptionsGetter = boundedLists{generic.RESTOptionsGetter}
 	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
 	// discovery goes on, and all else does once etcd is back.
 	// Upstream fault 54.

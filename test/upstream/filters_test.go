@@ -21,6 +21,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
 )
 
 func TestUndecidedAuthorizationIsInternalError(t *testing.T) {
@@ -158,4 +160,42 @@ func TestSlowClientsAreServedWithoutDeadlines(t *testing.T) {
 	if strings.Contains(text, "ReadTimeout:") || strings.Contains(text, "WriteTimeout:") {
 		fixed(t, "SecureServingInfo.Serve bounds how long reading and writing take")
 	}
+}
+
+// unreadWriter is that of a client which reads nothing.
+type unreadWriter struct {
+	http.ResponseWriter
+	begin func()
+	end   <-chan struct{}
+}
+
+func (w unreadWriter) Write([]byte) (int, error) {
+	w.begin()
+	<-w.end
+	return 0, io.ErrClosedPipe
+}
+
+func TestUnreadResponseOutlivesItsTimeout(t *testing.T) {
+	writing, begin := onceChannel()
+	end, leave := onceChannel()
+	defer leave()
+	handler := genericfilters.WithTimeoutForNonLongRunningRequests(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("a list"))
+	}), func(*http.Request, *genericapirequest.RequestInfo) bool { return false })
+	ctx, timeOut := context.WithCancel(genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{}))
+	ended, answered := onceChannel()
+	go func() {
+		defer answered()
+		defer func() { _ = recover() }() // By which the library ends a response.
+		handler.ServeHTTP(unreadWriter{httptest.NewRecorder(), begin, end}, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	}()
+	<-writing
+	timeOut()
+	select {
+	case <-ended:
+		fixed(t, "a request whose time is over does not wait for a client that reads nothing")
+	case <-time.After(time.Second):
+	}
+	leave()
+	<-ended
 }

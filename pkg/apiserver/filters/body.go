@@ -18,6 +18,7 @@ package filters
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,19 +40,22 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/quantities"
 )
 
-// WithBodyBounds refuses bodies that cost the library much more to decode than their size
+// WithMemoryBounds refuses bodies that cost the library much more to decode than their size
 // lets expect, and namespaces that etcd's keys can't have in them, for which it would
-// answer 500. It belongs behind authorization, so that only who may write makes the
-// server read a body.
-func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds Bounds, maxBody int64) http.Handler {
-	memory := newBudget(bounds.BodyMemory)
+// answer 500. It bounds the memory that bodies and lists take, and the time that clients take
+// to send and to read them. It belongs behind authorization, so that only who may write makes
+// the server read a body.
+func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64) http.Handler {
+	memory := newBudget(bounds.RequestMemory)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
-			share := memory.share()
+			share := memory.share(userName(req))
 			defer share.release()
+			w = withPace(w, req, share, longRunning)
+			req = req.WithContext(context.WithValue(req.Context(), shareKey{}, listShare{share, listFactorFor(req)}))
 			err := checkNamespace(info.Namespace)
 			if err == nil {
-				err = bounds.checkBody(req, info.Verb, maxBody, share)
+				err = bounds.checkBody(w, req, info.Verb, maxBody, share)
 			}
 			if err != nil {
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -89,19 +93,29 @@ func checkNamespace(namespace string) error {
 
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
-func (b Bounds) checkBody(req *http.Request, verb string, maxBody int64, share *share) error {
+func (b Bounds) checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, share *share) error {
 	switch verb {
 	case "create", "update", "patch", "delete", "deletecollection":
 	default: // The handlers of all others ignore it.
 		return nil
 	}
-	body, err := share.read(io.LimitReader(req.Body, maxBody+1))
+	begun, control := time.Now(), http.NewResponseController(w)
+	end, limited := req.Context().Deadline()
+	body, err := share.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1), func(read int) {
+		deadline := begun.Add(pace(read))
+		if limited && end.Before(deadline) {
+			deadline = end
+		}
+		_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
+	})
 	switch {
 	case errors.Is(err, errBudget):
-		return apierrors.NewTooManyRequests("the bodies of other requests take all the memory there is for them", budgetRetrySeconds)
+		return errTooMuchMemory("bodies")
 	case err != nil:
 		return apierrors.NewBadRequest(fmt.Sprintf("the body can't be read: %v", err))
 	}
+	// What the connection brings during the work is not awaited.
+	_ = control.SetReadDeadline(time.Time{})
 	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
 	if int64(len(body)) > maxBody {
 		return nil // The handler says so.
@@ -123,6 +137,14 @@ func (b Bounds) checkText(verb, mediaType string, body []byte, maxBody int64) er
 		return fmt.Errorf("the patch has a list of more than %d elements: send a merge patch or an apply patch", b.PatchListElements)
 	}
 	return quantities.Check(mediaType, body)
+}
+
+// listFactorFor returns the factor for a list in the form that a client accepts.
+func listFactorFor(req *http.Request) int64 {
+	if strings.Contains(req.Header.Get("Accept"), "yaml") {
+		return listFactorYAML
+	}
+	return listFactor
 }
 
 // mediaTypeOf ignores the parameters, as the handler of patches does, even if they

@@ -157,13 +157,13 @@ func TestBodies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var passed string
-			handler := WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				body, err := io.ReadAll(req.Body)
 				if err != nil {
 					t.Error(err)
 				}
 				passed = string(body)
-			}), newCodecs(), bounds, maxBody)
+			}), newCodecs(), isWatch, bounds, maxBody)
 
 			answer := serve(handler, withInfo(httptest.NewRequest(http.MethodPatch, "/", strings.NewReader(test.body)), test.verb))
 			requireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
@@ -173,6 +173,8 @@ func TestBodies(t *testing.T) {
 		})
 	}
 }
+
+func isWatch(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
 
 // newCodecs know the types of every API and those of the library's example.
 func newCodecs() serializer.CodecFactory {

@@ -69,8 +69,9 @@ type Bounds struct {
 	// RequestsInFlight is how many requests that are not long-running may be worked on
 	// at once, those included whose clients have given them up.
 	RequestsInFlight int
-	// BodyMemory is how many bytes all bodies in work may take together, decoded.
-	BodyMemory int64
+	// RequestMemory is how many bytes all bodies and lists in work may take together,
+	// decoded. A user may have a quarter of it.
+	RequestMemory int64
 	// ConnectionsPerClient is how many connections an IP address may have.
 	ConnectionsPerClient int
 	// StreamsPerUser is how many streams a user may follow.
@@ -96,7 +97,7 @@ func DefaultBounds() Bounds {
 		NameBytes:         1 << 10,
 
 		RequestsInFlight:     1000,
-		BodyMemory:           defaultBodyMemory(),
+		RequestMemory:        defaultRequestMemory(),
 		ConnectionsPerClient: 512,
 		StreamsPerUser:       2000,
 	}
@@ -107,11 +108,11 @@ func (b *Bounds) AddFlags(flags *pflag.FlagSet) {
 	for _, flag := range b.flags() {
 		flags.IntVar(flag.value, flag.name, *flag.value, flag.usage)
 	}
-	flags.Int64Var(&b.BodyMemory, bodyMemoryFlag, b.BodyMemory, ""+
-		"How many bytes of memory the bodies of all requests may take at once, estimated from their sizes. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
+	flags.Int64Var(&b.RequestMemory, requestMemoryFlag, b.RequestMemory, ""+
+		"How many bytes of memory the bodies of all requests and the lists of all responses may take at once, estimated from their sizes; a user may have a quarter of it. Requests beyond are told to retry. By default half of GOMEMLIMIT, or 512 MiB.")
 }
 
-const bodyMemoryFlag = "max-body-memory-bytes"
+const requestMemoryFlag = "max-request-memory-bytes"
 
 type boundFlag struct {
 	name  string
@@ -138,8 +139,8 @@ func (b *Bounds) Validate() (errs []error) {
 			errs = append(errs, fmt.Errorf("--%s must be above 0, not %d", flag.name, *flag.value))
 		}
 	}
-	if b.BodyMemory <= 0 {
-		errs = append(errs, fmt.Errorf("--%s must be above 0, not %d", bodyMemoryFlag, b.BodyMemory))
+	if b.RequestMemory <= 0 {
+		errs = append(errs, fmt.Errorf("--%s must be above 0, not %d", requestMemoryFlag, b.RequestMemory))
 	}
 	return errs
 }

@@ -17,28 +17,36 @@ limitations under the License.
 package filters
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math"
 	"runtime/debug"
-	"sync/atomic"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 const (
 	// decodeFactor is how many times the size of its text an object takes at most while
 	// a body within the bounds is decoded, converted and validated.
 	decodeFactor = 6
+	// listFactor is how many times the size of what is stored a list takes while it is
+	// converted and encoded, and listFactorYAML if that is to YAML, which is made of the
+	// whole list in JSON.
+	listFactor, listFactorYAML = 4, 16
+	// userPart is the part of the budget that a single user may have.
+	userPart = 4
 	// budgetRetrySeconds is when a client may hope that others have finished.
 	budgetRetrySeconds = 1
-	// readChunk is how much of a body is taken from the budget at once, so that a client
-	// that sends it slowly keeps no more from others than it has sent.
+	// readChunk is how much of a body of unknown length is taken from the budget at once.
 	readChunk = 32 << 10
 )
 
-var errBudget = errors.New("the memory for bodies is used up")
+var errBudget = errors.New("the memory for requests is used up")
 
-// defaultBodyMemory is half of GOMEMLIMIT.
-func defaultBodyMemory() int64 {
+// defaultRequestMemory is half of GOMEMLIMIT.
+func defaultRequestMemory() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
 		return 512 << 20
@@ -46,41 +54,101 @@ func defaultBodyMemory() int64 {
 	return limit / 2
 }
 
-// budget bounds the memory that bodies in work take together.
+// budget bounds the memory that bodies and lists in work take together, and that of
+// each user, so that one can't take it all from the others.
 type budget struct {
 	limit int64
-	used  atomic.Int64
+
+	mu    sync.Mutex
+	used  int64
+	users map[string]int64
 }
 
-func newBudget(limit int64) *budget { return &budget{limit: limit} }
+func newBudget(limit int64) *budget { return &budget{limit: limit, users: map[string]int64{}} }
 
-func (b *budget) share() *share { return &share{budget: b} }
+func (b *budget) share(user string) *share { return &share{budget: b, user: user} }
 
 // share is what one request has taken of a budget.
 type share struct {
 	*budget
-	taken int64
+	user string
+	// taken, of which list is for a list, are protected by the budget.
+	taken, list int64
 }
 
 // take tells whether there was enough. It does not wait for others: two that wait for
 // each other, with a part of their bodies read, would do so forever.
 func (s *share) take(bytes int64) bool {
-	if s.used.Add(bytes) > s.limit {
-		s.used.Add(-bytes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tryAdd(bytes)
+}
+
+// takeList takes memory for a list instead of that for the request's last one. A list larger
+// than the part of a user is counted as that, since nobody could ever have it otherwise.
+func (s *share) takeList(bytes int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(-s.list)
+	s.list = 0
+	bytes = min(bytes, s.limit/userPart)
+	if !s.tryAdd(bytes) {
 		return false
 	}
-	s.taken += bytes
+	s.list = bytes
 	return true
 }
 
-func (s *share) release() { s.used.Add(-s.taken) }
+// tryAdd lets a user's only request have more than the part of a user.
+func (s *share) tryAdd(bytes int64) bool {
+	others := s.users[s.user] > s.taken
+	if s.used+bytes > s.limit || others && s.users[s.user]+bytes > s.limit/userPart {
+		return false
+	}
+	s.add(bytes)
+	return true
+}
 
-// read reads a body to its end, and takes from the budget what it costs to decode it.
-func (s *share) read(body io.Reader) ([]byte, error) {
+func (s *share) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(-s.taken)
+}
+
+// give gives a part back.
+func (s *share) give(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(-bytes)
+}
+
+func (s *share) add(bytes int64) {
+	s.taken += bytes
+	s.used += bytes
+	if s.users[s.user] += bytes; s.users[s.user] == 0 {
+		delete(s.users, s.user)
+	}
+}
+
+// listed returns how much is taken for a list.
+func (s *share) listed() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list
+}
+
+// read reads a body to its end, and takes from the budget what it costs to decode it: all at
+// once if its length is known, so that of several large ones some are read to their ends. It
+// calls progress with the size of what it has read so far.
+func (s *share) read(body io.Reader, length int64, progress func(int)) ([]byte, error) {
+	if length > 0 && !s.take(length*decodeFactor) {
+		return nil, errBudget
+	}
 	var text []byte
 	for chunk := make([]byte, readChunk); ; {
+		progress(len(text))
 		n, err := body.Read(chunk)
-		if !s.take(int64(n) * decodeFactor) {
+		if length < 0 && !s.take(int64(n)*decodeFactor) {
 			return nil, errBudget
 		}
 		text = append(text, chunk[:n]...)
@@ -91,4 +159,28 @@ func (s *share) read(body io.Reader) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// shareKey is that of the share of a request and the factor of its lists.
+type shareKey struct{}
+
+type listShare struct {
+	*share
+	factor int64
+}
+
+// TakeListMemory takes memory for the response to a request of this context, which is a
+// list of objects that have so many bytes in storage, until the request has ended. If others
+// have too much of it, the error tells the client to retry. Contexts of no request of a
+// client take nothing.
+func TakeListMemory(ctx context.Context, bytes int64) error {
+	s, ok := ctx.Value(shareKey{}).(listShare)
+	if !ok || s.takeList(bytes*s.factor) {
+		return nil
+	}
+	return errTooMuchMemory("lists")
+}
+
+func errTooMuchMemory(of string) error {
+	return apierrors.NewTooManyRequests("other "+of+" take all the memory that there is for them, or for those of this user", budgetRetrySeconds)
 }

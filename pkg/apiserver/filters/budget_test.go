@@ -17,6 +17,7 @@ limitations under the License.
 package filters
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -24,33 +25,51 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
+// as makes a request one of a user.
+func as(req *http.Request, name string) *http.Request {
+	return req.WithContext(genericapirequest.WithUser(req.Context(), &user.DefaultInfo{Name: name}))
+}
+
 func TestBodyMemory(t *testing.T) {
-	const tooMuch = "the bodies of other requests take all the memory there is for them"
+	const tooMuch = "other bodies take all the memory that there is for them, or for those of this user"
 	bounds := DefaultBounds()
-	bounds.BodyMemory = 100 * decodeFactor
+	bounds.RequestMemory = 400 * decodeFactor
 	text := func(n int) string { return `"` + strings.Repeat("a", n-2) + `"` }
-	for name, test := range map[string]struct{ first, second, want string }{
-		"two that fit":          {text(50), text(50), ""},
-		"one too many":          {text(50), text(51), tooMuch},
-		"nothing":               {text(100), "", ""},
-		"one that does not fit": {"", text(101), tooMuch},
+	for name, test := range map[string]struct {
+		first, second, user, want string
+	}{
+		"two of a user that fit":          {text(50), text(50), "first", ""},
+		"too many of a user":              {text(50), text(51), "first", tooMuch},
+		"of another user":                 {text(50), text(51), "second", ""},
+		"a user's only":                   {text(300), text(100), "second", ""},
+		"too many of all users":           {text(300), text(101), "second", tooMuch},
+		"nothing":                         {text(100), "", "first", ""},
+		"one that fits nowhere":           {"", text(401), "second", tooMuch},
+		"none of a user beside too large": {text(300), text(3), "first", tooMuch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			post := func(body string) *http.Request {
-				return withInfo(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), "create")
+			post := func(body, user string) *http.Request {
+				return as(withInfo(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), "create"), user)
 			}
 			// While the first is worked on, the second arrives; then it is repeated.
 			var handler http.Handler
 			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				if req.Header.Get("First") != "" {
-					requireStatus(t, serve(handler, post(test.second)), test.want, http.StatusTooManyRequests)
+					for _, length := range []int64{int64(len(test.second)), -1} {
+						second := post(test.second, test.user)
+						second.ContentLength = length
+						requireStatus(t, serve(handler, second), test.want, http.StatusTooManyRequests)
+					}
 				}
 			})
-			handler = WithBodyBounds(inner, newCodecs(), bounds, 1<<10)
+			handler = WithMemoryBounds(inner, newCodecs(), isWatch, bounds, 1<<10)
 			for range 2 { // What the first has taken is given back.
-				first := post(test.first)
+				first := post(test.first, "first")
 				first.Header.Set("First", "true")
 				requireStatus(t, serve(handler, first), "", http.StatusOK)
 			}
@@ -58,15 +77,67 @@ func TestBodyMemory(t *testing.T) {
 	}
 }
 
+func TestListMemory(t *testing.T) {
+	bounds := DefaultBounds()
+	bounds.RequestMemory = 400 * listFactor
+	for name, test := range map[string]struct {
+		first, second int64
+		user, accept  string
+		want          bool
+	}{
+		"two of a user that fit":  {50, 50, "first", "", true},
+		"too many of a user":      {50, 51, "first", "", false},
+		"of another user":         {50, 51, "second", "", true},
+		"larger than any":         {0, 1000, "second", "", true},
+		"beside one that is":      {1000, 1, "first", "", false},
+		"of others beside one":    {1000, 100, "second", "", true},
+		"YAML that fits":          {0, 25, "first", "application/yaml", true},
+		"YAML that does not":      {1, 25, "first", "text/html, application/yaml;q=0.9", false},
+		"JSON of the same length": {1, 25, "first", "application/json", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := func(user string) *http.Request {
+				return as(withInfo(httptest.NewRequest(http.MethodGet, "/", nil), "list"), user)
+			}
+			var handler http.Handler
+			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				if req.Header.Get("First") == "" {
+					if err := TakeListMemory(req.Context(), test.second); (err == nil) != test.want {
+						t.Errorf("got error %v", err)
+					}
+					return
+				}
+				for range 2 { // A request has only its last list.
+					if err := TakeListMemory(req.Context(), test.first); err != nil {
+						t.Error(err)
+					}
+				}
+				second := list(test.user)
+				second.Header.Set("Accept", test.accept)
+				serve(handler, second)
+			})
+			handler = WithMemoryBounds(inner, newCodecs(), isWatch, bounds, 1<<10)
+			for range 2 {
+				first := list("first")
+				first.Header.Set("First", "true")
+				serve(handler, first)
+			}
+		})
+	}
+	if err := TakeListMemory(context.Background(), 1<<40); err != nil {
+		t.Errorf("what is no request of a client: %v", err)
+	}
+}
+
 func TestBrokenBody(t *testing.T) {
 	memory := newBudget(1 << 20)
-	share := memory.share()
+	share := memory.share("")
 	failure := errors.New("broken")
-	if _, err := share.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure))); !errors.Is(err, failure) {
+	if _, err := share.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)), -1, func(int) {}); !errors.Is(err, failure) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
 	share.release()
-	if used := memory.used.Load(); used != 0 {
-		t.Errorf("%d bytes are still taken", used)
+	if memory.used != 0 || len(memory.users) != 0 {
+		t.Errorf("%d bytes are still taken, of %v", memory.used, memory.users)
 	}
 }

@@ -20,6 +20,8 @@ package server
 import (
 	"context"
 	"fmt"
+	"math"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -100,6 +102,7 @@ func run(ctx context.Context, options *apiserver.Options, logging *logsapi.Loggi
 		errs = append(errs, fmt.Errorf("--logging-format, or another flag of the logs: %w", err))
 	}
 	klog.InfoS("Starting", "version", version.Get().GitVersion)
+	leaveMemory()
 
 	completed, err := options.Complete()
 	if err != nil {
@@ -120,4 +123,13 @@ func run(ctx context.Context, options *apiserver.Options, logging *logsapi.Loggi
 		return err
 	}
 	return server.Run(ctx)
+}
+
+// leaveMemory leaves a tenth of GOMEMLIMIT, which is that of a container, to what the
+// runtime does not count, and to what it allocates before it has collected enough garbage:
+// under load, it aims at the limit, and exceeds it by some percent.
+func leaveMemory() {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 10 * 9)
+	}
 }

@@ -1,0 +1,129 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener whose connections have no buffers.
+type pipes struct {
+	next   chan net.Conn
+	closed chan struct{}
+	end    func()
+}
+
+func newPipes() *pipes {
+	p := &pipes{next: make(chan net.Conn), closed: make(chan struct{})}
+	p.end = sync.OnceFunc(func() { close(p.closed) })
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.next:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.end(); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// Who does not read a response, or does not go on with a body, is not waited for.
+func TestPace(t *testing.T) {
+	const get, post = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
+	for name, test := range map[string]struct {
+		request, verb string
+		memory        int64
+		size          int
+		// want is how long the client is waited for.
+		want time.Duration
+	}{
+		"a response":                          {get, "get", 1 << 30, 100 << 10, pace(100 << 10)},
+		"a large response":                    {get, "get", 1 << 30, 1 << 20, paceGrace + 16*time.Second},
+		"a watch":                             {get, "watch", 1 << 30, 100 << 10, pace(100 << 10)},
+		"a response without memory":           {get, "get", 1 << 10, 100 << 10, hurry},
+		"a watch without memory":              {get, "watch", 1 << 10, 100 << 10, hurry},
+		"a small response does not need it":   {get, "get", 1 << 10, smallWrite, pace(smallWrite)},
+		"a body":                              {post, "create", 1 << 30, 0, paceGrace},
+		"a body until the request's deadline": {post, "update", 1 << 30, 0, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bounds := DefaultBounds()
+				bounds.RequestMemory = test.memory
+				worked := make(chan error, 1)
+				inner := WithMemoryBounds(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					var err error
+					for range 2 { // The first write may fill buffers.
+						if err == nil {
+							_, err = w.Write(make([]byte, test.size))
+						}
+						if err == nil {
+							w.(http.Flusher).Flush()
+						}
+					}
+					worked <- err
+				}), newCodecs(), isWatch, bounds, 1<<20)
+				begun, ended := time.Now(), make(chan time.Duration, 1)
+				server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					if test.verb == "update" {
+						ctx, cancel := context.WithTimeout(req.Context(), time.Second)
+						defer cancel()
+						req = req.WithContext(ctx)
+					}
+					inner.ServeHTTP(w, withInfo(req, test.verb))
+					ended <- time.Since(begun)
+				})}
+				listener := newPipes()
+				go func() { _ = server.Serve(listener) }()
+				client, conn := net.Pipe()
+				listener.next <- conn
+				if _, err := io.WriteString(client, test.request); err != nil {
+					t.Fatal(err)
+				}
+				if test.request == post {
+					response, err := http.ReadResponse(bufio.NewReader(client), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer response.Body.Close()
+					if response.StatusCode != http.StatusBadRequest {
+						t.Errorf("the answer is %s", response.Status)
+					}
+				} else if err := <-worked; err == nil {
+					t.Error("what nobody reads has been written")
+				}
+				if got := <-ended; got.Round(time.Millisecond) != test.want.Round(time.Millisecond) {
+					t.Errorf("the client was waited for %s, want %s", got, test.want)
+				}
+				_ = client.Close()
+				_ = server.Close()
+			})
+		})
+	}
+}
