@@ -93,7 +93,7 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 # run, as Go's cache does not know which binaries they used, and two at a time:
 # each has its own control plane, and often waits for it.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
-E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|e2e/remote|e2e/konnectivity)$$')
+E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|e2e/(attacks|remote|konnectivity))$$')
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
 TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=2
 
@@ -160,6 +160,12 @@ test-faults: binaries ## Breaks servers, etcd and networks FAULTS=100 times unde
 ROUNDS ?= 20
 E2E_ROUNDS ?= 5
 STRESS = go run ./hack/stress -load=20
+
+ATTACK_SECONDS ?= 60
+
+.PHONY: test-attacks
+test-attacks: binaries ## Attacks a server that may have 512 MiB, ATTACK_SECONDS=60 each, and prints what became of it and of others
+	CGO_ENABLED=0 ATTACK_SECONDS=$(ATTACK_SECONDS) go test -trimpath -count=1 -v -timeout=4h ./test/e2e/attacks
 
 .PHONY: stress
 stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times beside a load of 20: UNIT_PACKAGES and E2E_PACKAGES

@@ -1,0 +1,255 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package attacks
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// connections are how many an attacker has.
+	connections = 32
+	// perConnection is how many requests the attacker sends at once over each.
+	perConnection = 4
+	// attackerAddress is that of another machine than the bystander's.
+	attackerAddress = "127.0.0.2"
+)
+
+// attacker is a user with many connections.
+type attacker struct {
+	host string
+	tls  *tls.Config
+	// counter tells requests from each other.
+	counter atomic.Int64
+
+	mu      sync.Mutex
+	answers map[string]int
+}
+
+// newAttacker returns one with the credentials of a configuration.
+func newAttacker(t *testing.T, config *rest.Config) *attacker {
+	t.Helper()
+	trust, err := rest.TLSConfigFor(config)
+	require.NoError(t, err)
+	trust.ServerName = "localhost"
+	return &attacker{host: strings.TrimPrefix(config.Host, "https://"), tls: trust, answers: map[string]int{}}
+}
+
+// got counts an answer.
+func (a *attacker) got(answer string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answers[answer]++
+}
+
+func (a *attacker) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	texts := []string{}
+	for _, answer := range slices.Sorted(maps.Keys(a.answers)) {
+		texts = append(texts, fmt.Sprintf("%s: %d", answer, a.answers[answer]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (a *attacker) dial(ctx context.Context) (net.Conn, error) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(attackerAddress)}, Timeout: 10 * time.Second}
+	return dialer.DialContext(ctx, "tcp", a.host)
+}
+
+// onConnections runs as many of them at once as the attacker has connections.
+func onConnections(ctx context.Context, run func(context.Context)) {
+	var all sync.WaitGroup
+	for range connections {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				run(ctx)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// call is a request of an attacker.
+type call struct {
+	method, path string
+	header       map[string]string
+	body         []byte
+}
+
+// send sends a request and reads the answer.
+func (a *attacker) send(ctx context.Context, client *http.Client, c call) {
+	request, err := http.NewRequestWithContext(ctx, c.method, "https://"+a.host+c.path, bytes.NewReader(c.body))
+	if err != nil {
+		a.got(err.Error())
+		return
+	}
+	for name, value := range c.header {
+		request.Header.Set(name, value)
+	}
+	response, err := client.Do(request)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		a.got("broken")
+	default:
+		a.got(fmt.Sprint(response.StatusCode))
+	}
+	if err == nil {
+		_, _ = io.Copy(io.Discard, response.Body) // The attacker does not mind.
+		response.Body.Close()
+	}
+}
+
+// calls is an attack of requests that differ in their numbers.
+func calls(next func(n int64) call) func(context.Context, *attacker) {
+	return func(ctx context.Context, a *attacker) {
+		onConnections(ctx, func(ctx context.Context) {
+			transport := &http.Transport{
+				DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx) },
+				TLSClientConfig:   a.tls.Clone(),
+				ForceAttemptHTTP2: true,
+				MaxConnsPerHost:   1,
+				// What is compressed on the way would be less to send.
+				DisableCompression: true,
+			}
+			defer transport.CloseIdleConnections()
+			client := &http.Client{Transport: transport}
+			var all sync.WaitGroup
+			for range perConnection {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						a.send(ctx, client, next(a.counter.Add(1)))
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// wire is a connection of HTTP/2 to which an attacker writes frames as they come.
+type wire struct {
+	*http2.Framer
+	net.Conn
+	attacker *attacker
+	stream   uint32
+}
+
+// frames is an attack by frames over connections that are made again when the server has
+// ended them.
+func frames(attack func(ctx context.Context, w *wire) error) func(context.Context, *attacker) {
+	return framesTo(func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, attack)
+}
+
+// unread is an attack like frames, whose attacker does not even read what TCP brings.
+func unread(attack func(ctx context.Context, w *wire) error) func(context.Context, *attacker) {
+	return framesTo(func(net.Conn) {}, attack)
+}
+
+func framesTo(read func(net.Conn), attack func(ctx context.Context, w *wire) error) func(context.Context, *attacker) {
+	return func(ctx context.Context, a *attacker) {
+		onConnections(ctx, func(ctx context.Context) {
+			raw, err := a.dial(ctx)
+			if err != nil {
+				a.got("no connection")
+				return
+			}
+			config := a.tls.Clone()
+			config.NextProtos = []string{"h2"}
+			conn := tls.Client(raw, config)
+			defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+			defer raw.Close()
+			if err := conn.HandshakeContext(ctx); err != nil {
+				a.got("no handshake")
+				return
+			}
+			go read(conn)
+			w := &wire{http2.NewFramer(conn, nil), conn, a, 1}
+			w.AllowIllegalWrites = true
+			if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+				return
+			}
+			if err := attack(ctx, w); err != nil && ctx.Err() == nil {
+				a.got("ended by the server")
+			}
+		})
+	}
+}
+
+// next is the number of another stream.
+func (w *wire) next() uint32 {
+	stream := w.stream
+	w.stream += 2
+	w.attacker.got("sent")
+	return stream
+}
+
+// block encodes headers without a memory of those before.
+func (w *wire) block(method, path string, more ...hpack.HeaderField) []byte {
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, field := range append([]hpack.HeaderField{
+		{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"},
+		{Name: ":authority", Value: w.attacker.host, Sensitive: true}, {Name: ":path", Value: path, Sensitive: true},
+	}, more...) {
+		_ = encoder.WriteField(field) // To memory.
+	}
+	return block.Bytes()
+}
+
+// open sends the headers of a request, in as many frames as they need.
+func (w *wire) open(block []byte, end bool) (uint32, error) {
+	const most = 16 << 10
+	stream := w.next()
+	first := block[:min(len(block), most)]
+	err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)})
+	for rest := block[len(first):]; err == nil && len(rest) > 0; {
+		part := rest[:min(len(rest), most)]
+		rest = rest[len(part):]
+		err = w.WriteContinuation(stream, len(rest) == 0, part)
+	}
+	return stream, err
+}
+
+// wait waits until the connection or the attack ends.
+func (w *wire) wait(ctx context.Context) error {
+	for ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+		if err := w.WritePing(false, [8]byte{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package attacks
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+const (
+	menuPath     = framework.GroupPath + "/v1/namespaces/" + menuNamespace + "/pizzas"
+	attackedPath = framework.GroupPath + "/v1/namespaces/" + attackedNamespace + "/pizzas"
+	dryRun       = "?dryRun=All"
+
+	jsonType     = "application/json"
+	yamlType     = "application/yaml"
+	applyType    = "application/apply-patch+yaml"
+	protobufType = "application/vnd.kubernetes.protobuf"
+	cborType     = "application/cbor"
+
+	// bodyBytes is nearly as much as a body may have.
+	bodyBytes = 3<<20 - 1<<10
+)
+
+// attack is what an attacker does.
+type attack struct {
+	// user is whom the attacker has credentials of; empty is nobody.
+	user string
+	// frames are not requests that kube-apiserver would forward.
+	frames bool
+	run    func(context.Context, *attacker)
+}
+
+// attacks returns all of them by name.
+func attacks() map[string]attack {
+	all := map[string]attack{}
+	for name, a := range requestAttacks() {
+		all[name] = a
+	}
+	for name, a := range bodyAttacks() {
+		all[name] = a
+	}
+	for name, a := range frameAttacks() {
+		a.frames = true
+		all[name] = a
+	}
+	return all
+}
+
+func read(user string, path func(n int64) string) attack {
+	return attack{user: user, run: calls(func(n int64) call { return call{method: http.MethodGet, path: path(n)} })}
+}
+
+func requestAttacks() map[string]attack {
+	long := func(bytes int) string { return strings.Repeat("x", bytes) }
+	selector := func(n int64, requirements int) string {
+		return url.QueryEscape(fmt.Sprintf("a%d%s", n, strings.Repeat(",!b", requirements-1)))
+	}
+	return map[string]attack{
+		"refused lists with selectors of 900 KB": read(nobody, func(n int64) string {
+			return fmt.Sprintf("%s?fieldSelector=metadata.name%%3D%s%d", menuPath, long(900<<10), n)
+		}),
+		"refused lists with selectors of 30 KB": read(nobody, func(n int64) string {
+			return fmt.Sprintf("%s?fieldSelector=metadata.name%%3D%s%d", menuPath, long(30<<10), n)
+		}),
+		"selectors of 40,000 requirements": read(reader, func(n int64) string { return menuPath + "?labelSelector=" + selector(n, 40_000) }),
+		"selectors of 1,000 requirements":  read(reader, func(n int64) string { return menuPath + "?labelSelector=" + selector(n, 1000) }),
+		"lists":                            read(reader, func(int64) string { return menuPath }),
+		"lists in YAML": {user: reader, run: calls(func(int64) call {
+			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Accept": yamlType}}
+		})},
+		"tables": {user: reader, run: calls(func(int64) call {
+			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}}
+		})},
+		"random bearer tokens": {run: calls(func(n int64) call {
+			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Authorization": fmt.Sprintf("Bearer %d", n)}}
+		})},
+		"track without follow": read(writer, func(int64) string { return attackedPath + "/target/track" }),
+		"many followers":       {user: writer, run: followers},
+	}
+}
+
+// followers opens streams until the attack ends.
+func followers(ctx context.Context, a *attacker) {
+	follow := calls(func(int64) call {
+		return call{method: http.MethodGet, path: attackedPath + "/target/track?follow=true"}
+	})
+	var all sync.WaitGroup
+	for range 20 { // Each has its own connections.
+		all.Go(func() { follow(ctx, a) })
+	}
+	all.Wait()
+}
+
+func write(method, path, contentType string, body []byte) attack {
+	return attack{user: writer, run: calls(func(int64) call {
+		return call{method: method, path: path, header: map[string]string{"Content-Type": contentType}, body: body}
+	})}
+}
+
+func bodyAttacks() map[string]attack {
+	const head = "apiVersion: restaurant.programming-kubernetes.info/v1\nkind: Pizza\nmetadata:\n  name: new\n"
+	aliases := head + "  annotations:\n    a: &a " + strings.Repeat("x", 1<<20) + "\n" + strings.Repeat("    b: *a\n", 300)
+	wide := head + "  labels:\n" + strings.Repeat("    a: b\n", bodyBytes/len("    a: b\n")-20)
+	owners := append([]byte("k8s\x00"), protobufPizza(bytes.Repeat([]byte{0x6a, 0}, bodyBytes/2-100))...)
+	arrays := append([]byte{0xd9, 0xd9, 0xf7}, bytes.Repeat([]byte{0x9f, 0xff}, bodyBytes/2)...)
+	plain := func(bytes int) []byte { return big("new", bytes) }
+	gzipped := write(http.MethodPost, attackedPath+dryRun, jsonType, nil)
+	bomb := compressed(big("new", 256<<20))
+	gzipped.run = calls(func(int64) call {
+		return call{method: http.MethodPost, path: attackedPath + dryRun, header: map[string]string{"Content-Type": jsonType, "Content-Encoding": "gzip"}, body: bomb}
+	})
+	return map[string]attack{
+		"fieldManager of 15,000 NULs":                write(http.MethodPost, attackedPath+dryRun+"&fieldManager="+strings.Repeat("%00", 15_000), jsonType, plain(0)),
+		"YAML aliases of a long string":              write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(aliases)),
+		"YAML aliases in an apply":                   write(http.MethodPatch, attackedPath+"/target"+dryRun+"&fieldManager=a", applyType, []byte(aliases)),
+		"wide YAML":                                  write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(wide)),
+		"wide YAML in a deletion":                    write(http.MethodDelete, attackedPath+"/target"+dryRun, yamlType, []byte(wide)),
+		"YAML aliases in a deletion of a collection": write(http.MethodDelete, attackedPath+dryRun, yamlType, []byte(aliases)),
+		"YAML aliases in a bake":                     write(http.MethodPost, attackedPath+"/target/bake"+dryRun, yamlType, []byte(aliases)),
+		"protobuf with empty owners":                 write(http.MethodPost, attackedPath+dryRun, protobufType, owners),
+		"CBOR with empty arrays":                     write(http.MethodPost, attackedPath+dryRun, cborType, arrays),
+		"compressed bodies":                          gzipped,
+		"bodies as large as they may be":             write(http.MethodPost, attackedPath+dryRun, jsonType, plain(bodyBytes-1<<10)),
+		"names of 1 MiB":                             write(http.MethodPost, attackedPath+dryRun, jsonType, bytes.Replace(plain(0), []byte("new"), bytes.Repeat([]byte("n"), 1<<20), 1)),
+	}
+}
+
+// protobufPizza is a pizza with these fields in its metadata, in the envelope of protobuf.
+func protobufPizza(metadata []byte) []byte {
+	field := func(number byte, value []byte) []byte {
+		out := []byte{number<<3 | 2}
+		for n := len(value); ; n >>= 7 {
+			if n < 0x80 {
+				out = append(out, byte(n))
+				break
+			}
+			out = append(out, byte(n)|0x80)
+		}
+		return append(out, value...)
+	}
+	typeMeta := append(field(1, []byte("restaurant.programming-kubernetes.info/v1")), field(2, []byte("Pizza"))...)
+	return append(field(1, typeMeta), field(2, field(1, metadata))...)
+}
+
+func compressed(content []byte) []byte {
+	var buffer bytes.Buffer
+	writer := gzip.NewWriter(&buffer)
+	_, _ = writer.Write(content) // To memory.
+	_ = writer.Close()
+	return buffer.Bytes()
+}
+
+func frameAttacks() map[string]attack {
+	resets := frames(func(ctx context.Context, w *wire) error {
+		if err := w.WriteSettings(); err != nil {
+			return err
+		}
+		for block := w.block(http.MethodGet, menuPath); ctx.Err() == nil; {
+			stream, err := w.open(block, true)
+			if err != nil {
+				return err
+			}
+			if err := w.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return map[string]attack{
+		"rapid resets, anonymous":     {run: resets},
+		"rapid resets, authenticated": {user: reader, run: resets},
+		"CONTINUATION frames without end": {run: flood(func(w *wire) error {
+			if w.stream == 1 {
+				return w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.next(), BlockFragment: w.block(http.MethodGet, menuPath)})
+			}
+			return w.WriteContinuation(1, false, w.block(http.MethodGet, "/", hpack.HeaderField{Name: "a", Value: "b", Sensitive: true}))
+		})},
+		"SETTINGS frames": {run: flood(func(w *wire) error {
+			return w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+		})},
+		"SETTINGS frames, unread": {run: unread(repeat(func(w *wire) error { return w.WriteSettings() }))},
+		"PING frames":             {run: flood(func(w *wire) error { return w.WritePing(false, [8]byte{}) })},
+		"PING frames, unread":     {run: unread(repeat(func(w *wire) error { return w.WritePing(false, [8]byte{}) }))},
+		"WINDOW_UPDATE frames":    {run: flood(func(w *wire) error { return w.WriteWindowUpdate(0, 1) })},
+		"headers of 1 MiB": {run: flood(func(w *wire) error {
+			_, err := w.open(w.block(http.MethodGet, menuPath, hpack.HeaderField{Name: "a", Value: strings.Repeat("b", 1<<20-1<<10), Sensitive: true}), true)
+			return err
+		})},
+		"handshakes that never end":               {run: handshakes},
+		"slow bodies":                             {user: writer, run: frames(slowBodies)},
+		"slow readers of lists":                   {user: reader, run: frames(slowReaders)},
+		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders)},
+		"watches of big events that nobody reads": {user: writer, run: watches},
+	}
+}
+
+// repeat writes the same until the attack or the connection ends.
+func repeat(write func(w *wire) error) func(context.Context, *wire) error {
+	return func(ctx context.Context, w *wire) error {
+		if err := w.WriteSettings(); err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			if err := write(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func flood(write func(w *wire) error) func(context.Context, *attacker) { return frames(repeat(write)) }
+
+// handshakes opens connections, sends the beginning of a TLS record, and nothing more.
+func handshakes(ctx context.Context, a *attacker) {
+	const each = 30
+	onConnections(ctx, func(ctx context.Context) {
+		for range each {
+			conn, err := a.dial(ctx)
+			if err != nil {
+				a.got("no connection")
+				continue
+			}
+			defer conn.Close()
+			a.got("sent")
+			_, _ = conn.Write([]byte{22, 3, 1, 2})
+		}
+		<-ctx.Done()
+	})
+}
+
+const streams = 100 // of a connection, as many as it may have
+
+// slowBodies begins bodies that go on with a byte a second.
+func slowBodies(ctx context.Context, w *wire) error {
+	if err := w.WriteSettings(); err != nil {
+		return err
+	}
+	var open []uint32
+	for range streams {
+		stream, err := w.open(w.block(http.MethodPost, attackedPath+dryRun, hpack.HeaderField{Name: "content-type", Value: jsonType}), false)
+		if err != nil {
+			return err
+		}
+		open = append(open, stream)
+	}
+	for ctx.Err() == nil {
+		for _, stream := range open {
+			// That of a stream that has ended is not minded.
+			if err := w.WriteData(stream, false, []byte("{")); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+// slowReaders asks for lists and lets the server send nothing of them.
+func slowReaders(ctx context.Context, w *wire) error {
+	if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		return err
+	}
+	for range streams {
+		if _, err := w.open(w.block(http.MethodGet, menuPath), true); err != nil {
+			return err
+		}
+	}
+	return w.wait(ctx)
+}
+
+// watches opens 300 of them, reads nothing, and changes a big object.
+func watches(ctx context.Context, a *attacker) {
+	const perConnection = 10
+	var all sync.WaitGroup
+	all.Go(func() {
+		calls(func(n int64) call {
+			body := bytes.Replace(big("watched", 1_400_000), []byte(`"name"`), fmt.Appendf(nil, `"labels":{"n":"%d"},"name"`, n), 1)
+			return call{method: http.MethodPatch, path: attackedPath + "/watched?fieldManager=a&force=true", header: map[string]string{"Content-Type": applyType}, body: body}
+		})(ctx, a)
+	})
+	all.Go(func() {
+		frames(func(ctx context.Context, w *wire) error {
+			if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+				return err
+			}
+			for range perConnection {
+				if _, err := w.open(w.block(http.MethodGet, attackedPath+"?watch=true"), true); err != nil {
+					return err
+				}
+			}
+			return w.wait(ctx)
+		})(ctx, a)
+	})
+	all.Wait()
+}

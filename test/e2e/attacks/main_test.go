@@ -1,0 +1,115 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+// Package attacks replays what was found to bring the server down: floods of frames,
+// requests that cost much more than they look, and clients that do not read or write. The
+// server has as much memory as a small container, and has to stay within it, while others
+// go on.
+//
+// Each attack takes two seconds. "make test-attacks" lets each take a minute and prints a
+// table.
+package attacks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
+)
+
+// cp is the control plane that all tests share.
+var cp *controlplane.ControlPlane
+
+const (
+	// memoryLimit is what the server may have.
+	memoryLimit = 512 << 20
+	// pizzas are stored before the attacks, each with an annotation of pizzaBytes.
+	pizzas     = 1000
+	pizzaBytes = 16 << 10
+
+	menuNamespace      = "menu"      // of the pizzas
+	attackedNamespace  = "attacked"  // in which an attacker may write
+	bystanderNamespace = "bystander" // of somebody else
+
+	nobody    = "attacker-nobody" // has no permissions
+	reader    = "attacker-reader" // may read all pizzas
+	writer    = "attacker-writer" // may write in a namespace
+	bystander = "bystander"
+)
+
+func TestMain(m *testing.M) {
+	server := controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{
+		// As in artifacts/deploy/server.
+		Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit)},
+	}}
+	controlplane.Main(m, &cp, controlplane.Config{APIServer: server}, fixture.Toppings("tomato"), permit, stock)
+}
+
+// perAttack is how long each attack takes.
+func perAttack(t *testing.T) time.Duration {
+	t.Helper()
+	text, ok := os.LookupEnv("ATTACK_SECONDS")
+	if !ok {
+		return 2 * time.Second
+	}
+	seconds, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("ATTACK_SECONDS must be a number of seconds: %v", err)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// permit makes the namespaces, and lets users do what their names say.
+func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
+	client := framework.Kube(cp)
+	group := framework.GroupPath[len("/apis/"):]
+	for _, role := range []struct {
+		user, namespace string
+		verbs           []string
+	}{
+		{reader, menuNamespace, []string{"get", "list", "watch"}},
+		{writer, attackedNamespace, []string{"*"}},
+		{bystander, bystanderNamespace, []string{"*"}},
+	} {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: role.namespace}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		meta := metav1.ObjectMeta{Name: role.user, Namespace: role.namespace}
+		if _, err := client.RbacV1().Roles(role.namespace).Create(ctx, &rbacv1.Role{
+			ObjectMeta: meta,
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"pizzas", "pizzas/track", "pizzas/bake", "pizzas/scale"}, Verbs: role.verbs}},
+		}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if _, err := client.RbacV1().RoleBindings(role.namespace).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.user},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.user}},
+		}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package attacks
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// heapGrowth is how much more of the heap may be in use after an attack: caches that fill
+// up to their bounds.
+const heapGrowth = 100 << 20
+
+// The server survives each attack within its memory, gives back what it took, and serves
+// others meanwhile.
+func TestAttacks(t *testing.T) {
+	duration := perAttack(t)
+	admin := framework.AdminConfig(t, cp, cp.APIServer)
+	pid := cp.APIServer.PID()
+	base, err := heapBytes(admin)
+	require.NoError(t, err)
+	t.Logf("%d MiB of the heap are in use before the attacks", base>>20)
+	all := attacks()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		doors := []*controlplane.Component{cp.APIServer}
+		if !all[name].frames {
+			doors = append(doors, cp.KubeAPIServer)
+		}
+		for _, door := range doors {
+			t.Run(name+"/"+door.Name(), func(t *testing.T) {
+				replay(t, all[name], door, duration)
+				require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
+				controlplane.Eventually(t, func() error {
+					now, err := heapBytes(admin)
+					if err == nil && now > base+heapGrowth {
+						return fmt.Errorf("%d MiB of the heap are in use, %d before", now>>20, base>>20)
+					}
+					return err
+				})
+			})
+		}
+	}
+}
+
+func replay(t *testing.T, a attack, door *controlplane.Component, duration time.Duration) {
+	t.Helper()
+	config := framework.ConfigFor(t, cp, door, a.user)
+	if a.user == "" {
+		config = rest.AnonymousClientConfig(config)
+	}
+	attacker := newAttacker(t, config)
+	ctx, stop := context.WithTimeout(t.Context(), duration)
+	defer stop()
+	peak := watchMemory(ctx, cp.APIServer.PID())
+	ready := use(ctx, lookReady(t, framework.ConfigFor(t, cp, cp.APIServer, bystander)))
+	// A request that has begun may end.
+	direct := use(ctx, order(t.Context(), t, framework.ConfigFor(t, cp, cp.APIServer, bystander))...)
+	through := use(ctx, order(t.Context(), t, framework.ConfigFor(t, cp, cp.KubeAPIServer, bystander))...)
+	a.run(ctx, attacker)
+	stop()
+	seen := <-peak
+	t.Logf("attacker: %s", attacker)
+	t.Logf("memory: %d MiB", seen.peak>>20)
+	for name, result := range map[string]<-chan experience{"readyz": ready, "bystander": direct, "bystander through kube-apiserver": through} {
+		had := <-result
+		t.Logf("%s: %s", name, had)
+		if len(had.failures) > 0 {
+			t.Errorf("%s failed: %.1000q", name, had.failures[:min(3, len(had.failures))])
+		}
+	}
+	require.Less(t, seen.peak, int64(memoryLimit), "The server had more memory than there is.")
+}

@@ -1,0 +1,218 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package attacks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// stock creates the pizzas.
+func stock(ctx context.Context, cp *controlplane.ControlPlane) error {
+	client := framework.Restaurant(cp).RestaurantV1()
+	create := func(namespace, name string, bytes int) error {
+		pizza := framework.Pizza(name)
+		pizza.Annotations = map[string]string{"recipe": strings.Repeat("a", bytes)}
+		_, err := client.Pizzas(namespace).Create(ctx, pizza, metav1.CreateOptions{})
+		return err
+	}
+	var all sync.WaitGroup
+	const clients = 8
+	errs := make([]error, clients)
+	for c := range clients {
+		all.Go(func() {
+			for i := c; i < pizzas && errs[c] == nil; i += clients {
+				errs[c] = create(menuNamespace, fmt.Sprintf("pizza-%d", i), pizzaBytes)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(append(errs, create(attackedNamespace, "target", 0), create(bystanderNamespace, "mine", 0))...)
+}
+
+// memory is what the process of the server has of it.
+type memory struct{ peak int64 }
+
+// watchMemory looks at the memory of the server until the context ends.
+func watchMemory(ctx context.Context, pid int) <-chan memory {
+	result := make(chan memory, 1)
+	go func() {
+		var seen memory
+		for tick := time.NewTicker(20 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				result <- seen
+				return
+			case <-tick.C:
+				if now, err := residentBytes(pid); err == nil {
+					seen.peak = max(seen.peak, now)
+				}
+			}
+		}
+	}()
+	return result
+}
+
+// residentBytes is the memory that a container could not take back from a process: that of
+// files, such as etcd's database, it could.
+func residentBytes(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	match := regexp.MustCompile(`RssAnon:\s+(\d+) kB`).FindSubmatch(status)
+	if match == nil {
+		return 0, fmt.Errorf("process %d has ended", pid)
+	}
+	kilobytes, err := strconv.ParseInt(string(match[1]), 10, 64)
+	return kilobytes << 10, err
+}
+
+// heapBytes is what is in use after a collection of garbage.
+func heapBytes(config *rest.Config) (int64, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return 0, err
+	}
+	defer client.CloseIdleConnections()
+	for _, path := range []string{"/debug/pprof/heap?gc=1", "/metrics"} {
+		response, err := client.Get(config.Host + path)
+		if err != nil {
+			return 0, err
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK {
+			return 0, errors.Join(fmt.Errorf("GET %s answers %s", path, response.Status), err)
+		}
+		if match := regexp.MustCompile(`(?m)^go_memstats_heap_inuse_bytes (\S+)$`).FindSubmatch(body); match != nil {
+			bytes, err := strconv.ParseFloat(string(match[1]), 64)
+			return int64(bytes), err
+		}
+	}
+	return 0, errors.New("the server has no metric of its heap")
+}
+
+// experience is what somebody had who used the server during an attack.
+type experience struct {
+	requests int
+	// retried is how often the answer was to try again.
+	retried int
+	slowest time.Duration
+	// failures are answers that blame the server, and connections that broke.
+	failures []string
+}
+
+func (e experience) String() string {
+	return fmt.Sprintf("%d, %d retried, %d failed, max. %s", e.requests, e.retried, len(e.failures), e.slowest.Round(time.Millisecond))
+}
+
+// use makes requests, one after the other, until the context ends.
+func use(ctx context.Context, requests ...func() error) <-chan experience {
+	result := make(chan experience, 1)
+	go func() {
+		var had experience
+		for ctx.Err() == nil {
+			for _, request := range requests {
+				start := time.Now()
+				err := request()
+				had.requests++
+				had.slowest = max(had.slowest, time.Since(start))
+				switch status := (*apierrors.StatusError)(nil); {
+				case err == nil, apierrors.IsConflict(err):
+				case apierrors.IsTooManyRequests(err):
+					had.retried++
+				case !errors.As(err, &status) || status.ErrStatus.Code >= http.StatusInternalServerError:
+					had.failures = append(had.failures, err.Error())
+				}
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		result <- had
+	}()
+	return result
+}
+
+// lookReady asks whether the server is ready, as the readiness probe of
+// artifacts/deploy/server does: without credentials and each time over a new connection.
+func lookReady(t *testing.T, config *rest.Config) func() error {
+	t.Helper()
+	config = rest.AnonymousClientConfig(config)
+	transport, err := rest.TransportFor(config)
+	require.NoError(t, err)
+	client := &http.Client{Transport: transport}
+	return func() error {
+		defer client.CloseIdleConnections()
+		response, err := client.Get(config.Host + "/readyz?exclude=etcd&exclude=etcd-readiness")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if response.StatusCode != http.StatusOK {
+			return errors.Join(fmt.Errorf("/readyz answers %s: %s", response.Status, body), err)
+		}
+		return err
+	}
+}
+
+// order reads, lists and writes the pizza of the bystander.
+func order(ctx context.Context, t *testing.T, config *rest.Config) []func() error {
+	t.Helper()
+	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas(bystanderNamespace)
+	return []func() error{
+		func() error { _, err := pizzas.Get(ctx, "mine", metav1.GetOptions{}); return err },
+		func() error { _, err := pizzas.List(ctx, metav1.ListOptions{}); return err },
+		func() error {
+			pizza, err := pizzas.Get(ctx, "mine", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			pizza.Labels = map[string]string{"at": strconv.FormatInt(time.Now().UnixNano(), 10)}
+			_, err = pizzas.Update(ctx, pizza, metav1.UpdateOptions{})
+			return err
+		},
+	}
+}
+
+// big is a pizza nearly as large as etcd stores one.
+func big(name string, size int) []byte {
+	content, _ := json.Marshal(framework.Pizza(name))
+	owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":%q}],"name"`, strings.Repeat("x", size))
+	return bytes.Replace(content, []byte(`"name"`), []byte(owner), 1)
+}
