@@ -48,7 +48,7 @@ pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/authentication
 pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored
 pkg/doctor(tests)             pkg/registry/testing
-pkg/doctor                    pkg/registry pkg/etcd pkg/rbac
+pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/rbac
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd
 pkg/webhook                   pkg/quantities

@@ -40,24 +40,33 @@ const absentRetry = 30 * time.Second
 // TolerateAbsence makes the factory's informers of admission configurations take a
 // resource that kube-apiserver does not serve, because it is too old or has it
 // switched off, for one without objects. Without that, the plugins that read the
-// resource would refuse every request for ever. It must be called before anything
-// else uses the factory.
+// resource would refuse every request for ever. What is served as v1beta1 only is read
+// as that, since kube-apiserver enforces it. It must be called before anything else uses
+// the factory.
 // Upstream fault 64.
 func TolerateAbsence(factory informers.SharedInformerFactory) {
 	for _, optional := range []struct {
 		resource     string
 		object, list runtime.Object
+		beta         func(kubernetes.Interface) *cache.ListWatch
 	}{
-		{"mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyList{}},
-		{"mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}},
-		{"mutatingwebhookconfigurations", &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}},
-		{"validatingadmissionpolicies", &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}},
-		{"validatingadmissionpolicybindings", &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}},
-		{"validatingwebhookconfigurations", &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}},
+		{"mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyList{}, betaPolicies},
+		{"mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}, betaBindings},
+		{"mutatingwebhookconfigurations", &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}, nil},
+		{"validatingadmissionpolicies", &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, nil},
+		{"validatingadmissionpolicybindings", &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, nil},
+		{"validatingwebhookconfigurations", &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, nil},
 	} {
 		factory.InformerFor(optional.object, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-			served := cache.NewListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll, fields.Everything())
-			return cache.NewSharedIndexInformer(&optionalListWatch{served: served, resource: optional.resource, empty: optional.list},
+			lw := &optionalListWatch{
+				served:   cache.NewListWatchFromClient(client.AdmissionregistrationV1().RESTClient(), optional.resource, metav1.NamespaceAll, fields.Everything()),
+				resource: optional.resource,
+				empty:    optional.list,
+			}
+			if optional.beta != nil {
+				lw.beta = optional.beta(client)
+			}
+			return cache.NewSharedIndexInformer(lw,
 				optional.object, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		})
 	}
@@ -65,10 +74,13 @@ func TolerateAbsence(factory informers.SharedInformerFactory) {
 
 // optionalListWatch lists and watches a resource that may not be served.
 type optionalListWatch struct {
-	served   *cache.ListWatch
-	resource string
-	empty    runtime.Object
-	log      sync.Once
+	served *cache.ListWatch
+	// beta reads the resource where it is served as v1beta1; nil if it never was with the
+	// same fields.
+	beta            *cache.ListWatch
+	resource        string
+	empty           runtime.Object
+	log, logVersion sync.Once
 }
 
 var _ cache.ListerWatcherWithContext = &optionalListWatch{}
@@ -91,6 +103,13 @@ func (o *optionalListWatch) absent(err error) bool {
 // ListWithContext returns an empty list if the resource is not served.
 func (o *optionalListWatch) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := o.served.ListWithContext(ctx, options)
+	if apierrors.IsNotFound(err) && o.beta != nil {
+		if list, err = o.beta.ListWithContext(ctx, options); err == nil {
+			o.logVersion.Do(func() {
+				klog.InfoS("kube-apiserver serves a resource as admissionregistration.k8s.io/v1beta1 only; it is read as that", "resource", o.resource)
+			})
+		}
+	}
 	if o.absent(err) {
 		return o.empty.DeepCopyObject(), nil
 	}
@@ -103,6 +122,9 @@ func (o *optionalListWatch) ListWithContext(ctx context.Context, options metav1.
 // objects are forgotten.
 func (o *optionalListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := o.served.WatchWithContext(ctx, options)
+	if apierrors.IsNotFound(err) && o.beta != nil {
+		w, err = o.beta.WatchWithContext(ctx, options)
+	}
 	if !o.absent(err) || options.ResourceVersion != "" {
 		return w, err
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package admission
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +29,9 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/apiserver/pkg/features"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/featuregate"
 )
 
 // Plugin is an admission plugin that an operator can turn on and off by its name.
@@ -40,6 +43,8 @@ type Plugin struct {
 	DefaultOff bool
 	// Reads are the resources of the cluster that the plugin lists and watches.
 	Reads []schema.GroupResource
+	// Feature is the feature gate without which the plugin does nothing, if there is one.
+	Feature featuregate.Feature
 }
 
 // Plugins are all plugins in the order in which they run; own are those of the
@@ -64,6 +69,7 @@ func Plugins(own ...Plugin) []Plugin {
 			Name:     mutatingpolicy.PluginName,
 			Register: registerMutatingPolicies,
 			Reads:    []schema.GroupResource{namespaces, registration("mutatingadmissionpolicies"), registration("mutatingadmissionpolicybindings")},
+			Feature:  features.MutatingAdmissionPolicy,
 		}, {
 			Name:     mutatingwebhook.PluginName,
 			Register: mutatingwebhook.Register,
@@ -100,13 +106,30 @@ func Options(plugins []Plugin) *genericoptions.AdmissionOptions {
 	return options
 }
 
+// Enabled tells whether the options let a plugin run.
+func Enabled(plugin Plugin, options *genericoptions.AdmissionOptions) bool {
+	disabled := options.DefaultOffPlugins.Union(sets.New(options.DisablePlugins...)).Difference(sets.New(options.EnablePlugins...))
+	return !disabled.Has(plugin.Name)
+}
+
+// ValidateFeatures refuses plugins that would do nothing: what they enforce would be
+// admitted without a word, while kube-apiserver, or another replica, enforces it.
+func ValidateFeatures(plugins []Plugin, options *genericoptions.AdmissionOptions, gate featuregate.FeatureGate) (errs []error) {
+	for _, plugin := range plugins {
+		if plugin.Feature != "" && !gate.Enabled(plugin.Feature) && Enabled(plugin, options) {
+			errs = append(errs, fmt.Errorf("the admission plugin %s would not enforce anything, since --feature-gates or --emulated-version turns the feature %s off: add --feature-gates=%s=true, or do without it by --disable-admission-plugins=%s",
+				plugin.Name, plugin.Feature, plugin.Feature, plugin.Name))
+		}
+	}
+	return errs
+}
+
 // Reads returns the resources of the cluster that the plugins enabled by the
 // options list and watch.
 func Reads(plugins []Plugin, options *genericoptions.AdmissionOptions) []schema.GroupResource {
-	disabled := options.DefaultOffPlugins.Union(sets.New(options.DisablePlugins...)).Difference(sets.New(options.EnablePlugins...))
 	var resources []schema.GroupResource
 	for _, plugin := range plugins {
-		if disabled.Has(plugin.Name) {
+		if !Enabled(plugin, options) {
 			continue
 		}
 		for _, resource := range plugin.Reads {

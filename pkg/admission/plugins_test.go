@@ -24,8 +24,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	"k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/featuregate"
 )
 
 // own returns a plugin that does nothing.
@@ -157,6 +159,37 @@ func TestReads(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("unexpected resources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A plugin whose feature is off would admit everything without a word.
+func TestValidateFeatures(t *testing.T) {
+	for name, test := range map[string]struct {
+		enabled  bool
+		disabled []string
+		want     string
+	}{
+		"on":                      {true, nil, ""},
+		"off":                     {false, nil, "the admission plugin MutatingAdmissionPolicy would not enforce anything, since --feature-gates or --emulated-version turns the feature MutatingAdmissionPolicy off: add --feature-gates=MutatingAdmissionPolicy=true, or do without it by --disable-admission-plugins=MutatingAdmissionPolicy"},
+		"off, as the plugin":      {false, []string{"MutatingAdmissionPolicy"}, ""},
+		"off, and another plugin": {false, []string{"ResourceQuota"}, "the admission plugin MutatingAdmissionPolicy would not enforce anything, since --feature-gates or --emulated-version turns the feature MutatingAdmissionPolicy off: add --feature-gates=MutatingAdmissionPolicy=true, or do without it by --disable-admission-plugins=MutatingAdmissionPolicy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate := featuregate.NewFeatureGate()
+			if err := gate.Add(map[featuregate.Feature]featuregate.FeatureSpec{features.MutatingAdmissionPolicy: {Default: test.enabled, PreRelease: featuregate.Beta}}); err != nil {
+				t.Fatal(err)
+			}
+			plugins := Plugins()
+			options := Options(plugins)
+			options.DisablePlugins = test.disabled
+			got := ""
+			for _, err := range ValidateFeatures(plugins, options, gate) {
+				got += err.Error()
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -79,9 +79,9 @@ type Config struct {
 	drain   *filters.Drain
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
-	// stopExpiration is nil as long as nothing keeps that metric.
-	stopExpiration func()
-	closeOnce      func() error
+	// stopMetrics ends the metrics of this server, whose process may have others.
+	stopMetrics []func()
+	closeOnce   func() error
 }
 
 // CompletedConfig is a Config after Complete; nothing else makes one.
@@ -156,8 +156,8 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 func (c *Config) Close() error { return c.closeOnce() }
 
 func (c *Config) close() error {
-	if c.stopExpiration != nil {
-		c.stopExpiration()
+	for _, stop := range c.stopMetrics {
+		stop()
 	}
 	if serving := c.Generic.SecureServing; serving != nil {
 		_ = serving.Listener.Close() // A server has closed it.
@@ -215,9 +215,16 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 	if err := o.applyAudit(generic); err != nil {
 		return err
 	}
-	if config.stopExpiration, err = watchExpiration(config.Name, generic.SecureServing.Cert); err != nil {
+	stopExpiration, err := watchExpiration(config.Name, generic.SecureServing.Cert)
+	if err != nil {
 		return err
 	}
+	stopPlugins, err := o.reportPlugins()
+	if err != nil {
+		stopExpiration()
+		return err
+	}
+	config.stopMetrics = []func(){stopExpiration, stopPlugins}
 	return o.applyCluster(config, ready)
 }
 

@@ -27,24 +27,18 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// expirationGauge returns the metric of when serving certificates expire. All servers of a
-// process have one registry, and so share the metric that the first of them registers.
-func expirationGauge() (*metrics.GaugeVec, error) {
-	expiration := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace:      "apiserver",
-		Subsystem:      "serving_certificate",
-		Name:           "expiration_timestamp_seconds",
-		Help:           "When the serving certificate of a server expires, in seconds since 1970.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"server"})
-	err := legacyregistry.Register(expiration)
+// sharedGauge returns a metric of servers. All servers of a process have one registry, and
+// so share the metric that the first of them registers.
+func sharedGauge(options *metrics.GaugeOpts, labels ...string) (*metrics.GaugeVec, error) {
+	gauge := metrics.NewGaugeVec(options, append([]string{"server"}, labels...))
+	err := legacyregistry.Register(gauge)
 	var registered prometheus.AlreadyRegisteredError
 	if !errors.As(err, &registered) {
-		return expiration, err
+		return gauge, err
 	}
 	existing, ok := registered.ExistingCollector.(*metrics.GaugeVec)
 	if !ok {
-		return nil, fmt.Errorf("somebody else has registered the metric %s: %w", expiration.FQName(), err)
+		return nil, fmt.Errorf("somebody else has registered the metric %s: %w", gauge.FQName(), err)
 	}
 	return existing, nil
 }
@@ -52,7 +46,13 @@ func expirationGauge() (*metrics.GaugeVec, error) {
 // watchExpiration keeps the metric of when a server's certificate expires, wherever it
 // comes from, until it is told to stop.
 func watchExpiration(server string, certificate dynamiccertificates.CertKeyContentProvider) (stop func(), err error) {
-	expiration, err := expirationGauge()
+	expiration, err := sharedGauge(&metrics.GaugeOpts{
+		Namespace:      "apiserver",
+		Subsystem:      "serving_certificate",
+		Name:           "expiration_timestamp_seconds",
+		Help:           "When the serving certificate of a server expires, in seconds since 1970.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ func (o CompletedOptions) Validate() []error {
 		o.Features.Validate(),
 		o.CoreAPI.Validate(),
 		o.Admission.Validate(),
+		admission.ValidateFeatures(o.plugins, o.Admission, o.FeatureGate()),
 		admission.ValidateConfigFile(o.Admission.ConfigFile, o.Admission.Plugins.Registered()),
 		o.validateFiles(),
 	)

@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/egressselector"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
 )
 
@@ -41,6 +42,15 @@ type webhook struct {
 	client        admissionregistrationv1.WebhookClientConfig
 	rules         []admissionregistrationv1.RuleWithOperations
 	failurePolicy *admissionregistrationv1.FailurePolicyType
+}
+
+// checkAdmission says what a server with these flags does not enforce.
+func (e *examination) checkAdmission(context.Context) []Result {
+	if len(e.AdmissionOff) > 0 {
+		return []Result{warning(fmt.Sprintf("the admission plugins %s are off, so that this server admits what they would refuse or change", strings.Join(e.AdmissionOff, ", ")),
+			"remove them from --disable-admission-plugins, unless that is meant, and give all replicas the same flags")}
+	}
+	return []Result{ok("all admission plugins are on")}
 }
 
 // checkWebhooks connects to the webhooks that are asked about the groups' objects.
@@ -213,12 +223,10 @@ func (e *examination) checkPolicies(ctx context.Context) []Result {
 
 func (e *examination) policies(ctx context.Context) ([]policy, error) {
 	registration := e.kube.AdmissionregistrationV1()
-	mutating, err := registration.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) { // Older kube-apiservers do not have them.
-		return nil, err
-	}
-	mutatingBindings, err := registration.MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	mutating, mutatingBindings, err := admission.ListMutatingPolicies(ctx, e.kube)
+	if apierrors.IsNotFound(err) { // Older kube-apiservers do not have them.
+		mutating, mutatingBindings = &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
+	} else if err != nil {
 		return nil, err
 	}
 	validating, err := registration.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})

@@ -89,6 +89,8 @@ type Config struct {
 	Authentication func(context.Context) error
 	// Permissions are those of a server in a namespace.
 	Permissions func(namespace string) []rbac.Permission
+	// AdmissionOff are the admission plugins that a server with these flags does not run.
+	AdmissionOff []string
 	// EtcdServers are the members of the server's etcd, and EtcdClient reaches them.
 	EtcdServers []string
 	EtcdClient  func(servers ...string) (*clientv3.Client, error)
@@ -137,6 +139,7 @@ func checks() []check {
 		{service, []string{registered}, (*examination).checkService},
 		{certificate, []string{service}, (*examination).checkCertificate},
 		{"availability", []string{requestHeaders, registered, service, certificate}, (*examination).checkAvailability},
+		{"admission", nil, (*examination).checkAdmission},
 		{"webhooks", []string{version}, (*examination).checkWebhooks},
 		{"policies", []string{version, permissions}, (*examination).checkPolicies},
 		{"etcd", nil, (*examination).checkEtcd},

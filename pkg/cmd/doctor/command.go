@@ -111,6 +111,7 @@ func examine(ctx context.Context, o *apiserver.Options, config doctor.Config) ([
 	config.Cluster = cluster
 	config.Authentication = completed.CheckAuthentication
 	config.Permissions = completed.Permissions
+	config.AdmissionOff = completed.AdmissionOff()
 	config.EtcdServers = completed.Etcd.StorageConfig.Transport.ServerList
 	config.EtcdClient = completed.NewEtcdClient
 	config.Egress = completed.Egress

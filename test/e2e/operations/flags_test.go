@@ -81,6 +81,7 @@ func TestInvalidFlags(t *testing.T) {
 		"one that is no number":                 {[]string{"--secure-port=https"}, "Error: invalid argument \"https\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"https\": invalid syntax\n"},
 		"an argument":                           {[]string{"serve"}, "Error: unknown command \"serve\" for \"apiserver\"\n"},
 		"a feature gate":                        {[]string{"--feature-gates=NoSuch=true"}, "--feature-gates, --emulated-version or --min-compatibility-version: unrecognized feature gate: NoSuch\"\n"},
+		"a version without policies":            {[]string{"--emulated-version=1.35"}, "the admission plugin MutatingAdmissionPolicy would not enforce anything, since --feature-gates or --emulated-version turns the feature MutatingAdmissionPolicy off: add --feature-gates=MutatingAdmissionPolicy=true, or do without it by --disable-admission-plugins=MutatingAdmissionPolicy\"\n"},
 		"a version":                             {[]string{"--emulated-version=1.20"}, "--feature-gates, --emulated-version or --min-compatibility-version: [emulation version 1.20 is not between [1.34, 1.37.0], minCompatibilityVersion version 1.34 is not between [1.34, 1.20]]\"\n"},
 		"a kubeconfig":                          {[]string{"--kubeconfig=" + missing}, "reading the file of --kubeconfig: stat " + missing + ": no such file or directory\"\n"},
 		"a kubeconfig of its own":               {[]string{"--authorization-kubeconfig=" + missing}, "reading the file of --authorization-kubeconfig: stat " + missing + ": no such file or directory\"\n"},

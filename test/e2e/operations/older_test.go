@@ -21,6 +21,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -127,6 +128,75 @@ func TestOlderKubeAPIServer(t *testing.T) {
 			require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
 		})
 	}
+}
+
+// A policy that kube-apiserver serves as v1beta1 only, as Kubernetes 1.34 and 1.35 do, is
+// enforced, and stays so when kube-apiserver is upgraded.
+func TestPoliciesServedAsV1Beta1(t *testing.T) {
+	t.Parallel()
+	cp := controlplane.ForTest(t, controlplane.Config{
+		KubeAPIServer: controlplane.ComponentConfig{Flags: []string{
+			"--emulated-version=1.35", "--feature-gates=MutatingAdmissionPolicy=true",
+			"--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+			// That of this version of kube-apiserver can't read v1beta1.
+			"--disable-admission-plugins=MutatingAdmissionPolicy",
+		}},
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+	})
+	kube := framework.Kube(cp)
+	client := versioned.NewForConfigOrDie(cp.RESTConfig())
+	awaitReplicas := func(want int32) {
+		t.Helper()
+		controlplane.Eventually(t, func() error {
+			created, err := client.RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				return err
+			}
+			if got := ptr.Deref(created.Spec.Replicas, 0); got != want {
+				return fmt.Errorf("a pizza gets %d replicas, not %d", got, want)
+			}
+			return nil
+		})
+	}
+	_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	require.NoError(t, fixture.CreateToppings(t.Context(), client, "tomato"))
+	awaitReplicas(1)
+	create := func(object string) {
+		t.Helper()
+		kubectl := cp.Kubectl(t.Context(), "create", "--filename=-")
+		kubectl.Stdin = strings.NewReader(object)
+		output, err := kubectl.CombinedOutput()
+		require.NoError(t, err, "%s", output)
+	}
+	create(`
+apiVersion: admissionregistration.k8s.io/v1beta1
+kind: MutatingAdmissionPolicy
+metadata: {name: seven}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [restaurant.programming-kubernetes.info], apiVersions: ["*"], operations: [CREATE], resources: [pizzas]}
+  mutations:
+    - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", path: "/spec/replicas", value: 7}]'}}
+`)
+	create(`
+apiVersion: admissionregistration.k8s.io/v1beta1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: seven}
+spec: {policyName: seven}
+`)
+	awaitReplicas(7)
+
+	require.NoError(t, cp.KubeAPIServer.Stop())
+	cp.KubeAPIServer.SetFlags()
+	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
+	awaitReplicas(7)
+	controlplane.Eventually(t, func() error {
+		return kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(t.Context(), "seven", metav1.DeleteOptions{})
+	})
+	awaitReplicas(1)
 }
 
 var notServed = regexp.MustCompile(`"kube-apiserver does not serve a resource of admissionregistration\.k8s\.io/v1: no webhook or policy of this kind is enforced until it does" resource="(.*)" retry="30s"`)

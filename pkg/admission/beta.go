@@ -1,0 +1,129 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// ListMutatingPolicies returns the mutating policies of the cluster, and their bindings.
+// Kubernetes 1.34 and 1.35 serve them as v1beta1 only, which has the same fields; without
+// that, this server would admit what kube-apiserver changes or refuses. The error is
+// NotFound if no version is served.
+func ListMutatingPolicies(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingAdmissionPolicyList, *admissionregistrationv1.MutatingAdmissionPolicyBindingList, error) {
+	policies, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if err == nil {
+		bindings, err := client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+		return policies, bindings, err
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, nil, err
+	}
+	oldPolicies, err := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	oldBindings, err := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	policies, err = toV1[admissionregistrationv1.MutatingAdmissionPolicyList](oldPolicies)
+	if err != nil {
+		return nil, nil, err
+	}
+	bindings, err := toV1[admissionregistrationv1.MutatingAdmissionPolicyBindingList](oldBindings)
+	return policies, bindings, err
+}
+
+// betaPolicies reads mutating policies that are served as v1beta1.
+func betaPolicies(client kubernetes.Interface) *cache.ListWatch {
+	beta := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicies()
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := beta.List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return toV1[admissionregistrationv1.MutatingAdmissionPolicyList](list)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return converted(beta.Watch(ctx, options))
+		},
+	}
+}
+
+// betaBindings reads bindings of mutating policies that are served as v1beta1.
+func betaBindings(client kubernetes.Interface) *cache.ListWatch {
+	beta := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicyBindings()
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := beta.List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return toV1[admissionregistrationv1.MutatingAdmissionPolicyBindingList](list)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return converted(beta.Watch(ctx, options))
+		},
+	}
+}
+
+// converted makes the objects of a watch those of v1.
+func converted(w watch.Interface, err error) (watch.Interface, error) {
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(event watch.Event) (watch.Event, bool) {
+		var err error
+		switch object := event.Object.(type) {
+		case *admissionregistrationv1beta1.MutatingAdmissionPolicy:
+			event.Object, err = toV1[admissionregistrationv1.MutatingAdmissionPolicy](object)
+		case *admissionregistrationv1beta1.MutatingAdmissionPolicyBinding:
+			event.Object, err = toV1[admissionregistrationv1.MutatingAdmissionPolicyBinding](object)
+		}
+		if err != nil {
+			status := apierrors.NewInternalError(err).Status()
+			event = watch.Event{Type: watch.Error, Object: &status}
+		}
+		return event, true
+	}), nil
+}
+
+// toV1 converts between versions whose fields are the same.
+func toV1[T any](beta runtime.Object) (*T, error) {
+	content, err := json.Marshal(beta)
+	if err != nil {
+		return nil, err
+	}
+	object := new(T)
+	if err := json.Unmarshal(content, object); err != nil {
+		return nil, fmt.Errorf("converting from admissionregistration.k8s.io/v1beta1: %w", err)
+	}
+	return object, nil
+}
