@@ -18,17 +18,23 @@ package doctor
 
 import (
 	"crypto/x509"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
@@ -126,6 +132,64 @@ func TestSkew(t *testing.T) {
 	}
 	if _, err := effectiveVersion(version.Info{GitVersion: "unknown"}); err == nil {
 		t.Error("got no error for a version that is none")
+	}
+}
+
+func TestDescribedVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		info version.Info
+		want string
+	}{
+		"an old one":         {version.Info{Major: "1", Minor: "32", GitVersion: "v1.32.1"}, "v1.32.1"},
+		"one of its own":     {version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1", EmulationMajor: "1", EmulationMinor: "37"}, "v1.37.1"},
+		"one that it is not": {version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1", EmulationMajor: "1", EmulationMinor: "35"}, "v1.37.1, which emulates 1.35"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := described(test.info); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A server may list Services, as the webhooks' are what it looks up, but not what is behind
+// them.
+func TestResolveAsTheServer(t *testing.T) {
+	service := func(clusterIP string) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "webhook"},
+			Spec: corev1.ServiceSpec{ClusterIP: clusterIP, Selector: map[string]string{"app": "webhook"}, Ports: []corev1.ServicePort{
+				{Name: "https", Port: 443, TargetPort: intstr.FromString("https")},
+			}},
+		}
+	}
+	for name, test := range map[string]struct {
+		service *corev1.Service
+		denied  []string
+		want    []string
+		err     string
+	}{
+		"no pods":                 {service("10.0.0.1"), []string{"get services", "list pods", "list endpointslices"}, []string{"10.0.0.1:443"}, ""},
+		"no endpoints":            {service("10.0.0.1"), []string{"get services", "list endpointslices"}, []string{"10.0.0.1:443"}, ""},
+		"an address of version 6": {service("fd00::1"), []string{"get services", "list pods"}, []string{"[fd00::1]:443"}, ""},
+		"no address":              {service("None"), []string{"list pods"}, nil, `pods is forbidden: no`},
+		"no services":             {service("10.0.0.1"), []string{"list services"}, nil, `services is forbidden: no`},
+		"all":                     {service("10.0.0.1"), nil, nil, "no pod matches the selector app=webhook of the Service default/webhook: check the labels of the pods, and the Deployment that is to create them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := kubefake.NewClientset(test.service)
+			for _, denied := range test.denied {
+				verb, resource, _ := strings.Cut(denied, " ")
+				client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
+				})
+			}
+			e := &examination{kube: client}
+			got, err := e.resolve(t.Context(), newBackend("default", "webhook", nil))
+			if !slices.Equal(got, test.want) || err == nil && test.err != "" || err != nil && err.Error() != test.err {
+				t.Errorf("got %v and the error %v, want %v and %q", got, err, test.want, test.err)
+			}
+		})
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -86,12 +87,12 @@ func (e *examination) checkService(ctx context.Context) []Result {
 // resolve returns the addresses behind a Service. The error is a problem if
 // something is wrong with the Service.
 func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) {
-	service, err := e.kube.CoreV1().Services(b.namespace).Get(ctx, b.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, &problem{b.String() + " does not exist", "create it, by it the server is found"}
-	}
+	service, err := e.service(ctx, b)
 	if err != nil {
 		return nil, err
+	}
+	if service == nil {
+		return nil, &problem{b.String() + " does not exist", "create it, by it the server is found"}
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return []string{net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(b.port)))}, nil
@@ -102,6 +103,9 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	}
 	port := service.Spec.Ports[i]
 	pods, err := e.pods(ctx, service)
+	if apierrors.IsForbidden(err) {
+		return clusterAddress(service, port, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +115,9 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 		}
 	}
 	addresses, err := e.endpoints(ctx, b, port)
+	if apierrors.IsForbidden(err) {
+		return clusterAddress(service, port, err)
+	}
 	if err != nil || len(addresses) > 0 {
 		return addresses, err
 	}
@@ -122,6 +129,29 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	default:
 		return nil, &problem{fmt.Sprintf("none of the pods of %s is ready, of which there are %d", b, len(pods)), "see their events and logs"}
 	}
+}
+
+// service returns nil if there is none. It lists, which is what the server may do itself.
+func (e *examination) service(ctx context.Context, b backend) (*corev1.Service, error) {
+	list, err := e.kube.CoreV1().Services(b.namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, b.name).String()})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == b.name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // See above.
+}
+
+// clusterAddress is what the server itself knows of a Service, for a user who may not see
+// what is behind it. Whatever that is answers there, if anything does.
+func clusterAddress(service *corev1.Service, port corev1.ServicePort, forbidden error) ([]string, error) {
+	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
+		return []string{net.JoinHostPort(ip, strconv.Itoa(int(port.Port)))}, nil
+	}
+	return nil, forbidden
 }
 
 // pods are those that a Service selects.

@@ -57,7 +57,15 @@ func (e *examination) checkVersion(ctx context.Context) []Result {
 	if err := skew(ours, theirs); err != nil {
 		return []Result{finding("the version of kube-apiserver", Warning, err)}
 	}
-	return []Result{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, info.GitVersion, ours)}
+	return []Result{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, described(info), ours)}
+}
+
+// described is the version of kube-apiserver, and the older one that it may emulate.
+func described(info version.Info) string {
+	if emulated := info.EmulationMajor + "." + info.EmulationMinor; emulated != "." && emulated != info.Major+"."+info.Minor {
+		return info.GitVersion + ", which emulates " + emulated
+	}
+	return info.GitVersion
 }
 
 // effectiveVersion is the version whose features kube-apiserver has.

@@ -196,9 +196,9 @@ func TestDoctor(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		require.Empty(t, stderr)
 		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
-		require.Len(t, lines, 12)
+		require.Len(t, lines, 13)
 		require.Regexp(t, `^ok       kube-apiserver   kube-apiserver at https://127\.0\.0\.1:\d+ is v1\.37\.\d+, this server is made for 1\.37$`, lines[0])
-		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[9])
+		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[10])
 	})
 
 	// Whoever may only read, and ask what others may do, finds the same.
@@ -235,7 +235,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: doctor}]
 		require.Empty(t, symptoms(findings))
 		got := statuses(findings)
 		for check, want := range map[string]string{
-			"kube-apiserver": "ok", "request-headers": "ok", "permissions": "ok", "webhooks": "ok", "policies": "ok", "leftovers": "skipped",
+			"kube-apiserver": "ok", "request-headers": "ok", "permissions": "ok", "service": "ok", "certificate": "ok", "webhooks": "ok", "policies": "ok", "leftovers": "skipped",
 		} {
 			require.Equal(t, want, got[check], "%s in %v", check, findings)
 		}
@@ -498,7 +498,7 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 	require.Equal(t, []string{absent}, symptoms(findings))
 	require.Equal(t, map[string]string{
 		"kube-apiserver": "ok", "request-headers": "ok", "apiservices": "warning", "permissions": "skipped", "service": "skipped", "certificate": "skipped",
-		"availability": "skipped", "webhooks": "ok", "policies": "ok", "etcd": "skipped", "proxy": "ok", "leftovers": "ok",
+		"availability": "skipped", "admission": "ok", "webhooks": "ok", "policies": "ok", "etcd": "skipped", "proxy": "ok", "leftovers": "ok",
 	}, statuses(findings))
 	_, findings = doctor(t, cp)
 	require.Contains(t, findings, finding{Check: "permissions", Status: "skipped", Cause: "it is not known in which namespace the server is going to be: name it by --namespace"})
