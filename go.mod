@@ -5,7 +5,6 @@ go 1.26.0
 toolchain go1.26.11
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -43,7 +42,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require k8s.io/apiextensions-apiserver v0.37.2
+require (
+	github.com/anishathalye/porcupine v1.3.1
+	k8s.io/apiextensions-apiserver v0.37.2
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -121,7 +123,7 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect

@@ -20,10 +20,14 @@ package cmd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
@@ -62,6 +66,41 @@ func AsTool(cmd *cobra.Command) *cobra.Command {
 		klog.SetOutput(io.Discard)
 	}
 	return cmd
+}
+
+// WithEnvironment lets environment variables set the flags of the command of a server of
+// this name, and of all commands below it, that are not on the command line: --data-dir of
+// the server "apiserver" is APISERVER_DATA_DIR. A pod sets them once for the server and for
+// the tools that run beside it.
+func WithEnvironment(name string, cmd *cobra.Command) *cobra.Command {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		return setFromEnvironment(cmd.Flags(), name, os.LookupEnv)
+	}
+	for _, other := range cmd.Commands() {
+		WithEnvironment(name, other)
+	}
+	return cmd
+}
+
+func setFromEnvironment(flags *pflag.FlagSet, name string, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(flag *pflag.Flag) {
+		variable := Variable(name, flag.Name)
+		value, found := lookup(variable)
+		if !found || flag.Changed {
+			return
+		}
+		if err := flags.Set(flag.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("the environment variable %s can't be used: %w", variable, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// Variable returns the name of the environment variable that sets a flag of the server of
+// this name.
+func Variable(name, flag string) string {
+	return strings.ToUpper(strings.ReplaceAll(name+"_"+flag, "-", "_"))
 }
 
 // AddFormat adds the flag --output.

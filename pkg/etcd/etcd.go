@@ -25,6 +25,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -32,6 +33,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 )
 
@@ -75,13 +77,21 @@ type Config struct {
 	// QuotaBytes is the size of the database above which etcd raises an alarm
 	// and refuses writes.
 	QuotaBytes int64
+
+	// free replaces freeBytes in tests.
+	free func(dir string) (int64, error)
 }
 
 // Etcd is a running member.
 type Etcd struct {
 	*embed.Etcd
+	config   Config
 	lock     *fileutil.LockedFile
 	logLevel zap.AtomicLevel
+	// disk is why nothing is written at the moment, nil if there is no reason.
+	disk *atomic.Pointer[error]
+	// stop ends what watches the directory.
+	stop func()
 }
 
 // Validate returns what is wrong with the configuration.
@@ -119,6 +129,9 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.checkReplaced(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	if err := c.prepareMember(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -129,6 +142,10 @@ func (c Config) Start(ctx context.Context) (*Etcd, error) {
 	if err := etcd.recoverSpace(ctx, c.QuotaBytes); err != nil {
 		return nil, errors.Join(err, etcd.Close())
 	}
+	if err := c.markReplaced(); err != nil {
+		return nil, errors.Join(err, etcd.Close())
+	}
+	etcd.watch()
 	return etcd, nil
 }
 
@@ -139,13 +156,16 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 		return nil, errors.Join(err, lock.Close())
 	}
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
+	disk := &atomic.Pointer[error]{}
 	etcd, err := survive(ctx, newLogger(logLevel, klog.Background()), func(logger *zap.Logger) (*embed.Etcd, error) {
-		return embed.StartEtcd(c.embedded(logger))
+		config := c.embedded(logger)
+		config.GRPCAdditionalServerOptions = append(config.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(refuseWrites(disk)))
+		return embed.StartEtcd(config)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w; if its files are damaged, %s", c.Dir, err, restoreAdvice), lock.Close())
 	}
-	started := &Etcd{etcd, lock, logLevel}
+	started := &Etcd{Etcd: etcd, config: c, lock: lock, logLevel: logLevel, disk: disk, stop: func() {}}
 	// The directory may be one that an operator has made for more than one user.
 	// Upstream fault 70.
 	if err := os.Chmod(c.socket(), 0o600); err != nil {
@@ -246,9 +266,26 @@ func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 	return nil
 }
 
-// CheckAlarms returns an error while etcd has raised an alarm, which keeps it from
-// accepting writes.
+// watch looks after the directory until the member is closed.
+func (e *Etcd) watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.watchDirectory(ctx)
+	}()
+	e.stop = func() {
+		cancel()
+		<-done
+	}
+}
+
+// CheckAlarms returns an error while etcd accepts no writes: for an alarm that it has
+// raised, or since its disk is nearly full or its directory is gone.
 func (e *Etcd) CheckAlarms() error {
+	if problem := e.disk.Load(); problem != nil {
+		return *problem
+	}
 	for _, alarm := range e.Server.Alarms() {
 		switch alarm.Alarm {
 		case etcdserverpb.AlarmType_NOSPACE:
@@ -264,6 +301,7 @@ func (e *Etcd) CheckAlarms() error {
 func (e *Etcd) Close() error {
 	// It would tell of its end as of a row of failures.
 	e.logLevel.SetLevel(zap.DPanicLevel)
+	e.stop()
 	e.Etcd.Close()
 	return e.lock.Close()
 }

@@ -78,6 +78,9 @@ func (c Config) Save(ctx context.Context, out io.Writer, progress Progress) (err
 	if _, err := os.Stat(c.path(dataDir)); err != nil {
 		return fmt.Errorf("there is no database of an embedded etcd in %s: name the server's data directory with --data-dir, and run this as the same user (%w)", c.Dir, err)
 	}
+	if err := c.checkReplaced(); err != nil {
+		return err
+	}
 	lock, err := c.tryLock()
 	switch {
 	case errors.Is(err, fileutil.ErrLocked): // By the server, which is going to answer.
@@ -100,11 +103,11 @@ func (c Config) Save(ctx context.Context, out io.Writer, progress Progress) (err
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	return receive(ctx, client, out, progress)
+	return SaveFrom(ctx, client, out, progress)
 }
 
-// receive copies a snapshot from a running etcd.
-func receive(ctx context.Context, client *clientv3.Client, out io.Writer, progress Progress) error {
+// SaveFrom writes a snapshot of a running etcd, which may be another program's.
+func SaveFrom(ctx context.Context, client *clientv3.Client, out io.Writer, progress Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(connectTimeout, func() {
@@ -113,7 +116,7 @@ func receive(ctx context.Context, client *clientv3.Client, out io.Writer, progre
 	defer silent.Stop()
 	stream, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Snapshot(ctx, &etcdserverpb.SnapshotRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return fmt.Errorf("asking the embedded etcd for a snapshot: %w", cmp.Or(context.Cause(ctx), err))
+		return fmt.Errorf("asking etcd for a snapshot: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	verifier := newVerifier()
 	for {
@@ -123,7 +126,7 @@ func receive(ctx context.Context, client *clientv3.Client, out io.Writer, progre
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("receiving a snapshot from the embedded etcd: %w", cmp.Or(context.Cause(ctx), err))
+			return fmt.Errorf("receiving a snapshot from etcd: %w", cmp.Or(context.Cause(ctx), err))
 		}
 		if _, err := io.MultiWriter(verifier, out).Write(part.Blob); err != nil {
 			return fmt.Errorf("writing the snapshot: %w", err)
@@ -138,7 +141,13 @@ func receive(ctx context.Context, client *clientv3.Client, out io.Writer, progre
 
 // SaveFile saves a snapshot in a file, which is there when it is complete, and
 // replaces one of that name.
-func (c Config) SaveFile(ctx context.Context, path string, progress Progress) (_ Snapshot, err error) {
+func (c Config) SaveFile(ctx context.Context, path string, progress Progress) (Snapshot, error) {
+	return WriteFile(path, func(part io.Writer) error { return c.Save(ctx, part, progress) })
+}
+
+// WriteFile makes a file of a snapshot that is saved into it. The file is there when it is
+// complete and verified, and replaces one of that name.
+func WriteFile(path string, save func(io.Writer) error) (_ Snapshot, err error) {
 	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("creating the snapshot: %w", err)
@@ -148,7 +157,7 @@ func (c Config) SaveFile(ctx context.Context, path string, progress Progress) (_
 			err = errors.Join(err, os.Remove(part.Name()))
 		}
 	}()
-	if err := errors.Join(c.Save(ctx, part, progress), part.Sync(), part.Close()); err != nil {
+	if err := errors.Join(save(part), part.Sync(), part.Close()); err != nil {
 		return Snapshot{}, err
 	}
 	snapshot, err := ReadFile(part.Name(), func(int64, int64) {})
@@ -160,6 +169,12 @@ func (c Config) SaveFile(ctx context.Context, path string, progress Progress) (_
 
 // ReadFile verifies a snapshot and describes it.
 func ReadFile(path string, progress Progress) (Snapshot, error) {
+	return VisitFile(path, progress, nil)
+}
+
+// VisitFile is ReadFile that passes on every value that is stored, those of earlier revisions
+// included.
+func VisitFile(path string, progress Progress, visit func(key string, value []byte) error) (Snapshot, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("opening the snapshot: %w", err)
@@ -173,13 +188,13 @@ func ReadFile(path string, progress Progress) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("the snapshot %s can't be used: it %w", path, err)
 	}
-	return describe(path, sum)
+	return describe(path, sum, visit)
 }
 
 // describe reads every object of a database whose hash is known to be right. It was taken
 // of what a disk had then, right or wrong.
-func describe(path, sum string) (Snapshot, error) {
-	read, err := readDatabaseFile(path, nil)
+func describe(path, sum string, visit func(string, []byte) error) (Snapshot, error) {
+	read, err := readDatabaseFile(path, visit)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("the snapshot %s can't be used: its database was damaged when it was saved: %w; use another one", path, err)
 	}
@@ -273,7 +288,7 @@ func copyFile(in io.Reader, path string, total int64, progress Progress) (_ Snap
 	if err := file.Close(); err != nil {
 		return Snapshot{}, err
 	}
-	return describe(path, sum)
+	return describe(path, sum, nil)
 }
 
 // rename puts what is complete in its place, so that it is there after a crash.

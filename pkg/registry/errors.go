@@ -211,7 +211,7 @@ func (s statusErrorStorage) status(err error, operation string) error {
 		}}
 	// Upstream fault 22.
 	case errors.Is(cause, rpctypes.ErrNoSpace):
-		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
+		return apierrors.NewServiceUnavailable("the database of etcd has reached its quota, or its disk is full, and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm, or makes room on the disk")
 	// Upstream fault 23.
 	case errors.Is(cause, rpctypes.ErrTooManyRequests), code == codes.Unavailable:
 		return apierrors.NewServerTimeout(s.resource, operation, retrySeconds)

@@ -42,7 +42,7 @@ func NewCommand(ctx context.Context, name string) *cobra.Command {
 	cmd := server.NewCommandWithBase(ctx, name, options.Base())
 	cmd.Short = "Serves custom resources to a Kubernetes cluster from an etcd of its own"
 	for _, other := range []*cobra.Command{newRegisterCommand(), newUnregisterCommand()} {
-		cmd.AddCommand(tool.AsTool(other))
+		cmd.AddCommand(tool.WithEnvironment(name, tool.AsTool(other)))
 		cmd.Long += fmt.Sprintf("\n  %-12s %s", other.Name(), other.Short)
 	}
 	return cmd

@@ -72,10 +72,11 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 	cmd.SetContext(ctx)
 	cmd.AddCommand(
 		doctor.NewCommand(name, base, groups...),
-		tool.AsTool(snapshot.NewCommand(options.EmbeddedEtcd.Dir)),
+		tool.AsTool(snapshot.NewCommand(name, groups...)),
 		tool.WithOwnHelp(certificates.NewCommand()),
 		migrate.NewCommand(name, base, groups...),
 	)
+	cmd.Long += fmt.Sprintf("\n\nEvery flag can be set by an environment variable instead, for this command and for those below it: --data-dir by %s.", tool.Variable(name, "data-dir"))
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
 	for _, other := range cmd.Commands() {
 		cmd.Long += fmt.Sprintf("\n  %-12s %s", other.Name(), other.Short)
@@ -89,7 +90,7 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(cmd, flags, width)
-	return cmd
+	return tool.WithEnvironment(name, cmd)
 }
 
 // run serves until the context ends.

@@ -19,11 +19,14 @@ package snapshot
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -31,55 +34,84 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/term"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
 // standardStream is the name of a file that stands for the standard input or output.
 const standardStream = "-"
 
-// NewCommand returns the commands that back up the embedded etcd of a server whose data
-// directory is this one unless told otherwise.
-func NewCommand(dataDir string) *cobra.Command {
+const dataDirFlag = "data-dir"
+
+// NewCommand returns the commands that back up what a server of this name for the groups
+// stores.
+func NewCommand(name string, groups ...registry.Group) *cobra.Command {
+	dataDir := apiserver.DefaultDataDir(name)
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Saves and restores the data of the embedded etcd",
+		Short: "Saves, verifies and restores what the server stores",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSaveCommand(dataDir), newStatusCommand(), newRestoreCommand(dataDir))
+	cmd.AddCommand(newSaveCommand(dataDir), newStatusCommand(), newVerifyCommand(name, groups), newRestoreCommand(name, dataDir))
 	return cmd
 }
 
 func newSaveCommand(dir string) *cobra.Command {
-	var format string
+	var (
+		format   string
+		keep     int
+		external external
+	)
 	cmd := &cobra.Command{
-		Use:   "save FILE",
+		Use:   "save FILE|DIRECTORY",
 		Short: "Saves the data to a file, whether or not the server is running",
-		Long: "Saves all objects to a file, with a checksum. The server may keep running; if it is not, its data directory is read. " +
-			"The file is as confidential as the objects in it. The name - means standard output.",
+		Long: "Saves all objects to a file, with a checksum. The server may keep running; if it is not, its data directory is read. With --etcd-servers, the data of that etcd is saved. " +
+			"The file is as confidential as the objects in it. In a directory it is named after the time. The name - means standard output.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := snapshotConfig(dir, format)
+			save, err := saver(dir, format, external)
 			if err != nil {
 				return err
 			}
 			progress := newProgress(cmd.ErrOrStderr(), "Saving")
 			if args[0] == standardStream {
 				defer progress.end()
-				return config.Save(cmd.Context(), cmd.OutOrStdout(), progress.tell)
+				return save(cmd.Context(), cmd.OutOrStdout(), progress.tell)
 			}
-			snapshot, err := config.SaveFile(cmd.Context(), args[0], progress.tell)
+			file, err := destination(args[0], keep, time.Now())
+			if err != nil {
+				return err
+			}
+			snapshot, err := etcd.WriteFile(file, func(part io.Writer) error { return save(cmd.Context(), part, progress.tell) })
 			progress.end()
 			if err != nil {
 				return err
+			}
+			if keep > 0 {
+				if err := prune(args[0], keep); err != nil {
+					return err
+				}
 			}
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
 		},
 	}
 	addDataDir(cmd, &dir, "Directory of the server whose embedded etcd is saved.")
+	cmd.Flags().IntVar(&keep, "keep", 0, "How many snapshots a directory keeps; older ones are deleted as soon as a new one is complete. 0 keeps all.")
+	external.addFlags(cmd)
 	tool.AddFormat(cmd, &format)
 	return cmd
+}
+
+// saver returns what saves the embedded etcd, or the external one if there is one.
+func saver(dir, format string, external external) (func(context.Context, io.Writer, etcd.Progress) error, error) {
+	if len(external.servers) > 0 {
+		return external.save, tool.CheckFormat(format)
+	}
+	config, err := snapshotConfig(dir, format)
+	return config.Save, err
 }
 
 func newStatusCommand() *cobra.Command {
@@ -105,8 +137,65 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func newRestoreCommand(dir string) *cobra.Command {
+// newVerifyCommand is a fire drill: it does everything with a snapshot for which one is kept.
+func newVerifyCommand(name string, groups []registry.Group) *cobra.Command {
+	var format, dir string
+	options := apiserver.NewOptions(name, groups...)
+	cmd := &cobra.Command{
+		Use:   "verify FILE|DIRECTORY",
+		Short: "Restores a file for trial, and reads every object in every version",
+		Long: "Verifies a file, or the latest one in a directory: restores it into a temporary directory, starts an etcd on it, and decrypts, decodes and converts every object to every version of its group. " +
+			"What is restored is deleted afterwards. It needs twice the space of the data.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := tool.CheckFormat(format); err != nil {
+				return err
+			}
+			completed, err := options.Complete()
+			if err != nil {
+				return err
+			}
+			verify, err := completed.NewStoredVerifier(cmd.Context())
+			if err != nil {
+				return err
+			}
+			file, err := latest(args[0])
+			if err != nil {
+				return err
+			}
+			progress := newProgress(cmd.ErrOrStderr(), "Verifying")
+			snapshot, objects, err := readObjects(file, progress.tell, verify)
+			progress.end()
+			if err == nil {
+				err = try(cmd.Context(), file, dir, snapshot)
+			}
+			if err != nil {
+				return fmt.Errorf("the snapshot %s failed the trial: %w", file, err)
+			}
+			if format == tool.FormatJSON {
+				return tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"file": file, "snapshot": snapshot, "objects": objects})
+			}
+			for _, resource := range slices.Sorted(maps.Keys(objects)) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d stored values can be served in every version\n", resource, objects[resource])
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s can be restored\n", file)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "temporary-dir", "", "Directory in which the file is restored for trial. By default that of the system.")
+	server := options.Flags()
+	for _, section := range server.FlagSets {
+		if flag := section.Lookup("encryption-provider-config"); flag != nil {
+			cmd.Flags().AddFlag(flag)
+		}
+	}
+	tool.AddFormat(cmd, &format)
+	return cmd
+}
+
+func newRestoreCommand(name, dir string) *cobra.Command {
 	var format string
+	current := dir
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Verifies a file and restores its data into a new directory",
@@ -127,6 +216,9 @@ func newRestoreCommand(dir string) *cobra.Command {
 			snapshot, err := config.Restore(in, total, progress.tell)
 			progress.end()
 			if err != nil {
+				return err
+			}
+			if err := config.Replace(cmp.Or(os.Getenv(tool.Variable(name, dataDirFlag)), current)); err != nil {
 				return err
 			}
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
@@ -154,7 +246,7 @@ func openSnapshot(path string, stdin io.Reader) (io.ReadCloser, int64, error) {
 }
 
 func addDataDir(cmd *cobra.Command, dir *string, usage string) {
-	cmd.Flags().StringVar(dir, "data-dir", *dir, usage)
+	cmd.Flags().StringVar(dir, dataDirFlag, *dir, usage)
 }
 
 // snapshotConfig is the embedded etcd's of the server that is given the directory.

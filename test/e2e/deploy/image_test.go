@@ -81,7 +81,7 @@ func run(t *testing.T, command string, args ...string) string {
 func build(t *testing.T) (archive, digest string) {
 	t.Helper()
 	archive = filepath.Join(t.TempDir(), "apiserver.tar")
-	_, digest, found := strings.Cut(run(t, filepath.Join(root, "hack", "build-image.sh"), archive), " sha256:")
+	_, digest, found := strings.Cut(run(t, filepath.Join(root, "hack", "build-image.sh"), "apiserver", archive), " sha256:")
 	require.True(t, found)
 	return archive, digest
 }
@@ -132,6 +132,11 @@ func TestImage(t *testing.T) {
 	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
 		if mount.Name == "data" {
 			args = append(args, "--volume="+data+":"+mount.MountPath+":rw")
+		}
+	}
+	for _, variable := range pod.Spec.Containers[0].Env {
+		if variable.ValueFrom == nil {
+			args = append(args, "--env="+variable.Name+"="+variable.Value)
 		}
 	}
 	args = append(args, container, "--")

@@ -34,6 +34,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups"
 )
 
 // TestManifestsSayWhy looks for a comment at the top of every manifest.
@@ -160,16 +163,39 @@ func TestTimeToStop(t *testing.T) {
 			if workload.name != "apiserver" {
 				continue
 			}
-			var delay time.Duration
-			for _, argument := range workload.spec.Containers[0].Args {
-				if value, found := strings.CutPrefix(argument, "--shutdown-delay-duration="); found {
-					var err error
-					delay, err = time.ParseDuration(value)
-					require.NoError(t, err)
+			delay, err := time.ParseDuration(variable(t, workload, "APISERVER_SHUTDOWN_DELAY_DURATION"))
+			require.NoError(t, err)
+			// Nobody else could serve what comes to the only replica meanwhile.
+			require.Equal(t, overlay != "standalone", delay > 0)
+			require.GreaterOrEqual(t, time.Duration(*workload.spec.TerminationGracePeriodSeconds)*time.Second, delay+requestTimeout+watchGracePeriod)
+		}
+	}
+}
+
+// variable returns the value of an environment variable of the first container.
+func variable(t *testing.T, workload workload, name string) string {
+	t.Helper()
+	for _, variable := range workload.spec.Containers[0].Env {
+		if variable.Name == name {
+			return variable.Value
+		}
+	}
+	t.Fatalf("%s has no environment variable %s.", workload.name, name)
+	return ""
+}
+
+// TestFlagsInTheEnvironment looks for a flag of the server behind every variable that is
+// named like one.
+func TestFlagsInTheEnvironment(t *testing.T) {
+	flags := server.NewCommand(t.Context(), "apiserver", groups.All()...).Flags()
+	for overlay := range overlays() {
+		for _, workload := range workloads(t, render(t, overlayDirectory(overlay))) {
+			for _, variable := range workload.spec.Containers[0].Env {
+				name, isFlag := strings.CutPrefix(variable.Name, "APISERVER_")
+				if name = strings.ToLower(strings.ReplaceAll(name, "_", "-")); isFlag {
+					require.NotNil(t, flags.Lookup(name), "%s: %s", overlay, variable.Name)
 				}
 			}
-			require.Positive(t, delay)
-			require.GreaterOrEqual(t, time.Duration(*workload.spec.TerminationGracePeriodSeconds)*time.Second, delay+requestTimeout+watchGracePeriod)
 		}
 	}
 }

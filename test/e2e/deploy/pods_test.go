@@ -133,13 +133,8 @@ func (m *machine) run(t *testing.T, pod corev1.Pod) *controlplane.Component {
 		require.NotNil(t, pod.Spec.AutomountServiceAccountToken)
 		require.True(t, *pod.Spec.AutomountServiceAccountToken)
 	}
-	if program.Binary == "apiserver" {
+	if program.Binary == "apiserver" || program.Binary == "webhook" {
 		program.Args = append(program.Args, "--kubeconfig="+kubeconfigOf(t, pod))
-	}
-	for mount, dir := range paths {
-		if mount == "/var/lib" {
-			program.Args = append(program.Args, "--data-dir="+filepath.Join(dir, "apiserver"))
-		}
 	}
 	for _, port := range container.Ports {
 		if port.Name == "https" {
@@ -149,7 +144,7 @@ func (m *machine) run(t *testing.T, pod corev1.Pod) *controlplane.Component {
 	}
 	program.Args = append(program.Args, m.flags[container.Name]...)
 	for name, value := range variables {
-		program.Env = append(program.Env, name+"="+value)
+		program.Env = append(program.Env, local(name+"="+value))
 	}
 	program.Env = append(program.Env, m.variables[pod.Name]...)
 	program.Check = m.probe(t, pod, container)

@@ -156,7 +156,7 @@ func TestDatabaseIsFull(t *testing.T) {
 	for i := 0; i < 100 && err == nil; i++ {
 		_, err = pizzas.Create(t.Context(), large, metav1.CreateOptions{})
 	}
-	require.EqualError(t, err, "the database of etcd has reached its quota and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm")
+	require.EqualError(t, err, "the database of etcd has reached its quota, or its disk is full, and accepts no writes until an operator compacts and defragments it or raises the quota, and disarms the alarm, or makes room on the disk")
 	require.True(t, apierrors.IsServiceUnavailable(err), "got %v", err)
 	framework.WaitUnready(t, cp, server, "etcd-alarms")
 	code, body := framework.Get(t, cp, server, "/readyz/etcd-alarms")

@@ -28,6 +28,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -222,6 +224,25 @@ func TestSnapshotThroughPipes(t *testing.T) {
 	require.Equal(t, status, restored)
 	require.NoError(t, copied.Start(t.Context()))
 	require.Equal(t, sets.New("margherita"), names(t, copied))
+
+	const servable = ` stored values can be served in every version\n`
+	code, verified, stderr := framework.Tool(t, cp, nil, "snapshot", "verify", path)
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, `^pizzas\.restaurant\.programming-kubernetes\.info: \d+`+servable+`toppings\.restaurant\.programming-kubernetes\.info: \d+`+servable+path+` can be restored\n$`, verified)
+
+	// What no server could serve is found before it is needed.
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + framework.DataDir(copied) + "/etcd.sock"}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	const key = "/registry/restaurant.programming-kubernetes.info/pizzas/default/broken"
+	_, err = client.Put(t.Context(), key, `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Calzone"}`)
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	dir := t.TempDir()
+	code, _, stderr = framework.Tool(t, cp, nil, "snapshot", "save", dir, "--keep=1", "--data-dir="+framework.DataDir(copied))
+	require.Equal(t, 0, code, stderr)
+	code, _, stderr = framework.Tool(t, cp, nil, "snapshot", "verify", dir)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, key+`: it can't be decoded: no kind "Calzone" is registered`)
 }
 
 func TestSnapshotRefusals(t *testing.T) {

@@ -1,0 +1,176 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+)
+
+// Snapshots in a directory are named after the time, so that the latest is the last.
+const (
+	namePattern = "snapshot-*Z.db"
+	nameLayout  = "snapshot-20060102T150405Z.db"
+)
+
+// destination is the file for a path, which may be a directory of snapshots.
+func destination(path string, keep int, now time.Time) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return filepath.Join(path, now.UTC().Format(nameLayout)), nil
+	case keep > 0:
+		return "", fmt.Errorf("--keep needs a directory of snapshots, which %s is not", path)
+	}
+	return path, nil
+}
+
+// snapshots returns those of a directory, the latest one last.
+func snapshots(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, namePattern))
+	slices.Sort(files)
+	return files, err
+}
+
+// prune deletes all but the latest snapshots of a directory.
+func prune(dir string, keep int) error {
+	files, err := snapshots(dir)
+	if err != nil {
+		return err
+	}
+	for _, file := range files[:max(0, len(files)-keep)] {
+		if err := os.Remove(file); err != nil {
+			return fmt.Errorf("deleting an old snapshot: %w", err)
+		}
+	}
+	return nil
+}
+
+// latest is the file for a path, which may be a directory of snapshots.
+func latest(path string) (string, error) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return path, nil //nolint:nilerr // Who opens it reports that.
+	}
+	files, err := snapshots(path)
+	if err != nil {
+		return "", err
+	}
+	if len(files) == 0 {
+		return "", fmt.Errorf("there is no snapshot in %s", path)
+	}
+	return files[len(files)-1], nil
+}
+
+// readObjects reads every stored value of a snapshot, and counts those of each resource.
+func readObjects(file string, progress etcd.Progress, verify func(string, []byte) (string, error)) (etcd.Snapshot, map[string]int, error) {
+	objects := map[string]int{}
+	var errs []error
+	snapshot, err := etcd.VisitFile(file, progress, func(key string, stored []byte) error {
+		resource, err := verify(key, stored)
+		if resource != "" {
+			objects[resource]++
+		}
+		if err != nil && len(errs) < maxErrors {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+		return nil
+	})
+	return snapshot, objects, errors.Join(append([]error{err}, errs...)...)
+}
+
+// maxErrors bounds how many objects are named that can't be served.
+const maxErrors = 10
+
+// try restores a snapshot and starts an etcd on it.
+func try(ctx context.Context, file, dir string, want etcd.Snapshot) (err error) {
+	work, err := os.MkdirTemp(dir, "trial")
+	if err != nil {
+		return fmt.Errorf("creating a directory for the trial; name one with --temporary-dir: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	config := etcd.Config{Dir: filepath.Join(work, "d"), QuotaBytes: etcd.DefaultQuotaBytes}
+	in, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if _, err := config.Restore(in, 0, func(int64, int64) {}); err != nil {
+		return err
+	}
+	started, err := config.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, started.Close()) }()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	all, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	if all.Count != int64(want.Keys) {
+		return fmt.Errorf("the restored etcd has %d keys, and not %d", all.Count, want.Keys)
+	}
+	return nil
+}
+
+// external is an etcd that does not run in the server.
+type external struct {
+	servers []string
+	files   transport.TLSInfo
+}
+
+func (e *external) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&e.servers, "etcd-servers", nil, "Addresses of an external etcd that is saved instead of the embedded one.")
+	flags.StringVar(&e.files.TrustedCAFile, "etcd-cafile", "", "File with the certificate authorities that are trusted for it.")
+	flags.StringVar(&e.files.CertFile, "etcd-certfile", "", "File with the certificate for it.")
+	flags.StringVar(&e.files.KeyFile, "etcd-keyfile", "", "File with the key of that certificate.")
+}
+
+func (e *external) save(ctx context.Context, out io.Writer, progress etcd.Progress) error {
+	config := clientv3.Config{Endpoints: e.servers, Logger: zap.NewNop()}
+	if !e.files.Empty() || e.files.TrustedCAFile != "" {
+		tlsConfig, err := e.files.ClientConfig()
+		if err != nil {
+			return fmt.Errorf("--etcd-cafile, --etcd-certfile or --etcd-keyfile can't be used: %w", err)
+		}
+		config.TLS = tlsConfig
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return fmt.Errorf("--etcd-servers can't be used: %w", err)
+	}
+	defer func() { _ = client.Close() }()
+	return etcd.SaveFrom(ctx, client, out, progress)
+}

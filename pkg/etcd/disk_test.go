@@ -1,0 +1,114 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// eventually waits until a condition returns no error.
+func eventually(t *testing.T, condition func() error) {
+	t.Helper()
+	var last error
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+		last = condition()
+		return last == nil, nil
+	}); err != nil {
+		t.Fatalf("%v: %v", err, last)
+	}
+}
+
+// put returns an error unless a write fails with the wanted error.
+func put(t *testing.T, client *clientv3.Client, want error) func() error {
+	t.Helper()
+	return func() error {
+		if _, err := client.Put(t.Context(), "key", "value"); !errors.Is(err, want) {
+			return errors.Join(errors.New("a write has another result than expected"), err)
+		}
+		return nil
+	}
+}
+
+// While the disk is nearly full, what is stored can be read and deleted, and as soon as there
+// is space again, written.
+func TestNearlyFullDisk(t *testing.T) {
+	var free atomic.Int64
+	free.Store(diskReserve)
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota, free: func(string) (int64, error) { return free.Load(), nil }}
+	etcd := start(t, config)
+	defer closed(t, etcd)
+	client := newClient(t, config)
+	eventually(t, put(t, client, nil))
+
+	for range 2 {
+		free.Store(diskReserve - 1)
+		eventually(t, put(t, client, rpctypes.ErrNoSpace))
+		want := "the disk of the embedded etcd, with " + config.Dir + ", has only 127 MiB left, and nothing is written until there are 160 MiB: enlarge the volume, or delete what else is on it"
+		if err := etcd.CheckAlarms(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if response, err := client.Get(t.Context(), "key"); err != nil || len(response.Kvs) != 1 {
+			t.Errorf("got %v and the error %v", response, err)
+		}
+		if _, err := client.Delete(t.Context(), "key"); err != nil {
+			t.Error(err)
+		}
+		free.Store(diskEnough)
+		eventually(t, put(t, client, nil))
+		eventually(t, etcd.CheckAlarms)
+	}
+}
+
+// A server whose files were deleted has nothing that would survive its end: it says so, and
+// acknowledges no more writes.
+func TestDeletedDirectory(t *testing.T) {
+	for name, remove := range map[string]func(Config) error{
+		"all":          func(c Config) error { return os.RemoveAll(c.Dir) },
+		"the database": func(c Config) error { return os.Remove(c.path("etcd/member/snap/db")) },
+		"what was replaced": func(c Config) error {
+			return errors.Join(os.Remove(c.path(lockFile)), os.WriteFile(c.path(lockFile), nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+			etcd := start(t, config)
+			client := newClient(t, config)
+			eventually(t, put(t, client, nil))
+			if err := remove(config); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, put(t, client, rpctypes.ErrNoSpace))
+			if err := etcd.CheckAlarms(); err == nil || !strings.HasPrefix(err.Error(), "the data directory "+config.Dir+" of the embedded etcd was deleted while the server runs (") {
+				t.Errorf("got %v", err)
+			}
+			if response, err := client.Get(t.Context(), "key"); err != nil || len(response.Kvs) != 1 {
+				t.Errorf("got %v and the error %v", response, err)
+			}
+			closed(t, etcd)
+		})
+	}
+}

@@ -1,0 +1,108 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/klog/v2"
+)
+
+// Files in which a data directory names another one.
+const (
+	// replacesFile is in a restored directory until a server has served from it.
+	replacesFile = "replaces"
+	// replacedByFile is in a directory instead of which a server has served from another.
+	replacedByFile = "replaced-by"
+)
+
+// Replace notes in a directory that has been restored that it takes the place of another
+// one, which may not exist. As soon as a server has served from it, the other one is
+// refused: a server or a snapshot of that would be one of old objects.
+func (c Config) Replace(old string) error {
+	// What replaced it is the one in use.
+	for seen := map[string]bool{}; !seen[old]; {
+		seen[old] = true
+		if next, err := readNote(filepath.Join(old, replacedByFile)); err == nil {
+			old = next
+		}
+	}
+	if old == c.Dir {
+		return nil
+	}
+	return writeNote(c.path(replacesFile), old)
+}
+
+// checkReplaced refuses a directory that has been replaced.
+func (c Config) checkReplaced() error {
+	current, err := readNote(c.path(replacedByFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the data directory %s is out of use: a snapshot was restored into %s, and a server has served from that: name %s with --data-dir; to go back to the old objects, delete the file %s",
+		c.Dir, current, current, c.path(replacedByFile))
+}
+
+// markReplaced lets the directory that this one replaces be refused from now on, unless a
+// server runs on it: then this is a trial.
+func (c Config) markReplaced() error {
+	old, err := readNote(c.path(replacesFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	replaced := Config{Dir: old}
+	if _, err := os.Stat(replaced.path(dataDir)); err == nil {
+		if err := replaced.mark(c.Dir); err != nil {
+			klog.InfoS("The data directory that this one replaces can't be marked as out of use; see to it that no server uses it", "dir", c.Dir, "replaced", old, "err", err)
+		} else {
+			klog.InfoS("The data directory that this one replaces is out of use; delete it when everything works", "dir", c.Dir, "replaced", old)
+		}
+	}
+	return os.Remove(c.path(replacesFile))
+}
+
+// mark notes what has replaced this directory.
+func (c Config) mark(current string) error {
+	lock, err := c.tryLock()
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeNote(c.path(replacedByFile), current), lock.Close())
+}
+
+func readNote(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	return strings.TrimSpace(string(content)), err
+}
+
+func writeNote(path, dir string) error {
+	part := path + ".part"
+	if err := os.WriteFile(part, []byte(dir+"\n"), 0o600); err != nil {
+		return err
+	}
+	return rename(part, path)
+}

@@ -1,0 +1,88 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package etcd
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A directory whose snapshot was restored into another one, on which a server has been
+// since, holds old objects: neither a server nor a snapshot may be made of it by mistake.
+func TestReplacedDirectories(t *testing.T) {
+	path, _ := saved(t)
+	root := t.TempDir()
+	directory := func(name string) Config { return Config{Dir: filepath.Join(root, name), QuotaBytes: testQuota} }
+	first, second, third := directory("first"), directory("second"), directory("third")
+	refused := func(config, by Config) {
+		t.Helper()
+		want := "the data directory " + config.Dir + " is out of use: a snapshot was restored into " + by.Dir +
+			", and a server has served from that: name " + by.Dir + " with --data-dir; to go back to the old objects, delete the file " + config.path(replacedByFile)
+		if _, err := config.Start(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("a server of %s gets the error %v, want %s", config.Dir, err, want)
+		}
+		if _, err := config.SaveFile(t.Context(), filepath.Join(t.TempDir(), "snapshot"), noProgress); err == nil || err.Error() != want {
+			t.Errorf("a snapshot of %s gets the error %v, want %s", config.Dir, err, want)
+		}
+	}
+	restored := func(config Config, old string) {
+		t.Helper()
+		if _, err := restore(config, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := config.Replace(old); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	closed(t, start(t, first))
+	restored(second, first.Dir)
+	// Nothing has served from the second one yet.
+	closed(t, start(t, first))
+	closed(t, start(t, second))
+	refused(first, second)
+
+	// The tools may still be told of the first one, which is not in use.
+	restored(third, first.Dir)
+	closed(t, start(t, third))
+	refused(first, second)
+	refused(second, third)
+	closed(t, start(t, third))
+
+	if err := os.Remove(second.path(replacedByFile)); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, start(t, second))
+}
+
+// Who tries a snapshot beside a running server leaves that alone.
+func TestATrialReplacesNothing(t *testing.T) {
+	path, _ := saved(t)
+	running := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	trial := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	etcd := start(t, running)
+	if _, err := restore(trial, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := trial.Replace(running.Dir); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, start(t, trial))
+	closed(t, etcd)
+	closed(t, start(t, running))
+}
