@@ -12,10 +12,18 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# The server and nothing else, as "make build" has built it: a static binary needs no
-# system around it. "make image" builds the image reproducibly.
-FROM scratch
-COPY _output/bin/apiserver /apiserver
+# A program and nothing else, as "make build" has built it: a static binary needs no system
+# around it. "make image" builds the images reproducibly; --target names another one than
+# the server's.
+FROM scratch AS webhook
+ARG BINARIES=_output/bin
+COPY ${BINARIES}/webhook /webhook
 # A number, so that a cluster can see that it is not root.
+USER 65532:65532
+ENTRYPOINT ["/webhook"]
+
+FROM scratch AS apiserver
+ARG BINARIES=_output/bin
+COPY ${BINARIES}/apiserver /apiserver
 USER 65532:65532
 ENTRYPOINT ["/apiserver"]

@@ -14,17 +14,22 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Builds the image of the server from its binary in _output/bin into an archive, and
-# prints the image's digest. Neither a daemon nor a registry nor the machine's own
-# storage of images takes part. The same binary gives the same image: its only time is
-# that of the commit.
+# Builds the image of a program from its binaries into an archive, and prints the image's
+# digest. Neither a daemon nor a registry nor the machine's own storage of images takes
+# part. The same binaries give the same image: its only time is that of the commit.
 #
-#   hack/build-image.sh [FILE]    by default _output/image/apiserver.tar
+#   hack/build-image.sh [NAME [FILE]]    by default apiserver and _output/image/NAME.tar
+#
+# BINARIES says for which architectures there are binaries, and where: "amd64=DIR arm64=DIR".
+# By default that is this machine's, in _output/bin. VERSION goes into a label.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly archive=${1:-_output/image/apiserver.tar}
-readonly image=localhost/apiserver
+readonly name=${1:-apiserver}
+readonly archive=${2:-_output/image/${name}.tar}
+readonly image=localhost/${name}
+architecture=$(go env GOARCH)
+readonly binaries=${BINARIES:-${architecture}=_output/bin}
 
 command -v buildah >/dev/null ||
 	fail 'buildah is missing. Install it (Debian: buildah), or build the Dockerfile by another program: docker build .'
@@ -50,7 +55,17 @@ builder() {
 }
 
 created=$(git log -1 --format=%ct 2>/dev/null || echo 0)
-builder build --quiet --isolation chroot --format oci --timestamp "${created}" --identity-label=false --tag "${image}" . >/dev/null
+labels=(
+	--label "org.opencontainers.image.title=${name}"
+	--label org.opencontainers.image.licenses=Apache-2.0
+	--label "org.opencontainers.image.revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)"
+	--label "org.opencontainers.image.version=${VERSION:-unreleased}"
+)
 rm -f "${archive}"
-builder push --quiet --digestfile "${archive}.digest" "${image}" "oci-archive:${archive}"
+builder manifest create "${image}" >/dev/null
+for binary in ${binaries}; do
+	builder build --quiet --isolation chroot --format oci --timestamp "${created}" --identity-label=false "${labels[@]}" \
+		--arch "${binary%%=*}" --build-arg "BINARIES=${binary#*=}" --target "${name}" --manifest "${image}" . >/dev/null
+done
+builder manifest push --quiet --all --format oci --digestfile "${archive}.digest" "${image}" "oci-archive:${archive}"
 echo "${archive} $(<"${archive}.digest")"

@@ -20,11 +20,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -40,6 +44,10 @@ type IssuerConfig struct {
 	// which certificates are kept, with the hosts that each is valid for. The name of
 	// the Secret is the common name in it.
 	Certificates map[string][]string
+	// WebhookConfigurations are the names of the MutatingWebhookConfigurations and
+	// ValidatingWebhookConfigurations whose webhooks in the namespace shall trust the
+	// certificate authority. One that does not exist is left out.
+	WebhookConfigurations []string
 	// CAValidity and Validity are how long the certificate authority and a certificate
 	// are valid for. They are renewed after two thirds of it.
 	CAValidity, Validity time.Duration
@@ -74,8 +82,55 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 		validity: config.CAValidity,
 		clock:    config.Clock,
 		// Each Secret gets the bundle together with its certificate.
-		publish: func(context.Context, []byte) error { return nil },
+		publish: func(ctx context.Context, bundle []byte) error {
+			for _, name := range config.WebhookConfigurations {
+				if err := trustedByWebhooks(ctx, kube, config.Namespace, name, bundle); err != nil {
+					return fmt.Errorf("keeping the caBundle of the webhook configuration %s, which this program's user must be allowed to get and update: %w", name, err)
+				}
+			}
+			return nil
+		},
 	}}, nil
+}
+
+// trustedByWebhooks makes kube-apiserver trust the bundle when it calls webhooks in a
+// namespace.
+func trustedByWebhooks(ctx context.Context, kube kubernetes.Interface, namespace, name string, bundle []byte) error {
+	set := func(config *admissionregistrationv1.WebhookClientConfig) (changed bool) {
+		if config.Service == nil || config.Service.Namespace != namespace || bytes.Equal(config.CABundle, bundle) {
+			return false
+		}
+		config.CABundle = bundle
+		return true
+	}
+	registration := kube.AdmissionregistrationV1()
+	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		changed := false
+		for i := range mutating.Webhooks {
+			changed = set(&mutating.Webhooks[i].ClientConfig) || changed
+		}
+		if changed {
+			_, err = registration.MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	validating, err := registration.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		changed := false
+		for i := range validating.Webhooks {
+			changed = set(&validating.Webhooks[i].ClientConfig) || changed
+		}
+		if changed {
+			_, err = registration.ValidatingWebhookConfigurations().Update(ctx, validating, metav1.UpdateOptions{})
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // Run renews in time, until the context ends.

@@ -1,0 +1,72 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deploy
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// TestWebhookComponent runs the pods of the component, and connects with one as
+// kube-apiserver does: trusting nothing but the caBundle of the configurations.
+func TestWebhookComponent(t *testing.T) {
+	install(t, kustomization(t, "overlays/standalone", []string{"components/webhook"}, ""))
+	found := pods(t, systemNamespace, map[string]int{serverName: 1, "restaurant-webhook": 2, "restaurant-webhook-certificates": 1})
+	machine := newMachine("webhook-")
+	machine.run(t, found["restaurant-webhook-certificates"][0])
+	var bundle []byte
+	controlplane.Eventually(t, func() error {
+		registration := framework.Kube(cp).AdmissionregistrationV1()
+		mutating, err := registration.MutatingWebhookConfigurations().Get(t.Context(), "restaurant-webhook", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		validating, err := registration.ValidatingWebhookConfigurations().Get(t.Context(), "restaurant-webhook", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		bundle = mutating.Webhooks[0].ClientConfig.CABundle
+		for _, webhook := range validating.Webhooks {
+			if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
+				return errors.New("the configurations trust different certificate authorities")
+			}
+		}
+		if len(bundle) == 0 {
+			return errors.New("there is no caBundle yet")
+		}
+		return nil
+	})
+	// They do not wait for the API server, which may need them to read toppings.
+	pod := found["restaurant-webhook"][0]
+	require.NotEmpty(t, awaitSecret(t, framework.Kube(cp), "webhook-server").Data["tls.crt"])
+	webhook := machine.run(t, pod)
+	require.NoError(t, webhook.WaitReady(t.Context()))
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(bundle))
+	connection, err := (&tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "webhook." + systemNamespace + ".svc"}}).DialContext(t.Context(), "tcp", webhook.URL()[len("https://"):])
+	require.NoError(t, err)
+	require.NoError(t, connection.Close())
+}
