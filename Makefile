@@ -47,6 +47,10 @@ build: ## Builds the servers and the webhook
 image: build ## Builds an image of the server into an archive, reproducibly
 	@hack/build-image.sh
 
+.PHONY: release
+release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VERSION=v0.37.0, REGISTRY, PLATFORMS and SIGNING_KEY
+	@hack/release.sh $(VERSION)
+
 .PHONY: binaries
 binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the servers, the webhook and what the tests run with them
 
@@ -166,6 +170,10 @@ ATTACK_SECONDS ?= 60
 .PHONY: test-attacks
 test-attacks: binaries ## Attacks a server that may have 512 MiB, ATTACK_SECONDS=60 each, and prints what became of it and of others
 	CGO_ENABLED=0 ATTACK_SECONDS=$(ATTACK_SECONDS) go test -trimpath -count=1 -v -timeout=4h ./test/e2e/attacks
+
+.PHONY: test-release
+test-release: binaries ## Makes a release twice for this platform, and compares the two
+	RELEASE_TWICE=true $(TEST_E2E) -timeout=30m ./test/e2e/release
 
 .PHONY: stress
 stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times beside a load of 20: UNIT_PACKAGES and E2E_PACKAGES

@@ -18,10 +18,12 @@
 # few seconds how far it is.
 #
 #   hack/build-binaries.sh apiserver crd-apiserver webhook kube-apiserver etcd
+#
+# For a release, VERSION is what the binaries say that they are, and DIRECTORY is another one.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly root=${PWD} bin=${PWD}/_output/bin
+readonly root=${PWD} bin=${PWD}/${DIRECTORY:-_output/bin}
 
 # The same for all, so that what the modules have in common is compiled once. The
 # version is set below; that Go asks git for it, too, would fail for an owner whom
@@ -88,8 +90,9 @@ kubernetes_ldflags() {
 
 # own_ldflags sets the version to git's name for what is built, if it has one.
 own_ldflags() {
-	local version
-	version=$(git describe --tags --match 'v*' --dirty 2>/dev/null) ||
+	local version=${VERSION:-}
+	[[ -n ${version} ]] ||
+		version=$(git describe --tags --match 'v*' --dirty 2>/dev/null) ||
 		version=v0.0.0-g$(git describe --always --exclude '*' --dirty 2>/dev/null || echo unknown)
 	echo "-s -w -X ${version_package}.gitVersion=${version}"
 }

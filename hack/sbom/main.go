@@ -1,0 +1,181 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// The sbom command prints what programs are made of, as a software bill of materials in
+// SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3), for the files that it is given. It reads
+// what Go's linker has written into them, so that it needs no source and no network, and the
+// same files give the same document.
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	version := flag.String("version", "unreleased", "Version of the programs.")
+	created := flag.Int64("created", 0, "When the document is said to be created, in seconds since 1970.")
+	flag.Parse()
+	if err := run(os.Stdout, *version, time.Unix(*created, 0), flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type document struct {
+	SPDXVersion       string         `json:"spdxVersion"`
+	DataLicense       string         `json:"dataLicense"`
+	SPDXID            string         `json:"SPDXID"`
+	Name              string         `json:"name"`
+	DocumentNamespace string         `json:"documentNamespace"`
+	CreationInfo      creationInfo   `json:"creationInfo"`
+	Packages          []spdxPackage  `json:"packages"`
+	Relationships     []relationship `json:"relationships"`
+}
+
+type creationInfo struct {
+	Created  string   `json:"created"`
+	Creators []string `json:"creators"`
+}
+
+type spdxPackage struct {
+	Name             string        `json:"name"`
+	SPDXID           string        `json:"SPDXID"`
+	VersionInfo      string        `json:"versionInfo,omitempty"`
+	FileName         string        `json:"packageFileName,omitempty"`
+	DownloadLocation string        `json:"downloadLocation"`
+	FilesAnalyzed    bool          `json:"filesAnalyzed"`
+	Checksums        []checksum    `json:"checksums,omitempty"`
+	LicenseDeclared  string        `json:"licenseDeclared"`
+	ExternalRefs     []externalRef `json:"externalRefs,omitempty"`
+	PrimaryPurpose   string        `json:"primaryPackagePurpose,omitempty"`
+	Comment          string        `json:"comment,omitempty"`
+}
+
+type checksum struct {
+	Algorithm string `json:"algorithm"`
+	Value     string `json:"checksumValue"`
+}
+
+type externalRef struct {
+	Category string `json:"referenceCategory"`
+	Type     string `json:"referenceType"`
+	Locator  string `json:"referenceLocator"`
+}
+
+type relationship struct {
+	Element string `json:"spdxElementId"`
+	Type    string `json:"relationshipType"`
+	Related string `json:"relatedSpdxElement"`
+}
+
+const (
+	documentID  = "SPDXRef-DOCUMENT"
+	noAssertion = "NOASSERTION"
+)
+
+// run writes the document of the files.
+func run(out io.Writer, version string, created time.Time, files []string) error {
+	doc := document{
+		SPDXVersion:  "SPDX-2.3",
+		DataLicense:  "CC0-1.0",
+		SPDXID:       documentID,
+		Name:         "apiserver-" + version,
+		CreationInfo: creationInfo{created.UTC().Format(time.RFC3339), []string{"Organization: The Restaurant API Server Authors"}},
+	}
+	modules := map[string]spdxPackage{}
+	sums := sha256.New()
+	for _, file := range files {
+		if err := doc.addProgram(file, version, modules); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		fmt.Fprintln(sums, doc.Packages[len(doc.Packages)-1].Checksums)
+	}
+	for _, module := range modules {
+		doc.Packages = append(doc.Packages, module)
+	}
+	slices.SortFunc(doc.Packages, func(a, b spdxPackage) int { return strings.Compare(a.SPDXID, b.SPDXID) })
+	slices.SortFunc(doc.Relationships, func(a, b relationship) int {
+		return cmp.Or(strings.Compare(a.Element, b.Element), strings.Compare(a.Type, b.Type), strings.Compare(a.Related, b.Related))
+	})
+	doc.DocumentNamespace = fmt.Sprintf("https://restaurant.programming-kubernetes.info/spdx/%s-%x", doc.Name, sums.Sum(nil))
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(doc)
+}
+
+// addProgram adds a file, and the modules that it is made of.
+func (d *document) addProgram(file, version string, modules map[string]spdxPackage) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	// The directory is that of a platform.
+	name := filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
+	program := spdxPackage{
+		Name: info.Path, SPDXID: id("Program", name), VersionInfo: version, FileName: name,
+		DownloadLocation: noAssertion, LicenseDeclared: "Apache-2.0", PrimaryPurpose: "APPLICATION",
+		Checksums: []checksum{{"SHA256", fmt.Sprintf("%x", sha256.Sum256(content))}},
+	}
+	d.Packages = append(d.Packages, program)
+	d.Relationships = append(d.Relationships, relationship{documentID, "DESCRIBES", program.SPDXID})
+	// The standard library is a part as any other.
+	parts := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...)
+	for _, module := range parts {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		part := describe(module)
+		modules[part.SPDXID] = part
+		d.Relationships = append(d.Relationships, relationship{program.SPDXID, "CONTAINS", part.SPDXID})
+	}
+	return nil
+}
+
+func describe(module *debug.Module) spdxPackage {
+	return spdxPackage{
+		Name: module.Path, SPDXID: id("Module", module.Path+"-"+module.Version), VersionInfo: module.Version,
+		DownloadLocation: noAssertion, LicenseDeclared: noAssertion,
+		// Its hash in go.sum is one of its files, and of no archive that could be compared.
+		Comment:      module.Sum,
+		ExternalRefs: []externalRef{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + module.Version}},
+	}
+}
+
+// id makes an identifier, which may have letters, digits, dots and hyphens.
+func id(kind, name string) string {
+	return "SPDXRef-" + kind + "-" + strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, name)
+}

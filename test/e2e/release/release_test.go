@@ -1,0 +1,191 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package release makes a release, for one platform, and looks at each of its files.
+package release
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	root = "../../.."
+	// It has the notes of what is not released yet.
+	version = "v0.37.0-rc.0"
+)
+
+// run runs a command in the repository and returns its standard output.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if err != nil && strings.Contains(stderr.String(), "operation not permitted") {
+		t.Skipf("hardware: this kernel lets nobody build images: %s", strings.TrimSpace(stderr.String()))
+	}
+	require.NoError(t, err, "%s%s", stdout.String(), stderr.String())
+	return stdout.String()
+}
+
+// TestRelease makes one, and with RELEASE_TWICE another, which is the same.
+func TestRelease(t *testing.T) {
+	for _, tool := range []string{"buildah", "openssl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(tool + " is not installed; Debian has a package of that name")
+		}
+	}
+	platform := "linux-" + runtime.GOARCH
+	keys := t.TempDir()
+	key, public := filepath.Join(keys, "release.key"), filepath.Join(keys, "release.pub")
+	run(t, nil, "openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
+	run(t, nil, "openssl", "pkey", "-in", key, "-pubout", "-out", public)
+	env := []string{"REGISTRY=registry.example.org/a", "SIGNING_KEY=" + key, "PLATFORMS=linux/" + runtime.GOARCH}
+	release := func() map[string][]byte {
+		t.Helper()
+		run(t, env, "hack/release.sh", version)
+		files := map[string][]byte{}
+		entries, err := os.ReadDir(filepath.Join(root, "_output", "release"))
+		require.NoError(t, err)
+		for _, entry := range entries {
+			files[entry.Name()], err = os.ReadFile(filepath.Join(root, "_output", "release", entry.Name()))
+			require.NoError(t, err)
+		}
+		return files
+	}
+	files := release()
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	require.Equal(t, []string{
+		"SHA256SUMS", "SHA256SUMS.sig",
+		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
+		"images.txt", "install-ha.yaml", "install-standalone.yaml", "manifests-" + version + ".tar.gz", "notes.md",
+		"webhook-" + version + "-image.tar",
+	}, names)
+	dir := t.TempDir()
+	for name, content := range files {
+		require.NotEmpty(t, content, name)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
+
+	t.Run("checksums", func(t *testing.T) {
+		var want strings.Builder
+		for _, name := range names {
+			if !strings.HasPrefix(name, "SHA256SUMS") {
+				fmt.Fprintf(&want, "%x  %s\n", sha256.Sum256(files[name]), name)
+			}
+		}
+		require.Equal(t, want.String(), string(files["SHA256SUMS"]))
+	})
+	t.Run("signature", func(t *testing.T) {
+		script := `openssl dgst -sha256 -verify "$0" -signature <(base64 --decode "$1") "$2"`
+		require.Equal(t, "Verified OK\n", run(t, nil, "bash", "-c", script, public, path("SHA256SUMS.sig"), path("SHA256SUMS")))
+	})
+	t.Run("binaries", func(t *testing.T) {
+		archive := path("apiserver-" + version + "-" + platform + ".tar.gz")
+		run(t, nil, "tar", "--extract", "--directory="+dir, "--file="+archive)
+		for _, name := range []string{"apiserver", "crd-apiserver"} {
+			require.Equal(t, name+" version "+version+"\n", run(t, nil, path(name), "--version"))
+		}
+		require.Contains(t, run(t, nil, path("webhook"), "--version"), version)
+		require.FileExists(t, path("LICENSE"))
+	})
+	t.Run("manifests", func(t *testing.T) {
+		require.Contains(t, run(t, nil, "tar", "--list", "--file="+path("manifests-"+version+".tar.gz")), "artifacts/deploy/overlays/ha/etcd.yaml\n")
+		for overlay, deployments := range map[string]int{"standalone": 1, "ha": 2} {
+			manifest := string(files["install-"+overlay+".yaml"])
+			require.Equal(t, deployments, strings.Count(manifest, "image: registry.example.org/a/apiserver:"+version+"\n"), overlay)
+			want := run(t, nil, "_output/bin/kubectl", "kustomize", "artifacts/deploy/overlays/"+overlay)
+			require.Equal(t, want, strings.ReplaceAll(manifest, "registry.example.org/a/apiserver:"+version, "apiserver"))
+		}
+		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\n$`, string(files["images.txt"]))
+	})
+	t.Run("bill of materials", func(t *testing.T) {
+		var document struct {
+			SPDXVersion   string
+			Packages      []struct{ SPDXID, Name, VersionInfo string }
+			Relationships []struct{ SPDXElementID, RelationshipType, RelatedSPDXElement string }
+		}
+		require.NoError(t, json.Unmarshal(files["apiserver-"+version+".spdx.json"], &document))
+		require.Equal(t, "SPDX-2.3", document.SPDXVersion)
+		described := map[string]string{"SPDXRef-DOCUMENT": "the document"}
+		for _, part := range document.Packages {
+			require.NotContains(t, described, part.SPDXID)
+			described[part.SPDXID] = part.Name + " " + part.VersionInfo
+		}
+		for _, relationship := range document.Relationships {
+			require.Contains(t, described, relationship.SPDXElementID)
+			require.Contains(t, described, relationship.RelatedSPDXElement)
+		}
+		all := fmt.Sprint(described)
+		require.Contains(t, all, "restaurant.programming-kubernetes.info/apiserver/cmd/webhook "+version)
+		require.Contains(t, all, "stdlib "+strings.TrimPrefix(runtime.Version(), "go"))
+		require.Contains(t, all, "go.etcd.io/etcd/server/v3 v3.")
+	})
+	t.Run("images", func(t *testing.T) {
+		for _, name := range []string{"apiserver", "webhook"} {
+			listed := run(t, nil, "tar", "--list", "--file="+path(name+"-"+version+"-image.tar"))
+			require.Contains(t, listed, "oci-layout\n")
+		}
+	})
+	t.Run("notes", func(t *testing.T) {
+		require.Contains(t, string(files["notes.md"]), "`make release`.")
+		require.NotContains(t, string(files["notes.md"]), "## v")
+	})
+	// To link everything once more takes long: this is for "make test-release".
+	if os.Getenv("RELEASE_TWICE") != "" {
+		again := release()
+		for _, name := range names {
+			if name != "SHA256SUMS.sig" { // ECDSA takes a random number.
+				require.True(t, bytes.Equal(files[name], again[name]), name)
+			}
+		}
+	}
+}
+
+// TestReleaseRefusals leaves no release without a version that is described.
+func TestReleaseRefusals(t *testing.T) {
+	for name, test := range map[string]struct{ version, want string }{
+		"no version":                {"latest", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
+		"nothing in the change log": {"v99.0.0", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "hack/release.sh", test.version)
+			cmd.Dir = root
+			output, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			require.Equal(t, test.want, string(output))
+		})
+	}
+}
