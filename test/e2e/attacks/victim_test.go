@@ -61,7 +61,7 @@ func stock(ctx context.Context, cp *controlplane.ControlPlane) error {
 		})
 	}
 	all.Wait()
-	return errors.Join(append(errs, create(attackedNamespace, "target", 0), create(bystanderNamespace, "mine", 0))...)
+	return errors.Join(errors.Join(errs...), create(attackedNamespace, "target", 0), create(bystanderNamespace, "mine", 0))
 }
 
 // memory is what the process of the server has of it.
