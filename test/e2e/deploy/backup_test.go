@@ -30,7 +30,7 @@ func TestBackupComponents(t *testing.T) {
 	for overlay, component := range map[string]string{"standalone": "components/backup-embedded", "ha": "components/backup-etcd"} {
 		t.Run(overlay, func(t *testing.T) {
 			// Another backup would begin if the time of the day is that of the schedule.
-			dir := kustomization(t, "overlays/"+overlay, []string{component}, "patches: [{target: {kind: CronJob}, patch: '[{op: add, path: /spec/suspend, value: true}]'}]\n")
+			dir := kustomization(t, "overlays/"+overlay, []string{component}, "patches:\n  - target: {kind: CronJob}\n    patch: |\n      - {op: add, path: /spec/suspend, value: true}\n")
 			objects := render(t, dir)
 			var server workload
 			for _, found := range workloads(t, objects) {
