@@ -222,7 +222,7 @@ func (t *tree) bucket(id uint64, header []byte, depth int, name string, visit vi
 func (t *tree) split(id uint64, content []byte, leaf bool, count int) (keys, values [][]byte, ok bool) {
 	keys = make([][]byte, count)
 	values = make([][]byte, count)
-	end := uint64(pageHeaderSize + count*elementSize)
+	end := uint64(pageHeaderSize + count*elementSize) //nolint:gosec // G115: count has 16 bits.
 	for i := range count {
 		offset := pageHeaderSize + i*elementSize
 		element := content[offset:]

@@ -141,7 +141,7 @@ func newCampaign(t *testing.T, etcd string, servers int) *campaign {
 	config := controlplane.Config{}
 	config.APIServer.Off = true
 	config.ControllerManager.Off = true
-	seed := uint64(number(t, "FAULTS_SEED", 1)) //nolint:gosec // G115: any number is one.
+	seed := uint64(number(t, "FAULTS_SEED", 1))
 	c := &campaign{T: t, cp: controlplane.ForTest(t, config), seed: seed, random: rand.New(rand.NewPCG(seed, 0))}
 	require.NoError(t, c.cp.Install(t.Context()))
 	for i := range servers {
