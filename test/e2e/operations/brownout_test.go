@@ -17,8 +17,11 @@ limitations under the License.
 package operations
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -50,6 +53,28 @@ func signal(t *testing.T, component *controlplane.Component, signal syscall.Sign
 	pid := component.PID()
 	require.NotZero(t, pid, "%s does not run.", component.Name())
 	require.NoError(t, syscall.Kill(pid, signal))
+	if signal == syscall.SIGSTOP {
+		controlplane.Eventually(t, func() error { return requireStopped(pid) })
+	}
+}
+
+// requireStopped returns an error while a thread of the process still runs: on a busy machine
+// it does so for a while after the signal.
+func requireStopped(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		status, err := os.ReadFile(thread)
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(status, []byte("\nState:\tT")) {
+			return fmt.Errorf("%s is not of a stopped thread", thread)
+		}
+	}
+	return nil
 }
 
 // waitForAnswer waits until a GET of the pizzas has an answer.
