@@ -246,7 +246,8 @@ func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE {
 			continue
 		}
-		if e.Server.Backend().Size() >= quota {
+		// The alarm is raised by what would have exceeded the quota.
+		if e.Server.Backend().Size()+embed.DefaultMaxRequestBytes >= quota {
 			klog.InfoS("The database of the embedded etcd has reached its quota; compacting it")
 			_, err := e.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: e.Server.KV().Rev(), Physical: true})
 			if err != nil && !errors.Is(err, mvcc.ErrCompacted) {
