@@ -423,14 +423,7 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 
 // copyAllBack copies the objects while they change.
 func (c *claim) copyAllBack(ctx context.Context) error {
-	found, err := c.definitions(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.openDoors(ctx, found); err != nil {
-		return err
-	}
-	moves, err := c.moves(ctx)
+	moves, err := c.openedMoves(ctx)
 	if err != nil {
 		return err
 	}
@@ -451,15 +444,7 @@ func (c *claim) freezeAndCompareBack(ctx context.Context, f *freezer) (err error
 	if err := c.freeze(ctx, f); err != nil {
 		return err
 	}
-	found, err := c.definitions(ctx)
-	if err != nil {
-		return err
-	}
-	// Of a process that was killed in this phase.
-	if err := c.openDoors(ctx, found); err != nil {
-		return err
-	}
-	moves, err := c.moves(ctx)
+	moves, err := c.openedMoves(ctx)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,19 @@ func (m move) door() schema.GroupVersionResource {
 	return m.from.GroupResource().WithVersion(DoorVersion)
 }
 
+// openedMoves opens the doors of all definitions, if they are not open yet, and returns what
+// is to be moved through them.
+func (c *claim) openedMoves(ctx context.Context) ([]move, error) {
+	found, err := c.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.openDoors(ctx, found); err != nil {
+		return nil, err
+	}
+	return c.moves(ctx)
+}
+
 // openDoors makes kube-apiserver serve what is in its own etcd, in a version of its own. That
 // is converted to the stored version by changing its name, so that nobody else is asked.
 func (c *claim) openDoors(ctx context.Context, found []definition) error {

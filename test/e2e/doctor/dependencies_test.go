@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -174,7 +173,7 @@ func testDoctorOnEtcd(t *testing.T) {
 		flags := etcdFlags(t, "small", "")
 		requireSymptom(t, `warning etcd: etcd at \S+ has used \d+ % of its quota of 0\.0 MiB: delete objects, defragment it, or raise its quota: above it, nothing can be written`, flags...)
 
-		_, err := doctorEtcdClient(t, small).Put(t.Context(), "key", "value")
+		_, err := framework.EtcdClient(t, cp, small).Put(t.Context(), "key", "value")
 		require.ErrorContains(t, err, "database space exceeded")
 		require.NoError(t, small.Stop())
 		small.SetFlags()
@@ -191,14 +190,6 @@ func testDoctorOnEtcd(t *testing.T) {
 		server.Kill()
 		requireSymptom(t, `failure etcd: etcd at unix://\S+/etcd\.sock does not answer \(.*\): check that it runs, .*`, dir)
 	})
-}
-
-func doctorEtcdClient(t *testing.T, etcd *controlplane.Component) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(framework.EtcdConfig(t, cp, etcd))
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	return client
 }
 
 // slowed is an address of a component at which all takes longer.

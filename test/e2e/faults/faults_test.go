@@ -38,7 +38,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -81,7 +80,7 @@ func number(t *testing.T, variable string, fallback int) int {
 func TestReplicas(t *testing.T) {
 	c := newCampaign(t, "storage", 2)
 	etcd := c.cp.Component("storage")
-	client := etcdClient(t, c.cp, etcd)
+	client := framework.EtcdClient(t, c.cp, etcd)
 	faults := slices.Concat(c.faultsOf(c.servers[0]), c.faultsOf(c.servers[1]), c.faultsOf(etcd), []fault{
 		{"kill kube-apiserver", func() { c.killAndStart(c.cp.KubeAPIServer) }},
 		{"kill all replicas", func() { c.killAndStart(c.servers...) }},
@@ -314,12 +313,4 @@ func (c *campaign) report(load *workload, copies []*watcher, back map[string][]t
 	fmt.Fprintf(&out, "%d requests, of %d of them nobody knows whether they were stored; %d watchers began %d watches after %d lists",
 		len(load.history.operations), load.history.unknown, len(copies), watches, lists)
 	c.Log("\n" + out.String())
-}
-
-func etcdClient(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(framework.EtcdConfig(t, cp, etcd))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
 }

@@ -170,6 +170,15 @@ func EtcdConfig(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.
 	}
 }
 
+// EtcdClient is one of an etcd of the control plane, until the test ends.
+func EtcdClient(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(EtcdConfig(t, cp, etcd))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
 // DataDir is where a server with an etcd of its own in its process has its data.
 func DataDir(server *controlplane.Component) string { return filepath.Join(server.Dir(), "data") }
 
