@@ -42,8 +42,8 @@ type Config struct {
 	// Service is the name, in the same namespace, under which kube-apiserver reaches
 	// the server.
 	Service string
-	// APIServices are the names of those that shall trust the certificate authority. One that
-	// does not exist yet gets it when it does.
+	// APIServices are the names of those that shall trust the certificate authority, as far as
+	// they lead to this namespace. One that does not exist yet gets it when it does.
 	APIServices []string
 	// CAValidity and Validity are how long a certificate authority and a certificate are
 	// valid for. They are renewed after two thirds of it.
@@ -159,7 +159,9 @@ func (m *Manager) publish(ctx context.Context, bundle []byte) error {
 			continue // It is installed later.
 		case err != nil:
 			return m.explainAPIService(name, err)
-		case apiService.Spec.Service == nil || apiService.Spec.InsecureSkipTLSVerify || bytes.Equal(apiService.Spec.CABundle, bundle):
+		case apiService.Spec.Service == nil || apiService.Spec.Service.Namespace != m.config.Namespace:
+			continue // Another instance serves it.
+		case apiService.Spec.InsecureSkipTLSVerify || bytes.Equal(apiService.Spec.CABundle, bundle):
 			continue
 		}
 		apiService.Spec.CABundle = bundle

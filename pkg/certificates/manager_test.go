@@ -1,0 +1,50 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package certificates
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+)
+
+// TestPublish writes the bundle to the APIServices that lead to this server and verify it.
+func TestPublish(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec apiregistrationv1.APIServiceSpec
+		want string
+	}{
+		"of this server":         {apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "here"}}, "new"},
+		"of another instance":    {apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "elsewhere"}, CABundle: []byte("its own")}, "its own"},
+		"of kube-apiserver":      {apiregistrationv1.APIServiceSpec{}, ""},
+		"that verifies nothing":  {apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "here"}, InsecureSkipTLSVerify: true}, ""},
+		"that trusts it already": {apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "here"}, CABundle: []byte("new")}, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const apiService = "v1.example.com"
+			client := fake.NewClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiService}, Spec: test.spec})
+			m := &Manager{config: Config{Namespace: "here", APIServices: []string{apiService, "v2.example.com"}}, aggregator: client}
+			require.NoError(t, m.publish(t.Context(), []byte("new")))
+			got, err := client.ApiregistrationV1().APIServices().Get(t.Context(), apiService, metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, test.want, string(got.Spec.CABundle))
+		})
+	}
+}
