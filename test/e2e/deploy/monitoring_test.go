@@ -152,6 +152,9 @@ func (s series) check(t *testing.T, expression string) {
 				require.Contains(t, []string{serverName, etcdName}, value)
 				continue
 			}
+			if label == "namespace" {
+				continue // As the job, Prometheus adds it.
+			}
 			pattern := regexp.MustCompile("^(?:" + value + ")$")
 			if operator == "=" || operator == "!=" {
 				pattern = regexp.MustCompile("^" + regexp.QuoteMeta(value) + "$")
@@ -167,8 +170,8 @@ func (s series) check(t *testing.T, expression string) {
 		}
 		for _, labels := range grouping.FindAllStringSubmatch(expression, -1) {
 			for label := range strings.SplitSeq(labels[1], ", ") {
-				// Prometheus adds the pod.
-				if label != "pod" {
+				// Prometheus adds the pod and its namespace.
+				if label != "pod" && label != "namespace" {
 					require.Contains(t, candidates[0], label, metric)
 				}
 			}

@@ -182,8 +182,9 @@ func (m *machine) variable(t *testing.T, pod corev1.Pod, container corev1.Contai
 	case from == nil:
 		return variable.Value
 	case from.FieldRef != nil:
-		require.Equal(t, "metadata.name", from.FieldRef.FieldPath)
-		return pod.Name
+		value, found := map[string]string{"metadata.name": pod.Name, "metadata.namespace": pod.Namespace}[from.FieldRef.FieldPath]
+		require.True(t, found, from.FieldRef.FieldPath)
+		return value
 	default:
 		require.Equal(t, "limits.memory", from.ResourceFieldRef.Resource)
 		return strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10)
