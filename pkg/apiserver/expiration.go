@@ -38,7 +38,7 @@ func sharedGauge(options *metrics.GaugeOpts, labels ...string) (*metrics.GaugeVe
 	}
 	existing, ok := registered.ExistingCollector.(*metrics.GaugeVec)
 	if !ok {
-		return nil, fmt.Errorf("somebody else has registered the metric %s: %w", gauge.FQName(), err)
+		return nil, fmt.Errorf("the metric %s is registered already: %w", gauge.FQName(), err)
 	}
 	return existing, nil
 }

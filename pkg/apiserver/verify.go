@@ -34,7 +34,7 @@ import (
 
 // NewStoredVerifier returns a function that finds out whether a server with these flags could
 // serve what etcd has under a key: whether it can be decrypted, decoded, and converted to
-// every version of its group. It returns the resource, or "" for what is no object of the
+// every version of its group. It returns the resource, or "" for what is not an object of the
 // groups.
 func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
 	scheme := runtime.NewScheme()

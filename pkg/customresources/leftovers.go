@@ -44,7 +44,7 @@ func newLeftoverMetric() (*leftoverMetric, error) {
 	}
 	existing, ok := registered.ExistingCollector.(*metrics.GaugeVec)
 	if !ok {
-		return nil, fmt.Errorf("somebody else has registered the metric %s: %w", objects.FQName(), err)
+		return nil, fmt.Errorf("the metric %s is registered already: %w", objects.FQName(), err)
 	}
 	return &leftoverMetric{existing}, nil
 }

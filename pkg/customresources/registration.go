@@ -70,7 +70,7 @@ func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
 // Register makes kube-apiserver send the requests for all served versions of the groups,
 // which CustomResourceDefinitions define, to a server that runs already. It returns when
 // kube-apiserver does so, or with the context's error. The objects that are in the cluster's
-// etcd stay there, and are seen no more until Unregister.
+// etcd stay there, and are not seen until Unregister.
 //
 // A request is answered by one server or the other, and none fails: label and Service are
 // changed in one patch of each APIService.

@@ -92,7 +92,7 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 		return nil, err
 	}
 	if service == nil {
-		return nil, &problem{b.String() + " does not exist", "create it, by it the server is found"}
+		return nil, &problem{b.String() + " does not exist", "create this Service, through which requests reach the pods"}
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return []string{net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(b.port)))}, nil
@@ -111,7 +111,7 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	}
 	for _, pod := range pods {
 		if port.TargetPort.Type == intstr.String && !hasPort(pod, port.TargetPort.StrVal) {
-			return nil, &problem{fmt.Sprintf("the target port %q of %s is no port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort"}
+			return nil, &problem{fmt.Sprintf("the target port %q of %s is not a port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort"}
 		}
 	}
 	addresses, err := e.endpoints(ctx, b, port)

@@ -91,11 +91,11 @@ func (c *inventory) add(revision, value []byte, visit func(string, []byte) error
 	const length = 8 + 1 + 8
 	deleted := len(revision) == length+1 && revision[length] == 't'
 	if (len(revision) != length && !deleted) || revision[8] != '_' {
-		return fmt.Errorf("%x is no revision", revision)
+		return fmt.Errorf("%x is not a revision", revision)
 	}
 	main := int64(binary.BigEndian.Uint64(revision)) //nolint:gosec // G115: a damaged one is not what the value says.
 	if main < 1 {
-		return fmt.Errorf("%d is no revision", main)
+		return fmt.Errorf("%d is not a revision", main)
 	}
 	c.revision = max(c.revision, main)
 	if len(value) == 0 {

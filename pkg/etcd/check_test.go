@@ -145,7 +145,7 @@ func TestDamagedDatabases(t *testing.T) {
 		damage func([]byte) []byte
 		want   string
 	}{
-		"cut off":            {func(b []byte) []byte { return b[:5*size] }, "it is cut off: pages 5 to "},
+		"cut off":            {func(b []byte) []byte { return b[:5*size] }, "it is truncated: pages 5 to "},
 		"empty":              {func([]byte) []byte { return nil }, "pages 0 and 1 are damaged: neither has valid metadata"},
 		"without metadata":   {func(b []byte) []byte { clear(b[:2*size]); return b }, "pages 0 and 1 are damaged: neither has valid metadata"},
 		"zeroes in all else": {func(b []byte) []byte { clear(b[2*size:]); return b }, " is damaged: it says that it is page 0"},

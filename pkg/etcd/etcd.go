@@ -261,7 +261,7 @@ func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 			continue
 		}
 		if _, err := e.Server.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: alarm.MemberID, Alarm: alarm.Alarm}); err != nil {
-			return fmt.Errorf("disarming the space alarm of the embedded etcd: %w", err)
+			return fmt.Errorf("clearing the space alarm of the embedded etcd: %w", err)
 		}
 	}
 	return nil

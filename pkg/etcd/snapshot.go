@@ -350,7 +350,7 @@ func (v *verifier) Write(part []byte) (int, error) {
 // hash returns the hash of the database, which must be the one at the end.
 func (v *verifier) hash() (string, error) {
 	if v.size%sectorSize != sha256.Size {
-		return "", errors.New("has no hash at its end: it is cut off, or no file of \"snapshot save\"; use another one")
+		return "", errors.New("has no hash at its end: it is truncated, or not a file of \"snapshot save\"; use another one")
 	}
 	sum := v.database.Sum(nil)
 	if !bytes.Equal(sum, v.end) {

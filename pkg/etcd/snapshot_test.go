@@ -229,7 +229,7 @@ func TestBadSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const noHash = `it has no hash at its end: it is cut off, or no file of "snapshot save"; use another one`
+	const noHash = `it has no hash at its end: it is truncated, or not a file of "snapshot save"; use another one`
 	for name, test := range map[string]struct {
 		content []byte
 		want    string

@@ -91,7 +91,7 @@ func openTree(file io.ReaderAt, size int64) (*tree, error) {
 		return nil, fmt.Errorf("page 0 is damaged: pages have %d bytes", t.pageSize)
 	}
 	if pages := uint64(size / t.pageSize); t.end > pages { //nolint:gosec // G115: a size is not negative.
-		return nil, fmt.Errorf("it is cut off: pages %d to %d are missing", pages, t.end-1)
+		return nil, fmt.Errorf("it is truncated: pages %d to %d are missing", pages, t.end-1)
 	}
 	t.used = make([]bool, t.end)
 	return t, nil
@@ -144,7 +144,7 @@ func (t *tree) damaged(id uint64, format string, a ...any) {
 }
 
 // bounds are between which keys a page has its own: the lower one is in it, the upper one
-// is not. Nil is no bound.
+// is not. Nil means that there is none.
 type bounds struct{ lower, upper []byte }
 
 func (b bounds) contain(key []byte) bool {
@@ -211,7 +211,7 @@ func (t *tree) bucket(id uint64, header []byte, depth int, name string, visit vi
 	case root != 0:
 		t.page(root, bounds{}, depth, name, visit)
 	case len(inline) < pageHeaderSize || u16(inline, 8) != leafPage:
-		t.damaged(id, "the bucket %q in it is no page", name)
+		t.damaged(id, "the bucket %q in it is not a page", name)
 	default:
 		t.elements(id, inline, bounds{}, depth, name, visit)
 	}

@@ -144,7 +144,7 @@ func (w *writer) writeGoMod(options InitOptions) error {
 		}
 		goMod, err := os.ReadFile(filepath.Join(replace, "go.mod"))
 		if err != nil || !strings.HasPrefix(string(goMod), "module "+library+"\n") {
-			return fmt.Errorf("%s is no checkout of %s: name the directory of its go.mod by --replace", replace, library)
+			return fmt.Errorf("%s is not a checkout of %s: name the directory of its go.mod by --replace", replace, library)
 		}
 		text += fmt.Sprintf("\nreplace %s => %s\n", library, replace)
 		// "go mod tidy" keeps what is needed of it, and asks nobody for these checksums.

@@ -186,7 +186,7 @@ func TestInitErrorsNameTheFix(t *testing.T) {
 		"not a namespace": {func(o *kit.InitOptions) { o.Namespace = "A" },
 			`"A" can't be a namespace: use small letters, digits and hyphens, at most 63`},
 		"no checkout": {func(o *kit.InitOptions) { o.Replace = "/missing" },
-			"/missing is no checkout of restaurant.programming-kubernetes.info/apiserver: name the directory of its go.mod by --replace"},
+			"/missing is not a checkout of restaurant.programming-kubernetes.info/apiserver: name the directory of its go.mod by --replace"},
 		"a checkout, not a release": {func(*kit.InitOptions) {},
 			"this kit was built from a checkout, so there is no version of it to require: name the checkout by --replace"},
 	} {

@@ -194,7 +194,7 @@ func (c *claim) goBack(ctx context.Context, err error) error {
 func revisionOf(resourceVersion string) (int64, error) {
 	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("kube-apiserver's resourceVersion %q is no revision of an etcd: %w", resourceVersion, err)
+		return 0, fmt.Errorf("kube-apiserver's resourceVersion %q is not a revision of etcd: %w", resourceVersion, err)
 	}
 	return revision, nil
 }

@@ -47,7 +47,7 @@ func Check(mediaType string, body []byte) error {
 
 // isExpensive tells whether the text is a number that resource.ParseQuantity would
 // spend minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
-// (kubernetes/kubernetes#141306). It is no regular expression, as those are slow on
+// (kubernetes/kubernetes#141306). It is not a regular expression, as those are slow on
 // long numbers themselves.
 // Upstream fault 6.
 func isExpensive(text []byte) bool {

@@ -181,7 +181,7 @@ func (g Group) checkRuntime(runtime Runtime) error {
 	}
 	for _, path := range slices.Concat(slices.Sorted(maps.Keys(runtime.Answers)), slices.Sorted(maps.Keys(runtime.Serve)), slices.Sorted(maps.Keys(runtime.Handlers))) {
 		if !declared[path] {
-			return fmt.Errorf("the Runtime of %s serves %q, which is no resource of the group: declare it in Kinds", g.Name, path)
+			return fmt.Errorf("the Runtime of %s serves %q, which is not a resource of the group: declare it in Kinds", g.Name, path)
 		}
 	}
 	return nil

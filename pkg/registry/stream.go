@@ -40,7 +40,7 @@ type Stream[O Object, P runtime.Object] struct {
 	// have a field follow, without which a request ends with the request timeout.
 	Follow func(P) time.Duration
 	// Line describes an object without a line break, and says whether there is
-	// nothing more to wait for. What is no different from before is not written
+	// nothing more to wait for. What has not changed is not written
 	// again.
 	Line func(O) (line string, last bool)
 }

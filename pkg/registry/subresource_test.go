@@ -395,7 +395,7 @@ func TestConnectUpgrades(t *testing.T) {
 	}
 }
 
-// TestConnectStreamsBytes answers with what is no text.
+// TestConnectStreamsBytes answers with what is not text.
 func TestConnectStreamsBytes(t *testing.T) {
 	m := connected(t, registry.Connect[*types.Machine, *types.ProgressOptions]{
 		NewOptions: workshop.Progress().NewOptions,

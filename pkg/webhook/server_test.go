@@ -44,7 +44,7 @@ const (
 	conversionKind = `{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1"`
 )
 
-// What is no review is refused with a Status, and never redirected.
+// What is not a review is refused with a Status, and never redirected.
 func TestRefusedRequests(t *testing.T) {
 	url := server(t, inertWebhooks()).URL
 	for name, test := range map[string]struct {

@@ -84,7 +84,7 @@ func (c codec) decode(raw []byte) (runtime.Object, schema.GroupVersion, error) {
 		return nil, version, err
 	}
 	if _, err := meta.Accessor(obj); err != nil {
-		return nil, version, fmt.Errorf("a %s is no object by itself: %w", obj.GetObjectKind().GroupVersionKind().Kind, err)
+		return nil, version, fmt.Errorf("a %s is not an object by itself: %w", obj.GetObjectKind().GroupVersionKind().Kind, err)
 	}
 	c.scheme.Default(obj)
 	internal, err := c.scheme.UnsafeConvertToVersion(obj, runtime.InternalGroupVersioner)

@@ -93,7 +93,7 @@ func reviewBytes(attributes authorizer.Attributes) int {
 			texts = append(append(texts, key), values...)
 		}
 	}
-	// The errors are about what is no part of the question then.
+	// The errors are about what is not part of the question then.
 	fields, _ := attributes.GetFieldSelector()
 	for _, field := range fields {
 		texts = append(texts, field.Field, field.Value, string(field.Operator))

@@ -125,7 +125,7 @@ func TestListMemory(t *testing.T) {
 		})
 	}
 	if err := TakeListMemory(context.Background(), 1<<40); err != nil {
-		t.Errorf("what is no request of a client: %v", err)
+		t.Errorf("what is not a request of a client: %v", err)
 	}
 }
 

@@ -81,7 +81,7 @@ func newRegisterCommand() *cobra.Command {
 		Use:   "register",
 		Short: "Makes kube-apiserver send the requests for groups to a running server",
 		Long: "Makes kube-apiserver send the requests for groups, which CustomResourceDefinitions define, to a server that runs already, by changing their APIServices. " +
-			"Objects that are in the cluster's etcd stay there, and are seen no more until the groups are unregistered: register groups without objects, or move the objects.",
+			"Objects that are in the cluster's etcd stay there, and are not seen until the groups are unregistered: register groups without objects, or move the objects.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := r.cluster()
@@ -115,7 +115,7 @@ func newUnregisterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unregister",
 		Short: "Makes kube-apiserver serve groups by itself again",
-		Long:  "Makes kube-apiserver serve groups by itself again, from the cluster's etcd. Objects that are in the server's etcd stay there, and are seen no more until the groups are registered.",
+		Long:  "Makes kube-apiserver serve groups by itself again, from the cluster's etcd. Objects that are in the server's etcd stay there, and are not seen until the groups are registered.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := r.cluster()

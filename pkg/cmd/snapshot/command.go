@@ -143,7 +143,7 @@ func newVerifyCommand(name string, groups []registry.Group) *cobra.Command {
 	options := apiserver.NewOptions(name, groups...)
 	cmd := &cobra.Command{
 		Use:   "verify FILE|DIRECTORY",
-		Short: "Restores a file for trial, and reads every object in every version",
+		Short: "Restores a file into a temporary directory, and reads every object in every version",
 		Long: "Verifies a file, or the latest one in a directory: restores it into a temporary directory, starts an etcd on it, and decrypts, decodes and converts every object to every version of its group. " +
 			"What is restored is deleted afterwards. It needs twice the space of the data.",
 		Args: cobra.ExactArgs(1),
@@ -182,7 +182,7 @@ func newVerifyCommand(name string, groups []registry.Group) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "temporary-dir", "", "Directory in which the file is restored for trial. By default that of the system.")
+	cmd.Flags().StringVar(&dir, "temporary-dir", "", "Directory in which the file is restored temporarily. By default that of the system.")
 	server := options.Flags()
 	for _, section := range server.FlagSets {
 		if flag := section.Lookup("encryption-provider-config"); flag != nil {

@@ -112,7 +112,7 @@ const maxErrors = 10
 func try(ctx context.Context, file, dir string, want etcd.Snapshot) (err error) {
 	work, err := os.MkdirTemp(dir, "trial")
 	if err != nil {
-		return fmt.Errorf("creating a directory for the trial; name one with --temporary-dir: %w", err)
+		return fmt.Errorf("creating a temporary directory; choose where with --temporary-dir: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	config := etcd.Config{Dir: filepath.Join(work, "d"), QuotaBytes: etcd.DefaultQuotaBytes}

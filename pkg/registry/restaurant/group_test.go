@@ -203,7 +203,7 @@ func TestInvalidUpdates(t *testing.T) {
 			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas", Message: "Invalid value: 1001: must be less than or equal to 1000"}},
 		"a status below a limit": {"pizzas/status", "status", func(p *restaurant.Pizza) { p.Status.Cost = resource.NewQuantity(-1, resource.DecimalSI) },
 			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "status.cost", Message: `Invalid value: "-1": must be greater than or equal to 0`}},
-		"a resourceVersion that is no number": {"pizzas", "", func(p *restaurant.Pizza) { p.ResourceVersion = "x" },
+		"a resourceVersion that is not a number": {"pizzas", "", func(p *restaurant.Pizza) { p.ResourceVersion = "x" },
 			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: `Invalid value: "x": must be a resourceVersion that this server has returned`}},
 		"no resourceVersion": {"pizzas", "", func(p *restaurant.Pizza) { p.ResourceVersion = "" },
 			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update"}},

@@ -161,7 +161,7 @@ func missing(dir string, names []string) ([]string, error) {
 	var missing []string
 	for _, name := range names {
 		if known[name] == "" {
-			return nil, fmt.Errorf("%q is no program of a control plane: choose from %s", name,
+			return nil, fmt.Errorf("%q is not a program of a control plane: choose from %s", name,
 				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		_, err := os.Stat(filepath.Join(dir, name))

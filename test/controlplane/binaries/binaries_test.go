@@ -69,7 +69,7 @@ func TestKubernetes(t *testing.T) {
 	_, err = Kubernetes(t.Context(), options, "etcd", "kubectl")
 	require.ErrorContains(t, err, `kubectl cannot be built: go build k8s.io/kubernetes/cmd/kubectl: exec: "go": executable file not found in $PATH`)
 	_, err = Kubernetes(t.Context(), options, "kubelet")
-	require.EqualError(t, err, `"kubelet" is no program of a control plane: choose from etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl`)
+	require.EqualError(t, err, `"kubelet" is not a program of a control plane: choose from etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl`)
 }
 
 func TestOneBuildsAndTheOthersWait(t *testing.T) {

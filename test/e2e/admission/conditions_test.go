@@ -80,7 +80,7 @@ var conditions = map[string]struct {
 	"request of another user":           {operation: "CREATE", byGuest: true, conditions: []string{"'kitchen' in request.userInfo.groups"}},
 	"request with options":              {operation: "CREATE", conditions: []string{"request.options.kind == 'CreateOptions' && request.options.fieldManager == 'kitchen'"}, calledFor: framework.Versions()},
 	"request of a dry run":              {operation: "CREATE", dryRun: true, conditions: []string{"request.dryRun"}, calledFor: framework.Versions()},
-	"request that is no dry run":        {operation: "CREATE", conditions: []string{"request.dryRun"}},
+	"request that is not a dry run":     {operation: "CREATE", conditions: []string{"request.dryRun"}},
 	"authorizer of who may":             {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('season').allowed()"}, calledFor: framework.Versions()},
 	"authorizer of who may not":         {operation: "CREATE", byGuest: true, conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}},
 	"authorizer of who may do anything": {operation: "CREATE", conditions: []string{"authorizer.group('restaurant.programming-kubernetes.info').resource('pizzas').namespace(request.namespace).check('burn').allowed()"}, calledFor: framework.Versions()},

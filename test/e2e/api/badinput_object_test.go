@@ -185,7 +185,7 @@ func TestBadSpecs(t *testing.T) {
 	}
 	const condition = `{"type":"Ready","status":"True","reason":"Baked","message":"","lastTransitionTime":"2026-11-20T12:00:00Z"}`
 	requests := map[string]badRequest{
-		// No toppings are no mistake: they are filled in.
+		// No toppings are not a mistake: they are filled in.
 		"null":            create("null").gets(422, "metadata.name: Required value: name or generateName is required"),
 		"an empty object": create("{}").gets(422, "metadata.name: Required value: name or generateName is required"),
 		"no toppings":     create(toppings(`[],"replicas":-1`)).gets(422, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),

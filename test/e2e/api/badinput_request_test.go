@@ -84,7 +84,7 @@ func TestBadOptions(t *testing.T) {
 		"list/resourceVersionMatch":    get("{pizzas}?resourceVersion=1&resourceVersionMatch=About").gets(422, `resourceVersionMatch: Unsupported value: "About": supported values: "Exact", "NotOlderThan", ""`),
 		"list/sendInitialEvents":       get("{pizzas}?sendInitialEvents=true").gets(422, "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
 		"list/sendInitialEvents maybe": get("{pizzas}?sendInitialEvents=maybe").gets(422, "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
-		// This is no bad input but a promise that the client can wait for.
+		// This is not bad input but a promise that the client can wait for.
 		"list/in future": get("{pizzas}?resourceVersion=9999999999").gets(504, ": Too large resource version").directly(),
 
 		"watch/resourceVersion":          get("{pizzas}?watch=1&timeoutSeconds=5&resourceVersion=x").gets(422, `resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`),

@@ -193,7 +193,7 @@ func (ha *highAvailability) testRenewedCertificates(t *testing.T) {
 	require.NoError(t, handshake(t, endpoint, awaitSecret(t, client, "etcd-client").Data))
 	require.ErrorContains(t, handshake(t, endpoint, map[string][]byte{"tls.crt": issued.Cert, "tls.key": issued.Key}), "unknown certificate authority")
 	require.ErrorContains(t, handshake(t, endpoint, nil), "certificate required")
-	// A client is no member.
+	// A client is not a member.
 	peer := fmt.Sprintf("localhost:%d", ha.port(t, "etcd-0", "2380"))
 	require.NoError(t, handshake(t, peer, awaitSecret(t, client, "etcd-server").Data))
 	require.Error(t, handshake(t, peer, awaitSecret(t, client, "etcd-client").Data))

@@ -202,7 +202,7 @@ func inventory(ctx context.Context) (map[string]string, error) {
 			return nil, err
 		}
 		for _, resource := range list.APIResources {
-			// Events expire by themselves, and what the components are like is no object.
+			// Events expire by themselves, and what the components are like is not an object.
 			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "componentstatuses" {
 				continue
 			}

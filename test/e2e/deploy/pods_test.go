@@ -52,7 +52,7 @@ type machine struct {
 	ports map[string]int
 	// claims are directories for PersistentVolumeClaims.
 	claims map[string]string
-	// addresses replaces addresses of what is no pod.
+	// addresses replaces addresses of what is not a pod.
 	addresses map[string]string
 	// flags are added to those of a container, and variables to those of a pod.
 	flags, variables map[string][]string

@@ -102,7 +102,7 @@ spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: {app: doc
 	}{
 		"without pods":                {fmt.Sprintf(selected, port), `failure service: no pod matches the selector app=doctor of the Service restaurant-system/apiserver: check the labels of the pods, and the Deployment that is to create them`},
 		"without a pod that is ready": {fmt.Sprintf(selected, port) + podWith(`ports: [{name: https, containerPort: 6443}]`), `failure service: none of the pods of the Service restaurant-system/apiserver is ready, of which there are 1: see their events and logs`},
-		"without the target port":     {fmt.Sprintf(selected, port) + podWith(`ports: [{name: http, containerPort: 6443}]`), `failure service: the target port "https" of the Service restaurant-system/apiserver is no port of its pod doctor: give a port of the container that name, or the Service another targetPort`},
+		"without the target port":     {fmt.Sprintf(selected, port) + podWith(`ports: [{name: http, containerPort: 6443}]`), `failure service: the target port "https" of the Service restaurant-system/apiserver is not a port of its pod doctor: give a port of the container that name, or the Service another targetPort`},
 		"without the port":            {fmt.Sprintf(selected, "444"), `failure service: the Service restaurant-system/apiserver has no port ` + port + `: add the port to it, or name another port where the Service is named`},
 		"without a selector": {`
 apiVersion: v1
@@ -120,7 +120,7 @@ spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: null, por
 	t.Run("that does not exist", func(t *testing.T) {
 		framework.RegisterAtEnd(t, cp)
 		framework.Kubectl(t, cp, "delete", "service", "apiserver", "--namespace="+serverNamespace)
-		requireSymptom(t, `failure service: the Service restaurant-system/apiserver does not exist: create it, by it the server is found`)
+		requireSymptom(t, `failure service: the Service restaurant-system/apiserver does not exist: create this Service, through which requests reach the pods`)
 	})
 	t.Run("that leads elsewhere", func(t *testing.T) {
 		framework.RegisterAtEnd(t, cp)
@@ -190,7 +190,7 @@ func testDoctorOnCertificate(t *testing.T) {
 	t.Run("that nobody serves", func(t *testing.T) {
 		requireSymptom(t, `failure certificate: nobody listens at 127\.0\.0\.1:1: see whether the server runs, and the log of one that does not`, "--server-address=127.0.0.1:1")
 	})
-	t.Run("of what is no server", func(t *testing.T) {
+	t.Run("of what is not a server", func(t *testing.T) {
 		plain := httptest.NewServer(http.NotFoundHandler())
 		t.Cleanup(plain.Close)
 		requireSymptom(t, `failure certificate: 127\.0\.0\.1:\d+ does not speak TLS \(.*\): see what listens there`, "--server-address="+plain.Listener.Addr().String())

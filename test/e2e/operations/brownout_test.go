@@ -89,7 +89,7 @@ func waitForAnswer(t *testing.T, config *rest.Config, want string) {
 	})
 }
 
-// While etcd is away, no request waits for it as long as it may, and the server says by
+// While etcd is unavailable, no request waits for it as long as it may, and the server says by
 // name what is missing.
 func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 	}
 }
 
-// While kube-apiserver is away, a server goes on for those of whom it knows for some
+// While kube-apiserver is unavailable, a server goes on for those of whom it knows for some
 // seconds more that they may, and refuses everybody else in a way that makes clients
 // try again.
 func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {

@@ -78,7 +78,7 @@ func TestInvalidFlags(t *testing.T) {
 		want string
 	}{
 		"one that is unknown":                   {[]string{"--no-such-flag"}, "Error: unknown flag: --no-such-flag\n"},
-		"one that is no number":                 {[]string{"--secure-port=https"}, "Error: invalid argument \"https\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"https\": invalid syntax\n"},
+		"one that is not a number":              {[]string{"--secure-port=https"}, "Error: invalid argument \"https\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"https\": invalid syntax\n"},
 		"an argument":                           {[]string{"serve"}, "Error: unknown command \"serve\" for \"apiserver\"\n"},
 		"a feature gate":                        {[]string{"--feature-gates=NoSuch=true"}, "--feature-gates, --emulated-version or --min-compatibility-version: unrecognized feature gate: NoSuch\"\n"},
 		"a version without policies":            {[]string{"--emulated-version=1.35"}, "the admission plugin MutatingAdmissionPolicy would not enforce anything, since --feature-gates or --emulated-version turns the feature MutatingAdmissionPolicy off: add --feature-gates=MutatingAdmissionPolicy=true, or do without it by --disable-admission-plugins=MutatingAdmissionPolicy\"\n"},

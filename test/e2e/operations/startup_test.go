@@ -35,7 +35,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// A server that starts while kube-apiserver is away waits for it.
+// A server that starts while kube-apiserver is unavailable waits for it.
 func TestServerStartsBeforeKubeAPIServer(t *testing.T) {
 	cp.KubeAPIServer.Kill()
 	late := framework.NewServer(t, cp, framework.Flags())

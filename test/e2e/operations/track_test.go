@@ -90,7 +90,7 @@ func httpClient(t *testing.T, at *controlplane.Component) *http.Client {
 	return client
 }
 
-// A stream is no request that takes too long.
+// A stream is not a request that takes too long.
 func TestTrackOutlivesTheRequestTimeout(t *testing.T) {
 	t.Parallel()
 	seconds := int(requestTimeout.Seconds()) + 2
@@ -136,7 +136,7 @@ func TestTrackUntilTheServerStops(t *testing.T) {
 	require.Equal(t, "without an error", framework.WaitEnded(t, server))
 }
 
-// A stream is fed by etcd, and waits for it when it is away.
+// A stream is fed by etcd, and waits for it when it is unavailable.
 func TestTrackWhileEtcdIsAway(t *testing.T) {
 	orderPizza(t, cp.APIServer, "patient", 2)
 	lines := track(t, httpClient(t, cp.APIServer), cp.APIServer, "patient", 3600)

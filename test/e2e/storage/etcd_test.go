@@ -29,7 +29,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// While etcd is away, clients still learn what the server has, and get errors that
+// While etcd is unavailable, clients still learn what the server has, and get errors that
 // tell them to try again for all that is stored there.
 func TestEtcdGoesAwayAndComesBack(t *testing.T) {
 	storage, server := cp.Component("storage"), cp.APIServer

@@ -268,7 +268,7 @@ func TestSnapshotRefusals(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(occupied, "photos"), 0o700))
 	empty := filepath.Join(dir, "empty")
 
-	const noHash = `it has no hash at its end: it is cut off, or no file of "snapshot save"; use another one`
+	const noHash = `it has no hash at its end: it is truncated, or not a file of "snapshot save"; use another one`
 	damaged := fmt.Sprintf("it is damaged: its database has the hash %s, and not %s%02x as when it was saved; use another one",
 		described.Hash, described.Hash[:62], flipped[len(flipped)-1])
 	const anotherDirectory = ": choose a new directory with --data-dir, and then restart the server with that"

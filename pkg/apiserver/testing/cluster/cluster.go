@@ -17,7 +17,7 @@ limitations under the License.
 // Package cluster has a stub of kube-apiserver, as far as an API server asks it anything:
 // whether a user is who they say, and may do what they want, where it keeps objects such as
 // leases, and what there is in the cluster, by default nothing. It checks neither what it is
-// sent nor who sends it, and is no substitute for a test with a real kube-apiserver.
+// sent nor who sends it, and is not a substitute for a test with a real kube-apiserver.
 package cluster
 
 import (

@@ -80,7 +80,7 @@ func New(client versioned.Interface, shared externalversions.SharedInformerFacto
 func toppingsOf(obj any) ([]string, error) {
 	pizza, ok := obj.(*restaurantv1.Pizza)
 	if !ok {
-		return nil, fmt.Errorf("%T is no pizza", obj)
+		return nil, fmt.Errorf("%T is not a pizza", obj)
 	}
 	names := make([]string, len(pizza.Spec.Toppings))
 	for i, topping := range pizza.Spec.Toppings {
