@@ -54,7 +54,7 @@ release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VE
 .PHONY: binaries
 binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the servers, the webhook and what the tests run with them
 
-$(addprefix $(BIN)/,$(KUBERNETES_BINARIES)): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
+$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) sample-apiserver): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
 	@hack/build-binaries.sh $(@F)
 
 $(addprefix $(BIN)/,$(KONNECTIVITY_BINARIES)): hack/build-binaries.sh hack/konnectivity/go.mod hack/konnectivity/go.sum
@@ -187,10 +187,24 @@ stress-unit:
 stress-e2e: binaries
 	packages="$(E2E_PACKAGES)"; $(STRESS) -rounds=$(E2E_ROUNDS) env $(TEST_E2E) -timeout=60m $${packages}
 
+# On a machine that does nothing else. What is measured beside others takes half an hour.
+BENCH_OUT ?= docs/benchmarks/$(shell date -u +%F).json
+
 .PHONY: bench
-bench: binaries ## Measures the memory of the server, its start, with few and many kinds too, and what admission costs
+bench: binaries $(BIN)/sample-apiserver ## Measures the server by itself, and beside CRDs and others; samples in BENCH_OUT
 	go run ./test/bench
 	go test -run='^$$' -bench='^BenchmarkStart$$' -benchtime=10x ./pkg/apiserver/testing 2>/dev/null
+	go run ./test/bench/comparison -out=$(BENCH_OUT)
+	go run ./test/bench/comparison -contenders=crd,pizzas -identities=user -controllers -objects=0 -watches=0 -growth=
+
+.PHONY: bench-compare
+bench-compare: binaries ## Compares what requests cost this build of the server and the one of the commit BASE
+	@hack/build-base.sh $(BASE)
+	go run ./test/bench/comparison -base=_output/base/apiserver -rounds=9
+
+.PHONY: profile
+profile: binaries ## Writes profiles of the server at each verb to _output/profiles
+	go run ./test/bench/comparison -contenders=pizzas -identities=user -profiles=_output/profiles
 
 ##@ Verify
 

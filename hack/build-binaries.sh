@@ -106,6 +106,9 @@ for name in "$@"; do
 		ldflags=$(kubernetes_ldflags)
 		build "${name}" hack/kubernetes "k8s.io/kubernetes/cmd/${name}" "${ldflags}"
 		;;
+	sample-apiserver)
+		build "${name}" hack/kubernetes k8s.io/sample-apiserver "-s -w"
+		;;
 	proxy-server | proxy-agent)
 		build "${name}" hack/konnectivity "sigs.k8s.io/apiserver-network-proxy/cmd/${name#proxy-}" "-s -w"
 		;;

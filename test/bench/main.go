@@ -36,6 +36,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"restaurant.programming-kubernetes.info/apiserver/test/bench/machine"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
@@ -101,7 +102,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if flags.NArg() > 0 {
 		command += " -- " + strings.Join(flags.Args(), " ")
 	}
-	describe(ctx, out, command)
+	machine.Describe(ctx, command).Print(out)
 	return table(out, slices.Concat(memory, starts, admission, prices))
 }
 
@@ -118,15 +119,7 @@ func measureMemory(ctx context.Context, server *controlplane.Component, idle tim
 		return nil, context.Cause(ctx)
 	case <-time.After(idle):
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", server.PID()))
-	if err != nil {
-		return nil, fmt.Errorf("cannot measure memory, which takes Linux and a running server: %w", err)
-	}
-	resident, err := statusBytes(string(status), "VmRSS")
-	if err != nil {
-		return nil, err
-	}
-	peak, err := statusBytes(string(status), "VmHWM")
+	resident, peak, err := machine.Resident(server.PID())
 	if err != nil {
 		return nil, err
 	}

@@ -26,16 +26,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStatusBytes(t *testing.T) {
-	const status = "Name:\tapiserver\nVmHWM:\t  120 kB\nVmRSS:\t  100 kB\n"
-	resident, err := statusBytes(status, "VmRSS")
-	require.NoError(t, err)
-	require.Equal(t, int64(102400), resident)
-
-	_, err = statusBytes("Name:\tapiserver\nState:\tZ (zombie)\n", "VmRSS")
-	require.ErrorContains(t, err, "VmRSS: is it still running?")
-}
-
 func TestSpread(t *testing.T) {
 	require.Equal(t, "1.50 s (1.00 to 4.00, 3 runs)", spread([]time.Duration{4 * time.Second, time.Second, 1500 * time.Millisecond}))
 }

@@ -1,0 +1,197 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// reference is what the others are compared with.
+const reference = "crd"
+
+// cell is what is compared: the samples of all rounds and contenders for one verb.
+type cell struct {
+	verb, identity string
+	clients        int
+}
+
+// report prints medians of all rounds, and each contender's throughput as a multiple of that
+// of custom resources in the same round.
+func report(out io.Writer, result Result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
+	cells, samples := group(result.Samples)
+	for _, cell := range cells {
+		theirs := referenceOf(cell, samples)
+		fmt.Fprintf(w, "\n%s, %s, %s\t\t\t\t\t\t\t\t\t\n", cell.verb, cell.identity, plural(cell.clients, "client"))
+		fmt.Fprint(w, "\tper second\tmin to max\t÷ "+reference+"\tmin ms\tp50 ms\tp99 ms\tkube-apiserver ms\tserver ms\tetcd ms\t\n")
+		for _, contender := range contendersIn(samples[cell]) {
+			mine := of(samples[cell], contender)
+			rates := values(mine, func(s Sample) float64 { return s.PerSecond })
+			fmt.Fprintf(w, "%s\t%.0f\t%.0f to %.0f\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", contender,
+				median(rates), slices.Min(rates), slices.Max(rates),
+				ratio(mine, theirs, func(s Sample) float64 { return s.PerSecond }),
+				slices.Min(values(mine, func(s Sample) float64 { return s.Minimum })),
+				median(values(mine, func(s Sample) float64 { return s.Median })),
+				median(values(mine, func(s Sample) float64 { return s.P99 })),
+				median(values(mine, func(s Sample) float64 { return s.KubeAPIServer })),
+				median(values(mine, func(s Sample) float64 { return s.Server })),
+				median(values(mine, func(s Sample) float64 { return s.Etcd })))
+		}
+	}
+	if len(result.Watches) > 0 {
+		fmt.Fprint(w, "\nwatch\t\t\t\t\t\t\n\twatches\twrites\tbehind s\tkube-apiserver µs/event\tserver µs/event\tkB each\t\n")
+		for _, watch := range result.Watches {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%d + %d\t\n", watch.Contender, watch.Watches, watch.Writes, watch.Behind,
+				watch.KubeAPIServer, watch.Server, watch.KubeAPIServerMemory/1000, watch.ServerMemory/1000)
+		}
+	}
+	if len(result.Growth) > 0 {
+		fmt.Fprint(w, "\nstored pizzas\tready s\tCPU s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\t\n")
+		for _, g := range result.Growth {
+			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t\n", g.Objects, g.Ready, g.CPU, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping)
+		}
+	}
+	return w.Flush()
+}
+
+// referenceOf returns the samples of custom resources that a cell's are compared with. In what
+// they do not have, they are those with a webhook, or those of the plain list.
+func referenceOf(c cell, samples map[cell][]Sample) []Sample {
+	for _, candidate := range [][]Sample{
+		of(samples[c], reference), of(samples[c], "crd-webhook"), of(samples[cell{"list", c.identity, c.clients}], reference),
+	} {
+		if len(candidate) > 0 {
+			return candidate
+		}
+	}
+	return nil
+}
+
+// group sorts samples by what they are compared with, in the order of their first.
+func group(samples []Sample) ([]cell, map[cell][]Sample) {
+	var cells []cell
+	grouped := map[cell][]Sample{}
+	for _, s := range samples {
+		of := cell{s.Verb, s.Identity, s.Clients}
+		if grouped[of] == nil {
+			cells = append(cells, of)
+		}
+		grouped[of] = append(grouped[of], s)
+	}
+	return cells, grouped
+}
+
+// contendersIn returns who has samples, in the alphabetical order, but custom resources first.
+func contendersIn(samples []Sample) []string {
+	var all []string
+	for _, s := range samples {
+		all = append(all, s.Contender)
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		switch {
+		case a == b:
+			return 0
+		case a == reference:
+			return -1
+		case b == reference:
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+	return slices.Compact(all)
+}
+
+func of(samples []Sample, contender string) []Sample {
+	return slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return s.Contender != contender })
+}
+
+func values(samples []Sample, value func(Sample) float64) []float64 {
+	all := make([]float64, len(samples))
+	for i, s := range samples {
+		all[i] = value(s)
+	}
+	return all
+}
+
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return sorted[middle]
+}
+
+// ratios divides the samples of the same round.
+func ratios(mine, theirs []Sample, value func(Sample) float64) []float64 {
+	rounds := map[int]float64{}
+	for _, s := range theirs {
+		rounds[s.Round] = value(s)
+	}
+	var all []float64
+	for _, s := range mine {
+		if other := rounds[s.Round]; other > 0 {
+			all = append(all, value(s)/other)
+		}
+	}
+	return all
+}
+
+func ratio(mine, theirs []Sample, value func(Sample) float64) string {
+	all := ratios(mine, theirs, value)
+	if len(all) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", median(all))
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// reportBuilds prints how much processor time each build takes for a request, and whether they
+// differ by more than the rounds do: then one of the two was better in every round.
+func reportBuilds(out io.Writer, samples []Sample) error {
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "\n\tclients\tbase ms\thead ms\thead ÷ base\tmin to max\t\t\n")
+	server := func(s Sample) float64 { return s.Server }
+	cells, grouped := group(samples)
+	for _, cell := range cells {
+		base, head := of(grouped[cell], baseBuild), of(grouped[cell], headBuild)
+		all := ratios(head, base, server)
+		if len(all) == 0 {
+			continue
+		}
+		verdict := "no difference beyond the spread"
+		switch least, most := slices.Min(all), slices.Max(all); {
+		case least > 1:
+			verdict = "head needs more"
+		case most < 1:
+			verdict = "head needs less"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.2f\t%.2f to %.2f\t%s\t\n", cell.verb, cell.clients,
+			median(values(base, server)), median(values(head, server)), median(all), slices.Min(all), slices.Max(all), verdict)
+	}
+	return w.Flush()
+}
