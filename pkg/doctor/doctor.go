@@ -150,15 +150,10 @@ func checks() []check {
 
 // Examine runs all checks. Each has at least one result.
 func Examine(ctx context.Context, config Config) ([]Result, error) {
-	kube, err := kubernetes.NewForConfig(config.Cluster)
+	e, err := newExamination(config)
 	if err != nil {
 		return nil, err
 	}
-	apiServices, err := aggregator.NewForConfig(config.Cluster)
-	if err != nil {
-		return nil, err
-	}
-	e := &examination{Config: config, kube: kube, aggregator: apiServices}
 	var results []Result
 	failed := map[string]bool{}
 	for _, check := range checks() {
@@ -173,6 +168,18 @@ func Examine(ctx context.Context, config Config) ([]Result, error) {
 		}
 	}
 	return results, ctx.Err()
+}
+
+func newExamination(config Config) (*examination, error) {
+	kube, err := kubernetes.NewForConfig(config.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	apiServices, err := aggregator.NewForConfig(config.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return &examination{Config: config, kube: kube, aggregator: apiServices}, nil
 }
 
 func (e *examination) runOne(ctx context.Context, check check) []Result {

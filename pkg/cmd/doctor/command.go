@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 	options := apiserver.NewOptions(name, groups...)
 	options.Base = base
 	config := doctor.Config{Groups: groups}
-	var format string
+	var format, bundle string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Finds what keeps this server from working in a cluster",
@@ -57,9 +58,17 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 			if _, _, err := net.SplitHostPort(config.Address); err != nil && config.Address != "" {
 				return fmt.Errorf("--server-address must be host:port: %w", err)
 			}
-			results, err := examine(cmd.Context(), options, config)
+			if err := complete(options, &config); err != nil {
+				return err
+			}
+			results, err := doctor.Examine(cmd.Context(), config)
 			if err != nil {
 				return err
+			}
+			if bundle != "" {
+				if err := writeBundle(cmd.Context(), bundle, config, results); err != nil {
+					return err
+				}
 			}
 			if format == tool.FormatJSON {
 				err = tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"results": results})
@@ -77,6 +86,8 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 		"Service account of the server.")
 	own.StringVar(&config.Address, "server-address", "", ""+
 		"Where the server can be reached from here, as host:port, for instance by \"kubectl port-forward\". By default the endpoints of its Service are tried.")
+	own.StringVar(&bundle, "bundle", "", ""+
+		"File to write, for instance support.tar.gz, with what others need to find a fault: findings, versions, and the logs, metrics and objects of the server's namespace, without what is confidential.")
 	own.StringVarP(&format, "output", "o", "", `"json" for programs.`)
 	// It writes no log, but takes a server's flags as they are.
 	server := tool.ServerFlags(options, logsapi.NewLoggingConfiguration())
@@ -92,23 +103,22 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 	return cmd
 }
 
-// examine fills in what the server's options say, and examines the cluster.
-func examine(ctx context.Context, o *apiserver.Options, config doctor.Config) ([]doctor.Result, error) {
+// complete fills in what the server's options say.
+func complete(o *apiserver.Options, config *doctor.Config) error {
 	completed, err := o.Complete()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := utilerrors.NewAggregate(completed.Validate()); err != nil {
-		return nil, err
+		return err
 	}
-	cluster, err := completed.Kubeconfig()
+	config.Cluster, err = completed.Kubeconfig()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if config.Namespace == "" && o.CoreAPI.CoreAPIKubeconfigPath == "" {
 		config.Namespace = startup.Namespace("") // This is the server's pod.
 	}
-	config.Cluster = cluster
 	config.Authentication = completed.CheckAuthentication
 	config.Permissions = completed.Permissions
 	config.AdmissionOff = completed.AdmissionOff()
@@ -118,7 +128,19 @@ func examine(ctx context.Context, o *apiserver.Options, config doctor.Config) ([
 	if completed.Embedded() {
 		config.EtcdSocket = strings.TrimPrefix(completed.EmbeddedEtcd.Endpoint(), "unix://")
 	}
-	return doctor.Examine(ctx, config)
+	return nil
+}
+
+// writeBundle writes a support bundle into a new file.
+func writeBundle(ctx context.Context, file string, config doctor.Config, results []doctor.Result) error {
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("--bundle must name a new file: %w", err)
+	}
+	if err := errors.Join(doctor.WriteBundle(ctx, config, results, out), out.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return nil
 }
 
 // failures is an error if there are any.
