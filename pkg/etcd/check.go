@@ -40,6 +40,8 @@ const (
 	keyBucket  = "key"
 	metaBucket = "meta"
 	versionKey = "storageVersion"
+	// compactionKey is the revision of the last compaction, which may not have come to its end.
+	compactionKey = "scheduledCompactRev"
 )
 
 // inventory is what a database holds.
@@ -52,6 +54,13 @@ type inventory struct {
 	revision int64
 	// live is what is known of each key that exists.
 	live map[string]generation
+	// unmatched is the last deletion of a key that does not exist.
+	unmatched deletion
+}
+
+type deletion struct {
+	revision int64
+	key      string
 }
 
 // generation is the life of a key, from its creation to its deletion.
@@ -66,17 +75,25 @@ func readDatabase(file io.ReaderAt, size int64, visit func(key string, value []b
 		return inventory{}, err
 	}
 	read := inventory{size: int64(tree.end) * tree.pageSize, live: map[string]generation{}} //nolint:gosec // G115: within the file.
+	var compacted int64
 	tree.walk(func(bucket string, key, value []byte) error {
 		switch {
 		case bucket == keyBucket:
 			return read.add(key, value, visit)
 		case bucket == metaBucket && string(key) == versionKey:
 			read.version = string(value)
+		case bucket == metaBucket && string(key) == compactionKey && len(value) >= 8:
+			compacted = int64(binary.BigEndian.Uint64(value)) //nolint:gosec // G115: a damaged one is less than any revision.
 		}
 		return nil
 	})
 	if err := tree.err(); err != nil {
 		return inventory{}, err
+	}
+	// A compaction takes away first what had been before a deletion, and keeps one that has
+	// just its own revision.
+	if read.unmatched.revision > compacted {
+		return inventory{}, fmt.Errorf("revision %d deletes the key %q, which does not exist", read.unmatched.revision, read.unmatched.key)
 	}
 	for _, name := range tree.buckets {
 		if !slices.ContainsFunc(schema.AllBuckets, func(b backend.Bucket) bool { return string(b.Name()) == name }) {
@@ -112,7 +129,7 @@ func (c *inventory) add(revision, value []byte, visit func(string, []byte) error
 	before, exists := c.live[key]
 	if deleted {
 		if !exists {
-			return fmt.Errorf("revision %d deletes the key %q, which does not exist", main, key)
+			c.unmatched = deletion{main, key}
 		}
 		delete(c.live, key)
 		return nil

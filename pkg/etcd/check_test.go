@@ -124,7 +124,7 @@ func TestAnyChangedByteIsFound(t *testing.T) {
 		got, err := readAll(good)
 		if err != nil {
 			found++
-		} else if diff := cmp.Diff(want, got, cmp.AllowUnexported(inventory{}, generation{})); diff != "" {
+		} else if diff := cmp.Diff(want, got, cmp.AllowUnexported(inventory{}, generation{}, deletion{})); diff != "" {
 			t.Errorf("after a change of byte %d by %#x (-want +got):\n%s", at, change, diff)
 		}
 		good[at] ^= change
@@ -174,6 +174,51 @@ func TestDamagedDatabases(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A compaction at the revision of a deletion keeps that, without what it deletes. Any later one
+// has something to delete.
+func TestACompactedDeletion(t *testing.T) {
+	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
+	etcd := start(t, config)
+	client := newClient(t, config)
+	if _, err := client.Put(t.Context(), "gone", string(SealValue("gone", nil))); err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := client.Delete(t.Context(), "gone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(t.Context(), deleted.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	waitForStorageVersion(t, etcd)
+	closed(t, etcd)
+	database := filepath.Join(config.path(dataDir), databaseFile)
+	read, err := readDatabaseFile(database, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (deletion{deleted.Header.Revision, "gone"}); read.unmatched != want {
+		t.Errorf("the deletion is %v, not %v", read.unmatched, want)
+	}
+	content, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if an earlier revision had been compacted. There may be pages that are free.
+	for rest := content; ; {
+		at := bytes.Index(rest, []byte(compactionKey))
+		if at < 0 {
+			break
+		}
+		rest = rest[at+len(compactionKey):]
+		rest[7]--
+	}
+	want := fmt.Sprintf("revision %d deletes the key \"gone\", which does not exist", deleted.Header.Revision)
+	if _, err := readDatabase(bytes.NewReader(content), int64(len(content)), nil); err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
 
