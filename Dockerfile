@@ -22,6 +22,12 @@ COPY ${BINARIES}/webhook /webhook
 USER 65532:65532
 ENTRYPOINT ["/webhook"]
 
+FROM scratch AS crd-apiserver
+ARG BINARIES=_output/bin
+COPY ${BINARIES}/crd-apiserver /crd-apiserver
+USER 65532:65532
+ENTRYPOINT ["/crd-apiserver"]
+
 FROM scratch AS apiserver
 ARG BINARIES=_output/bin
 COPY ${BINARIES}/apiserver /apiserver

@@ -44,8 +44,9 @@ build: ## Builds the servers and the webhook
 	@hack/build-binaries.sh apiserver crd-apiserver webhook
 
 .PHONY: image
-image: build ## Builds an image of the server into an archive, reproducibly
-	@hack/build-image.sh
+image: build ## Builds images of the servers into archives, reproducibly
+	@hack/build-image.sh apiserver
+	@hack/build-image.sh crd-apiserver
 
 .PHONY: release
 release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VERSION=v0.37.0, REGISTRY, PLATFORMS and SIGNING_KEY

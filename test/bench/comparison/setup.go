@@ -317,7 +317,7 @@ func (b *bench) movedCRD(ctx context.Context) (*contender, error) {
 	if err := b.define(ctx, groupOfMoved, nil); err != nil {
 		return nil, err
 	}
-	if err := b.cp.Apply(ctx, filepath.Join("artifacts", "crd-apiserver")); err != nil {
+	if err := b.cp.Apply(ctx, filepath.Join("artifacts", "crd-apiserver", "base")); err != nil {
 		return nil, err
 	}
 	if err := b.reachable(ctx, name); err != nil {

@@ -133,7 +133,7 @@ func (m *machine) run(t *testing.T, pod corev1.Pod) *controlplane.Component {
 		require.NotNil(t, pod.Spec.AutomountServiceAccountToken)
 		require.True(t, *pod.Spec.AutomountServiceAccountToken)
 	}
-	if program.Binary == "apiserver" || program.Binary == "webhook" {
+	if program.Binary == "apiserver" || program.Binary == "crd-apiserver" || program.Binary == "webhook" {
 		program.Args = append(program.Args, "--kubeconfig="+kubeconfigOf(t, pod))
 	}
 	for _, port := range container.Ports {

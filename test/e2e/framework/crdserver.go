@@ -37,7 +37,7 @@ var crdServer = types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apis
 
 // InstallCRDServer applies the manifests of the server of custom resources.
 func InstallCRDServer(ctx context.Context, cp *controlplane.ControlPlane) error {
-	manifests := filepath.Join("..", "..", "..", "artifacts", "crd-apiserver")
+	manifests := filepath.Join("..", "..", "..", "artifacts", "crd-apiserver", "base")
 	if output, err := cp.Kubectl(ctx, "apply", "--server-side", "--kustomize", manifests).CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl apply: %w: %s", err, output)
 	}
