@@ -15,8 +15,9 @@ limitations under the License.
 */
 
 // Package kit writes the parts of an API server that do not depend on its author's ideas: a
-// module with a server, its tests and its manifests (Init), and the files of a kind
-// (CreateKind) and of another version of it (CreateVersion).
+// module with a server, its tests and its manifests (Init), the files of a kind (CreateKind)
+// and of another version of it (CreateVersion), and subresources, reviews, admission plugins,
+// controllers and webhooks (CreatePart).
 //
 // The directory templates shows what is written, file by file; names in capitals stand for
 // those of the group, the kind and the version. The manifests are those of this repository's

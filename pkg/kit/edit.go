@@ -24,6 +24,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,6 +227,12 @@ func addLine(key, element string) func([]byte) ([]byte, error) {
 		return []byte(strings.Join(slices.Insert(lines, end, indent+"- "+element+"\n"), "")), nil
 	}
 }
+
+// ofSubresources is what CreatePart adds to the files of a kind.
+var ofSubresources = regexp.MustCompile(`(?s)\n// \+genclient:method=\w+,verb=create,subresource=[^\n]*|\n\t\tSubresources: map\[string\]registry\.Subresource\[[^\n]*\{\n.*?\n\t\t\},`)
+
+// withoutSubresources is a file of a kind as CreateKind writes it.
+func withoutSubresources(text []byte) []byte { return ofSubresources.ReplaceAll(text, nil) }
 
 // declaresType is true if a file has a type of that name.
 func declaresType(file *ast.File, name string) bool {

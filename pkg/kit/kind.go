@@ -118,6 +118,9 @@ func CreateKind(ctx context.Context, dir string, kind KindOptions) (*Result, err
 	if err := m.renderTypes("kind"); err != nil {
 		return nil, err
 	}
+	if err := m.render("roles", &m.data); err != nil {
+		return nil, err
+	}
 	for _, version := range kind.Versions {
 		if err := m.writeVersion(version, func() error { return m.renderTypes("types") }); err != nil {
 			return nil, err

@@ -59,6 +59,9 @@ type data struct {
 	Protobuf bool
 
 	KindOptions
+	// Part is what CreatePart writes. The others say what its kind has.
+	Part                                      string
+	Conditions, ObservedGeneration, Described bool
 	// Version is the one that is written, Preferred the one that clients prefer.
 	Version, Preferred string
 }
@@ -75,6 +78,27 @@ func (d *data) ModelPackage() string {
 
 // Var is a name for a variable with an object of the kind.
 func (d *data) Var() string { return variable(d.Kind, d.Name) }
+
+// PartFile is Part in the names of files, packages and paths.
+func (d *data) PartFile() string { return strings.ToLower(d.Part) }
+
+// PartLower is Part as the name of a function.
+func (d *data) PartLower() string { return variable(d.Part, d.Name) }
+
+// PartAWords is Part in a sentence.
+func (d *data) PartAWords() string { return withArticle(words(d.Part)) }
+
+// GoGroup is the group in the names of generated clients.
+func (d *data) GoGroup() string {
+	label, _, _ := strings.Cut(d.Group, ".")
+	return title(label)
+}
+
+// GoVersion is the preferred version there.
+func (d *data) GoVersion() string { return title(d.Preferred) }
+
+// GoPlural is the plural there, whatever it is in paths.
+func (d *data) GoPlural() string { return pluralKind(d.Kind) }
 
 // module is an author's module.
 type module struct {

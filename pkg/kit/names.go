@@ -109,22 +109,24 @@ func versionPriority(version string) int {
 }
 
 // plural is the plural that the generators of clients give a kind.
-func plural(kind string) string {
+func plural(kind string) string { return strings.ToLower(pluralKind(kind)) }
+
+func pluralKind(kind string) string {
 	last, before := kind[len(kind)-1], byte(' ')
 	if len(kind) > 1 {
 		before = kind[len(kind)-2]
 	}
 	switch stem := kind[:len(kind)-1]; {
 	case strings.IndexByte("sxz", last) >= 0, last == 'h' && (before == 'c' || before == 's'):
-		return strings.ToLower(kind + "es")
+		return kind + "es"
 	case last == 'y' && strings.IndexByte("bcdfghjklmnpqrstvwxyz", before) >= 0:
-		return strings.ToLower(stem + "ies")
+		return stem + "ies"
 	case last == 'e' && before == 'f':
-		return strings.ToLower(kind[:len(kind)-2] + "ves")
+		return kind[:len(kind)-2] + "ves"
 	case last == 'f':
-		return strings.ToLower(stem + "ves")
+		return stem + "ves"
 	default:
-		return strings.ToLower(kind + "s")
+		return kind + "s"
 	}
 }
 

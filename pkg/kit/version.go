@@ -73,25 +73,45 @@ func (m *module) newestVersionOf(kind, other string) (string, error) {
 	return "", fmt.Errorf("no other version has the kind %s: create it by \"kit create kind %[1]s --versions %s\"", kind, other)
 }
 
-// copyTypes copies the types of a kind from one version to another, unless it has them.
+// copyTypes copies the types of a kind and of its subresources from one version to another,
+// unless it has them.
 func (m *module) copyTypes(from, to string) error {
 	source, _ := m.versionPackage(from)
 	target, _ := m.versionPackage(to)
+	subresources, err := m.subresources()
+	if err != nil {
+		return err
+	}
+	for _, subresource := range subresources {
+		if name := "/" + subresource + "_types.go"; m.exists(source+name) && !m.exists(target+name) {
+			if err := m.copyFile(source+name, target+name, to); err != nil {
+				return err
+			}
+		}
+	}
 	name := "/" + m.Singular() + "_types.go"
 	if declared, err := m.declares(target, m.Kind); err != nil || declared {
 		return err
 	}
-	text, err := os.ReadFile(m.file(source + name))
+	if !m.exists(source + name) {
+		return fmt.Errorf("the types of %s are not in a file of their own: copy them from %s to %s%s yourself, then repeat the command", m.Kind, source, target, name)
+	}
+	return m.copyFile(source+name, target+name, to)
+}
+
+// copyFile copies a Go file to another package.
+func (m *module) copyFile(from, to, name string) error {
+	text, err := os.ReadFile(m.file(from))
 	if err != nil {
-		return fmt.Errorf("the types of %s are not in a file of their own: copy them from %s to %s%s yourself, then repeat the command: %w", m.Kind, source, target, name, err)
+		return err
 	}
 	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, name, text, parser.PackageClauseOnly)
+	parsed, err := parser.ParseFile(files, from, text, parser.PackageClauseOnly)
 	if err != nil {
 		return err
 	}
 	clause := files.Position(parsed.Name.Pos()).Offset
-	return m.create(target+name, slices.Concat(text[:clause], []byte(to), text[clause+len(parsed.Name.Name):]))
+	return m.create(to, slices.Concat(text[:clause], []byte(name), text[clause+len(parsed.Name.Name):]))
 }
 
 // Tidy runs "go mod tidy" in a module.

@@ -98,7 +98,7 @@ func (w *writer) report(change Change, name string) {
 func (w *writer) create(name string, data []byte) error {
 	current, err := os.ReadFile(w.file(name))
 	switch {
-	case err == nil && (bytes.Equal(current, data) || slices.Contains(w.lists, name)):
+	case err == nil && (bytes.Equal(withoutSubresources(current), withoutSubresources(data)) || slices.Contains(w.lists, name)):
 		return nil
 	case err == nil:
 		w.report(Left, name)
@@ -165,7 +165,7 @@ func (w *writer) renderFiles(dir string, data *data, write func(name string, tex
 			return err
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(file, root+"/"), ".tmpl")
-		name = strings.NewReplacer("NAME", data.Name, "KIND", data.Singular(), "VERSION", data.Version).Replace(name)
+		name = strings.NewReplacer("NAME", data.Name, "PART", data.PartFile(), "KIND", data.Singular(), "VERSION", data.Version).Replace(name)
 		rendered, err := execute(name, string(text), data)
 		if err != nil {
 			return err

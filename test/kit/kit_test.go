@@ -33,8 +33,9 @@ import (
 )
 
 // TestModule is what an author does before writing a line: a group with a cluster-scoped kind,
-// and a namespaced one with a status and a scale, in two versions. The tests that the kit has
-// written serve it behind a real kube-apiserver.
+// and a namespaced one with a status and a scale, in two versions, and one of everything else
+// that the kit writes. The tests that the kit has written serve it behind a real
+// kube-apiserver.
 func TestModule(t *testing.T) {
 	if _, err := exec.LookPath("protoc"); err != nil {
 		t.Skip(err, "- install Debian's package protobuf-compiler")
@@ -46,7 +47,14 @@ func TestModule(t *testing.T) {
 		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=" + library},
 		{"create", "kind", "Oven", "--versions=v1", "--generate=false"},
 		{"create", "kind", "Bread", "--namespaced", "--versions=v1alpha1", "--scale", "--short=br", "--generate=false"},
-		{"create", "version", "v1", "--kind=Bread"},
+		{"create", "action", "Bake", "--kind=Bread", "--generate=false"},
+		{"create", "stream", "Track", "--kind=Bread", "--generate=false"},
+		{"create", "version", "v1", "--kind=Bread", "--generate=false"},
+		{"create", "action", "Clean", "--kind=Oven", "--generate=false"},
+		{"create", "review", "PriceReview", "--generate=false"},
+		{"create", "plugin", "BreadProtection", "--kind=Bread", "--generate=false"},
+		{"create", "webhook", "Bread", "--generate=false"},
+		{"create", "controller", "Baking", "--kind=Bread"},
 	}
 	for _, args := range commands {
 		run(t, dir, args...)
@@ -63,7 +71,10 @@ func TestModule(t *testing.T) {
 	program(t, dir, "go", "mod", "tidy", "-diff")
 	program(t, dir, "go", "vet", "./...")
 	output := program(t, dir, "make", "test")
-	for _, tested := range []string{"/pkg/apis/bakery/install", "/pkg/apis/bakery/validation", "/pkg/registry/bakery", "/test/e2e"} {
+	for _, tested := range []string{
+		"/pkg/admission/plugin/bakery/breadprotection", "/pkg/apis/bakery/install", "/pkg/apis/bakery/validation",
+		"/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/pkg/webhook/bakery", "/test/e2e",
+	} {
 		require.Contains(t, output, "ok  \texample.com/bakery"+tested, output)
 	}
 }

@@ -55,6 +55,9 @@ func NewCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	create.AddCommand(newCreateKind(), newCreateVersion())
+	for _, part := range parts {
+		create.AddCommand(newCreatePart(part))
+	}
 	cmd.AddCommand(newInit(), create, newGenerate())
 	return cmd
 }

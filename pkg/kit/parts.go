@@ -1,0 +1,246 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// PartOptions say what CreatePart writes.
+type PartOptions struct {
+	// Type is action, stream, review, plugin, controller or webhook.
+	Type string
+	// Name is its name in Go, such as Bake. That of a webhook is the kind it is for.
+	Name string
+	// Kind is what it belongs to. A review is a kind of its own.
+	Kind string
+	// Versions are those of a review, by default the preferred one of the group, and
+	// Namespaced says whether it is about a namespace.
+	Versions   []string
+	Namespaced bool
+}
+
+// part is one type of what CreatePart writes.
+type part struct {
+	// wire adds to the lists what has been written.
+	wire func(*module) error
+	// check returns an error if a kind can't have it.
+	check func(*module) error
+	// types is the suffix of the types that are written, and versioned is true if there
+	// are any.
+	types     string
+	versioned bool
+	// todo says what to fill in.
+	todo string
+}
+
+var parts = map[string]part{
+	"action": {
+		versioned: true, wire: (*module).wireAction,
+		todo: "Say what the action is in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Do it in pkg/registry/%[1]s/%[2]s.go",
+	},
+	"stream": {
+		versioned: true, types: "Options", wire: (*module).wireSubresource,
+		todo: "Say in a line what there is to know, in pkg/registry/%[1]s/%[2]s.go",
+	},
+	"review": {
+		versioned: true, wire: (*module).wireReview,
+		todo: "Say what is asked in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Answer it in pkg/registry/%[1]s/%[2]s.go",
+	},
+	"plugin": {
+		check: (*module).checkPackage, wire: (*module).wirePlugin,
+		todo: "Write what is refused, or changed, in pkg/admission/plugin/%[1]s/%[2]s/admission.go",
+	},
+	"controller": {
+		check: (*module).checkController, wire: (*module).wireController,
+		todo: "Write what the controller does in pkg/controller/%[1]s/%[2]s/controller.go",
+	},
+	"webhook": {
+		wire: (*module).wireWebhook,
+		todo: "Call what admission plugins do in pkg/webhook/%[1]s/webhooks.go",
+	},
+}
+
+// CreatePart writes an action, a stream, a review, an admission plugin, a controller or a
+// webhook of the module's group.
+func CreatePart(ctx context.Context, dir string, options PartOptions) (*Result, error) {
+	part, known := parts[options.Type]
+	if !known {
+		return nil, fmt.Errorf("the kit writes no %s", options.Type)
+	}
+	if !kindName.MatchString(options.Name) {
+		return nil, fmt.Errorf("%q can't be the name of %s: use letters and digits, beginning with a capital", options.Name, withArticle(options.Type))
+	}
+	m, err := open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	m.Part = options.Name
+	m.lists = []string{"pkg/webhook/" + m.Name + "/webhooks.go"}
+	if err := m.readKind(options); err != nil {
+		return nil, err
+	}
+	if part.check != nil {
+		if err := part.check(m); err != nil {
+			return nil, err
+		}
+	}
+	if part.versioned {
+		if err := m.writePartTypes(options.Type, part); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.render(options.Type, &m.data); err != nil {
+		return nil, err
+	}
+	if m.exists("test/e2e/" + m.PartFile() + "_test.go") {
+		if err := m.renderOnce("e2e", &m.data); err != nil {
+			return nil, err
+		}
+	}
+	if err := part.wire(m); err != nil {
+		return nil, err
+	}
+	if m.changed() {
+		m.Todo = append(m.Todo, fmt.Sprintf(part.todo, m.Name, m.PartFile()))
+	}
+	return &m.Result, nil
+}
+
+// writePartTypes writes the internal type, which the templates of the part have, in each
+// version of the kind, and adds it to the list of all types.
+func (m *module) writePartTypes(kind string, part part) error {
+	name := m.Part
+	if part.types != "" {
+		name = m.Kind + m.Part + part.types
+	}
+	internal := m.apis + "/" + m.Name
+	if declared, err := m.declares(internal, name); err != nil {
+		return err
+	} else if file := internal + "/" + m.PartFile() + "_types.go"; declared && !m.exists(file) {
+		return fmt.Errorf("%s has a type %s already, which is not in %s: choose another name", internal, name, file)
+	}
+	for _, version := range m.Versions {
+		m.Version = version
+		if err := m.renderOnce("version", &m.data); err != nil {
+			return err
+		}
+		if err := m.render(kind+"-types", &m.data); err != nil {
+			return err
+		}
+	}
+	m.Version = ""
+	return m.edit(internal+"/register.go", editGo(
+		func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+name+"{}", nil) },
+	))
+}
+
+// readKind finds out about the kind that a part belongs to.
+func (m *module) readKind(options PartOptions) error {
+	if options.Type == "review" {
+		if len(m.versions()) == 0 {
+			return errors.New("the group has no version yet: create a kind first, by \"kit create kind\"")
+		}
+		m.KindOptions = KindOptions{Kind: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
+		if len(m.Versions) == 0 {
+			m.Versions = m.versions()[:1]
+		}
+		if unknown := slices.IndexFunc(m.Versions, func(v string) bool { return !slices.Contains(m.versions(), v) }); unknown >= 0 {
+			return fmt.Errorf("the group has no version %s, but %s", m.Versions[unknown], strings.Join(m.versions(), ", "))
+		}
+		if err := errors.Join(checkKind(options.Name), m.complete()); err != nil {
+			return err
+		}
+		m.Preferred = m.Versions[0]
+		return nil
+	}
+	m.Kind = options.Kind
+	if options.Type == "webhook" {
+		m.Kind = options.Name
+	}
+	if err := m.findVersions(); err != nil {
+		return err
+	}
+	var namespaced string
+	for key, value := range map[string]*string{"Resource": &m.Resource, "Namespaced": &namespaced} {
+		var err error
+		if *value, err = m.declared(key); err != nil {
+			return err
+		}
+	}
+	m.Namespaced = namespaced == "true"
+	m.Resource = cmp.Or(strings.Trim(m.Resource, `"`), plural(m.Kind))
+	internal := m.apis + "/" + m.Name
+	for _, field := range []struct {
+		of, name string
+		has      *bool
+	}{
+		{m.Kind, "Status", &m.Status},
+		{m.Kind + "Status", "Conditions", &m.Conditions},
+		{m.Kind + "Status", "ObservedGeneration", &m.ObservedGeneration},
+		{m.Kind + "Spec", "Description", &m.Described},
+	} {
+		var err error
+		if *field.has, err = m.hasField(internal, field.of, field.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findVersions finds the versions that have the kind.
+func (m *module) findVersions() error {
+	for _, version := range m.versions() {
+		dir, _ := m.versionPackage(version)
+		declared, err := m.declares(dir, m.Kind)
+		if err != nil {
+			return err
+		}
+		if declared {
+			m.Versions = append(m.Versions, version)
+		}
+	}
+	if len(m.Versions) == 0 {
+		return fmt.Errorf("there is no kind %s: create it by \"kit create kind %[1]s --versions v1\"", m.Kind)
+	}
+	m.Preferred = m.Versions[0]
+	return nil
+}
+
+func (m *module) checkPackage() error {
+	taken := []string{m.Name, "client", "clients", "connect", "externalversions", "informers", "rest", "versioned"}
+	if slices.Contains(taken, m.PartFile()) || checkName(m.PartFile()) != nil {
+		return fmt.Errorf("the name %s means something else in the code: choose another", m.Part)
+	}
+	return nil
+}
+
+func (m *module) checkController() error {
+	if !m.Conditions {
+		return fmt.Errorf("the kind %s has no conditions in its status, which a controller would write: add them, as \"kit create kind --status\" does", m.Kind)
+	}
+	dir, _ := m.versionPackage(m.Preferred)
+	if tagged, err := m.tagged(dir, m.Kind, "genclient"); err != nil || !tagged {
+		return cmp.Or(err, fmt.Errorf("the kind %s has no Go clients: add the tag +genclient to its type in %s, and run \"kit generate\"", m.Kind, dir))
+	}
+	return m.checkPackage()
+}

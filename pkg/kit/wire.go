@@ -1,0 +1,131 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+)
+
+// wireSubresource adds what has been written to the kind's subresources, and the role.
+func (m *module) wireSubresource() error {
+	file, err := m.fileWith("pkg/registry/"+m.Name, m.Kind)
+	if err != nil {
+		return err
+	}
+	field := fmt.Sprintf("map[string]registry.Subresource[*%s.%s]", m.Name, m.Kind)
+	element := fmt.Sprintf("%q: %s()", m.PartFile(), m.PartLower())
+	if err := m.edit(file, editGo(
+		func(s *source) error { return s.addToField(m.Kind, "Subresources", field, element) },
+	)); err != nil {
+		return err
+	}
+	return m.wireRole()
+}
+
+func (m *module) wireRole() error {
+	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.PartFile()+".yaml"))
+}
+
+// wireAction also adds a method to the clients of the kind.
+func (m *module) wireAction() error {
+	tag := fmt.Sprintf("+genclient:method=%s,verb=create,subresource=%s,input=%[1]s,result=%[1]s", m.Part, m.PartFile())
+	for _, version := range m.Versions {
+		dir, _ := m.versionPackage(version)
+		if tagged, err := m.tagged(dir, m.Kind, "genclient"); err != nil || !tagged {
+			return cmp.Or(err, m.wireSubresource())
+		}
+		file, err := m.fileOfType(dir, m.Kind)
+		if err != nil {
+			return err
+		}
+		if err := m.edit(file, editGo(func(s *source) error { return s.addTag(m.Kind, tag) })); err != nil {
+			return err
+		}
+	}
+	return m.wireSubresource()
+}
+
+func (m *module) wireReview() error {
+	if err := m.edit("pkg/registry/"+m.Name+"/kinds.go", editGo(
+		func(s *source) error { return s.add(elements("Kinds"), m.Kind+"()", nil) },
+	)); err != nil {
+		return err
+	}
+	return m.wireRole()
+}
+
+func (m *module) wirePlugin() error {
+	file, err := m.fileWith("pkg/groups/"+m.Name, "Group")
+	if err != nil {
+		return err
+	}
+	plugin := path.Join("pkg/admission/plugin", m.Name, m.PartFile())
+	return m.edit(file, editGo(
+		func(s *source) error { return s.use("", library+"/pkg/admission") },
+		func(s *source) error { return s.use("", m.packagePath(plugin)) },
+		func(s *source) error {
+			return s.addToField("Group", "Admission", "[]admission.Plugin", m.PartFile()+".Plugin()")
+		},
+	))
+}
+
+// wireController adds the controller to what runs beside the API, which the first one begins.
+func (m *module) wireController() error {
+	m.Version = m.Preferred
+	if err := m.renderOnce("clients", &m.data); err != nil {
+		return err
+	}
+	file, err := m.fileWith("pkg/groups/"+m.Name, "Group")
+	if err != nil {
+		return err
+	}
+	runtime, err := m.fieldOf("pkg/groups/"+m.Name, "Group", "Runtime")
+	if err != nil {
+		return err
+	}
+	if runtime == "" {
+		runtime = "connect"
+		if err := m.renderOnce("runtime", &m.data); err != nil {
+			return err
+		}
+		if err := m.edit(file, editGo(func(s *source) error { return s.addField("Group", "Runtime: connect") })); err != nil {
+			return err
+		}
+	}
+	if file, err = m.fileWith("pkg/groups/"+m.Name, runtime); err != nil {
+		return err
+	}
+	return m.edit(file, editGo(
+		func(s *source) error {
+			return s.use("", m.packagePath(path.Join("pkg/controller", m.Name, m.PartFile())))
+		},
+		func(s *source) error {
+			return s.addToField(runtime, "Controllers", "[]registry.Controller", m.PartFile()+".New(client, informers)")
+		},
+	))
+}
+
+func (m *module) wireWebhook() error {
+	if err := m.render("webhook-kind", &m.data); err != nil {
+		return err
+	}
+	return m.edit("pkg/webhook/"+m.Name+"/webhooks.go", editGo(
+		func(s *source) error { return s.add(elements("validateObject"), "validate"+m.Kind, nil) },
+	))
+}
