@@ -162,7 +162,10 @@ func (m *module) readKind(options PartOptions) error {
 		}
 		m.KindOptions = KindOptions{Kind: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
 		if len(m.Versions) == 0 {
-			m.Versions = m.versions()[:1]
+			// It stays in the versions that it is in.
+			if err := m.findVersions(); err != nil {
+				m.Versions = m.versions()[:1]
+			}
 		}
 		if unknown := slices.IndexFunc(m.Versions, func(v string) bool { return !slices.Contains(m.versions(), v) }); unknown >= 0 {
 			return fmt.Errorf("the group has no version %s, but %s", m.Versions[unknown], strings.Join(m.versions(), ", "))

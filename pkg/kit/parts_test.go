@@ -83,6 +83,17 @@ func TestRepeatingPartsChangesNothing(t *testing.T) {
 	createParts(t, dir)
 	require.Empty(t, createParts(t, dir))
 	require.Empty(t, create(t, dir, statusBread()).Files, "the kind has got what a person would have changed")
+
+	// What belongs to no version does not move to a new one.
+	_, err := kit.CreateVersion(t.Context(), dir, "v1", "Bread")
+	require.NoError(t, err)
+	for _, part := range allParts {
+		result, err := kit.CreatePart(t.Context(), dir, part)
+		require.NoError(t, err)
+		if part.Type != "controller" {
+			require.Empty(t, result.Files, part.Name)
+		}
+	}
 }
 
 // What a person has put in the place of a subresource stays the subresource.
