@@ -81,7 +81,7 @@ func (c *claim) removeCopies(ctx context.Context) error {
 		if _, err := c.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
 			return err
 		}
-		c.Progress("the server has no %s", store.GroupResource)
+		c.progress("the server has no %s", store.GroupResource)
 	}
 	return nil
 }

@@ -19,7 +19,6 @@ package migrate
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path"
@@ -70,7 +69,7 @@ func (m *Migration) normalized(object *unstructured.Unstructured, version schema
 		}
 	}
 	data, err := compared.MarshalJSON()
-	return object, sha256.Sum256(data), err
+	return object, contentOf(data), err
 }
 
 // locals returns what kube-apiserver has in its own etcd of a resource, by key.
@@ -104,6 +103,7 @@ func (m *Migration) compareBack(ctx context.Context, move move, differs func(key
 		if err != nil {
 			return fmt.Errorf("the object %s can't be encoded: %w", key, err)
 		}
+		m.meter.add(content.size)
 		before, exists := locals[key]
 		delete(locals, key)
 		if m.KubeEtcd == nil && (!exists || before.uid != object.GetUID()) {
@@ -449,6 +449,9 @@ func (c *claim) freezeAndCompareBack(ctx context.Context, f *freezer) (err error
 		return err
 	}
 	c.Objects, c.Revisions, c.NewUIDs = map[string]int{}, map[string]string{}, nil
+	if err := c.beginPass(ctx, moves); err != nil {
+		return err
+	}
 	for _, move := range moves {
 		copied, err := c.copyBack(ctx, move)
 		if err != nil {
@@ -458,12 +461,15 @@ func (c *claim) freezeAndCompareBack(ctx context.Context, f *freezer) (err error
 			c.NewUIDs = append(c.NewUIDs, move.Resource+"/"+key)
 		}
 	}
+	if err := c.beginPass(ctx, moves); err != nil {
+		return err
+	}
 	for _, move := range moves {
 		compared, err := c.verifyBack(ctx, move)
 		if err != nil {
 			return err
 		}
-		c.Progress("%d %s are equal", compared.objects, move.GroupResource)
+		c.progress("%d %s are equal", compared.objects, move.GroupResource)
 		c.Objects[move.Resource], c.Revisions[move.Resource] = compared.objects, compared.revision
 	}
 	if err := c.checkKubeGap(ctx); err != nil {
@@ -537,6 +543,6 @@ func (c *claim) giveBack(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
 	}
-	c.Progress("%s is kube-apiserver's", name)
+	c.progress("%s is kube-apiserver's", name)
 	return nil
 }

@@ -41,8 +41,13 @@ const (
 )
 
 // content is what identifies an object: the hash of what the server would store of it,
-// before that is encrypted.
-type content [sha256.Size]byte
+// before that is encrypted, and its size.
+type content struct {
+	hash [sha256.Size]byte
+	size int
+}
+
+func contentOf(data []byte) content { return content{sha256.Sum256(data), len(data)} }
 
 // encode returns what the server would store of an object, in any version, before that is
 // encrypted.
@@ -79,7 +84,7 @@ func (m *Migration) copies(ctx context.Context, store *stored.Objects) (map[stri
 			if err != nil {
 				return nil, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
 			}
-			found[key] = sha256.Sum256(data)
+			found[key] = contentOf(data)
 		}
 		if !response.More {
 			return found, nil
@@ -163,9 +168,10 @@ func (m *Migration) compare(ctx context.Context, move move, differs func(key str
 		if err != nil {
 			return fmt.Errorf("the server can't store the object %s: %w", key[len(move.Prefix):], err)
 		}
+		m.meter.add(len(data))
 		before, exists := stored[key]
 		delete(stored, key)
-		if exists && before == sha256.Sum256(data) {
+		if exists && before == contentOf(data) {
 			return nil
 		}
 		found.written++

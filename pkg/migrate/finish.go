@@ -121,7 +121,7 @@ func (c *claim) finishDefined(ctx context.Context) error {
 				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, by which no webhook or policy can refuse it: %w", move.GroupResource, key, err)
 			}
 		}
-		c.Progress("kube-apiserver has no %s of its own", move.GroupResource)
+		c.progress("kube-apiserver has no %s of its own", move.GroupResource)
 	}
 	return c.closeDoors(ctx, found, "")
 }
@@ -166,7 +166,7 @@ func (c *claim) deleteDefinitions(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.Progress("%s is deleted", d.Name)
+		c.progress("%s is deleted", d.Name)
 	}
 	return nil
 }

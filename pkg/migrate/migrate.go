@@ -73,8 +73,8 @@ type Config struct {
 	// FreezeAddress is host:port where Run listens, while writes are frozen, for
 	// kube-apiserver and the server to ask whether a write is allowed.
 	FreezeAddress string
-	// Progress, if set, is told what happens, in sentences without a full stop.
-	Progress func(format string, args ...any)
+	// Report, if set, is told what happens.
+	Report func(Progress)
 }
 
 // Migration moves the objects of a group.
@@ -83,13 +83,15 @@ type Migration struct {
 	dynamic    dynamic.Interface
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
+	// meter measures the present pass over all objects.
+	meter *meter
 }
 
 // New returns a migration, which has done nothing yet.
 func New(config Config) (*Migration, error) {
 	m := &Migration{Config: config}
-	if m.Progress == nil {
-		m.Progress = func(string, ...any) {}
+	if m.Report == nil {
+		m.Report = func(Progress) {}
 	}
 	var err error
 	if m.dynamic, err = dynamic.NewForConfig(config.Cluster); err != nil {

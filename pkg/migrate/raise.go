@@ -106,7 +106,7 @@ func (c *claim) raiseServer(ctx context.Context) error {
 		return err
 	}
 	if now <= goal {
-		c.Progress("raising the revision of the server's etcd from %d above %d", now, goal)
+		c.progress("raising the revision of the server's etcd from %d above %d", now, goal)
 		key := c.StateKey + ".revision"
 		err = raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
 			response, err := c.write(ctx, clientv3.OpPut(key, ""))
@@ -163,7 +163,7 @@ func (c *claim) raiseKube(ctx context.Context) error {
 	if err != nil || gap < 0 {
 		return err
 	}
-	c.Progress("raising the revision of kube-apiserver's etcd by %d, above %d", gap, goal)
+	c.progress("raising the revision of kube-apiserver's etcd by %d, above %d", gap, goal)
 	if c.KubeEtcd != nil {
 		key := c.KubePrefix + "/migrate.revision"
 		err := raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {

@@ -79,7 +79,7 @@ type step struct {
 // through goes through all phases up to the last.
 func (c *claim) through(ctx context.Context, last Phase, steps map[Phase]step) error {
 	for c.Phase != last {
-		c.Progress("%s", c.Phase)
+		c.progress("%s", c.Phase)
 		step, known := steps[c.Phase]
 		if !known {
 			return fmt.Errorf("a newer release has begun the phase %s: use that", c.Phase)
@@ -91,7 +91,7 @@ func (c *claim) through(ctx context.Context, last Phase, steps map[Phase]step) e
 			return err
 		}
 	}
-	c.Progress("%s", c.Phase)
+	c.progress("%s", c.Phase)
 	return nil
 }
 
@@ -123,12 +123,15 @@ func (c *claim) copyAll(ctx context.Context) error {
 func (c *claim) passes(ctx context.Context, moves []move, one func(context.Context, move) (difference, error)) error {
 	for range maxPasses {
 		changes := 0
+		if err := c.beginPass(ctx, moves); err != nil {
+			return err
+		}
 		for _, move := range moves {
 			found, err := one(ctx, move)
 			if err != nil {
 				return err
 			}
-			c.Progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
+			c.progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
 			changes += found.changes()
 		}
 		if changes <= fewChanges {
@@ -154,6 +157,9 @@ func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
 		return err
 	}
 	c.Objects, c.Revisions, c.Finalized = map[string]int{}, map[string]string{}, nil
+	if err := c.beginPass(ctx, moves); err != nil {
+		return err
+	}
 	for _, move := range moves {
 		if _, err := c.copy(ctx, move); err != nil {
 			return err
@@ -161,12 +167,15 @@ func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
 	}
 	// Nothing may have changed since: what was read before could be of a write that had
 	// been admitted before the freeze.
+	if err := c.beginPass(ctx, moves); err != nil {
+		return err
+	}
 	for _, move := range moves {
 		found, err := c.verify(ctx, move)
 		if err != nil {
 			return err
 		}
-		c.Progress("%d %s are equal", found.objects, move.GroupResource)
+		c.progress("%d %s are equal", found.objects, move.GroupResource)
 		c.Objects[move.Resource], c.Revisions[move.Resource] = found.objects, found.revision
 		for _, name := range found.finalized {
 			if len(c.Finalized) < maxNamed {

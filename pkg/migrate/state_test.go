@@ -44,7 +44,7 @@ func newMigration(t *testing.T) *Migration {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return &Migration{Config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Progress: t.Logf}}
+	return &Migration{Config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Report: func(progress Progress) { t.Log(progress.Message) }}}
 }
 
 func anyState(State) error { return nil }

@@ -153,7 +153,7 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	if _, err := client.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
-	m.Progress("%s leads to the server", name)
+	m.progress("%s leads to the server", name)
 	return nil
 }
 
@@ -275,7 +275,7 @@ func (c *claim) stopServing(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)
 		}
-		c.Progress("%s is no longer served", d.Name)
+		c.progress("%s is no longer served", d.Name)
 	}
 	return nil
 }

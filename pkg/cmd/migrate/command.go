@@ -21,6 +21,7 @@ package migrate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,7 +118,7 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 		"Service by which kube-apiserver is to reach the server.")
 	own.Int32Var(&o.port, "service-port", 443, ""+
 		"Port of that Service.")
-	own.StringVarP(&o.format, "output", "o", "", `"json" for programs.`)
+	own.StringVarP(&o.format, "output", "o", "", `"json" for programs; progress is then a line of JSON each.`)
 	if use == "run" {
 		own.StringVar(&o.caFile, "service-ca-file", "", ""+
 			"File with the certificate authority of the certificate that the server serves, as PEM.")
@@ -158,7 +159,7 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 		Service:       o.service,
 		Lease:         completed.LeaderElection.ResourceName,
 		FreezeAddress: o.freezeAt,
-		Progress:      func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) },
+		Report:        func(reported migrate.Progress) { o.report(progress, reported) },
 	}
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, startup.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
@@ -200,6 +201,15 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 		closeEtcd()
 	}
 	return m, closeEtcd, err
+}
+
+// report prints how far a migration is: a line of text, or of JSON.
+func (o *options) report(out io.Writer, progress migrate.Progress) {
+	if o.format == tool.FormatJSON {
+		_ = json.NewEncoder(out).Encode(progress)
+		return
+	}
+	fmt.Fprintln(out, progress.Message)
 }
 
 // completeGroup fills in the group.
