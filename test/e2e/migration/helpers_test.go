@@ -23,13 +23,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -135,6 +138,34 @@ func (c *cluster) raise(t *testing.T) {
 	require.NoError(t, c.APIServer.Start(t.Context()))
 }
 
+// raiseByWrites does so too, but no further than is needed, so that the objects can move back.
+func (c *cluster) raiseByWrites(t *testing.T) {
+	t.Helper()
+	const margin = 5000
+	list, err := dynamic.NewForConfigOrDie(c.config()).Resource(gvr("pizzas")).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	goal, err := strconv.ParseInt(list.GetResourceVersion(), 10, 64)
+	require.NoError(t, err)
+	etcd := c.etcd(t)
+	var workers errgroup.Group
+	for range 32 {
+		workers.Go(func() error {
+			for {
+				response, err := etcd.Put(t.Context(), "/revision", "")
+				if err != nil || response.Header.Revision > goal+margin {
+					return err
+				}
+			}
+		})
+	}
+	require.NoError(t, workers.Wait())
+	deleted, err := etcd.Delete(t.Context(), "/revision")
+	require.NoError(t, err)
+	_, err = etcd.Compact(t.Context(), deleted.Header.Revision)
+	require.NoError(t, err)
+	require.NoError(t, c.server.Restart(t.Context()))
+}
+
 // config is the administrator's, for objects that may be custom resources.
 func (c *cluster) config() *rest.Config {
 	config := framework.Config(c.ControlPlane)
@@ -208,8 +239,17 @@ func (c *cluster) migrate(t *testing.T, command string, args ...string) (code in
 // killIn runs a command of "migrate" until it says that it is in a phase, and kills it.
 func (c *cluster) killIn(t *testing.T, phase, command string, args ...string) {
 	t.Helper()
+	cmd, _ := c.startUntil(t, phase, command, args...)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+}
+
+// startUntil starts a command of "migrate", and returns it, with what else it says, when it says
+// that it is in a phase.
+func (c *cluster) startUntil(t *testing.T, phase, command string, args ...string) (*exec.Cmd, io.Reader) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
-	defer cancel()
+	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(c.Kubectl(ctx).Path), c.binary), append(c.args(command), args...)...)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
@@ -220,9 +260,11 @@ func (c *cluster) killIn(t *testing.T, phase, command string, args ...string) {
 		lines.WriteString(scanner.Text() + "\n")
 		found = scanner.Text() == phase
 	}
-	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
+	if !found {
+		_ = cmd.Wait()
+	}
 	require.True(t, found, "It has not come to %s:\n%s", phase, &lines)
+	return cmd, stderr
 }
 
 // phase is that of the migration, or the error for none.
