@@ -20,9 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
@@ -40,8 +37,6 @@ import (
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/component-base/tracing"
-	baseversion "k8s.io/component-base/version"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
@@ -318,33 +313,6 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 		}
 	}
 	return initializers, nil
-}
-
-func (c *Config) setOpenAPI() {
-	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		all := map[string]common.OpenAPIDefinition{}
-		for _, group := range c.Groups {
-			maps.Copy(all, group.OpenAPI(ref))
-		}
-		if c.base != nil {
-			maps.Copy(all, c.base.OpenAPI(ref))
-		}
-		return all
-	}
-	names := make([]string, 0, len(c.Groups))
-	for _, group := range c.Groups {
-		names = append(names, group.Name)
-	}
-	schemes := []*runtime.Scheme{c.Scheme}
-	if c.base != nil {
-		schemes = append(schemes, c.base.Scheme)
-	}
-	namer := openapi.NewDefinitionNamer(schemes...)
-	c.Generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
-	c.Generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	c.Generic.OpenAPIConfig.Info.Title = strings.Join(slices.Sorted(slices.Values(names)), ", ")
-	c.Generic.OpenAPIConfig.Info.Version = baseversion.Get().GitVersion
-	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
 }
 
 // buildHandlerChain puts the bounds around the handlers of the library: those of what every

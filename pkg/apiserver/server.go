@@ -35,6 +35,7 @@ type Server struct {
 	// Generic is the library's server, for hooks and health checks.
 	Generic *genericapiserver.GenericAPIServer
 
+	config genericapiserver.CompletedConfig
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
 	// close stops what the server depends on.
@@ -47,7 +48,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &Server{generic, c.etcd, c.Close}, nil
+	return &Server{generic, c.generic, c.etcd, c.Close}, nil
 }
 
 func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error) {
@@ -121,7 +122,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	ctx = s.whileEtcdRuns(ctx)
 	prepared := s.Generic.PrepareRun()
-	filters.KeepOwnOpenAPI(s.Generic)
+	s.installOpenAPI()
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return err
 	}
