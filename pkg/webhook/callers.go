@@ -38,6 +38,8 @@ const (
 type callers struct {
 	authenticator authenticator.Request
 	names         []string
+	// ways are in which callers prove who they are.
+	ways string
 }
 
 func (c callers) authenticated(next http.Handler) http.Handler {
@@ -48,9 +50,9 @@ func (c callers) authenticated(next http.Handler) http.Handler {
 		caller, ok, err := c.authenticator.AuthenticateRequest(req)
 		switch {
 		case err != nil:
-			refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, fmt.Sprintf("the client certificate is not accepted: %v", err))
+			refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, fmt.Sprintf("the caller's credentials are not accepted: %v", err))
 		case !ok:
-			refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "send a client certificate of the certificate authority in --client-ca-file")
+			refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "send "+c.ways)
 		case len(c.names) > 0 && !slices.Contains(c.names, caller.User.GetName()):
 			refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("%q is not among --client-allowed-names", caller.User.GetName()))
 		default:

@@ -24,8 +24,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +38,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
 )
 
 // issue returns a certificate of the issuer, or of a new certificate authority if there is
@@ -90,7 +92,7 @@ func TestCallers(t *testing.T) {
 		"a certificate":         {file, nil, "/validate", somebody, 400, "the review has no request"},
 		"an allowed name":       {file, []string{"a", "kube-apiserver"}, "/admit", apiserver, 400, "the review has no request"},
 		"another name":          {file, []string{"kube-apiserver"}, "/admit", somebody, 403, `"somebody" is not among --client-allowed-names`},
-		"one of another issuer": {file, nil, "/admit", forged, 401, "the client certificate is not accepted: "},
+		"one of another issuer": {file, nil, "/admit", forged, 401, "the caller's credentials are not accepted: "},
 		"a conversion":          {file, nil, "/convert", nil, 400, "the body is no ConversionReview"},
 		"a health check":        {file, nil, "/readyz", nil, 200, "ok"},
 	} {
@@ -98,7 +100,7 @@ func TestCallers(t *testing.T) {
 			options := NewOptions()
 			options.ClientCAFile, options.ClientNames = test.file, test.names
 			serving := &genericapiserver.SecureServingInfo{}
-			callers, err := options.callers(serving)
+			callers, err := options.callers(serving, nil)
 			require.NoError(t, err)
 			require.Equal(t, test.file != "", serving.ClientCA != nil, "Clients are asked for certificates.")
 			request := httptest.NewRequest(http.MethodPost, test.path, strings.NewReader(admissionKind+`}`))
@@ -115,26 +117,95 @@ func TestCallers(t *testing.T) {
 	}
 }
 
+// reviewer answers TokenReviews: a token is a user's name, "bad" nobody's.
+func reviewer(t *testing.T) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var review authenticationv1.TokenReview
+		if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		if review.Spec.Token == "broken" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		review.Status.Authenticated = review.Spec.Token != "bad"
+		review.Status.User.Username = review.Spec.Token
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+// A bearer token is as good as a certificate, if kube-apiserver says whose it is.
+func TestCallersWithTokens(t *testing.T) {
+	const allowed = "system:serviceaccount:kube-system:caller"
+	options := NewOptions()
+	options.ClientTokens, options.ClientNames = true, []string{allowed}
+	serving := &genericapiserver.SecureServingInfo{}
+	callers, err := options.callers(serving, reviewer(t))
+	require.NoError(t, err)
+	require.Nil(t, serving.ClientCA)
+	handler := newHandler(t.Context(), inertWebhooks(), callers)
+	for name, test := range map[string]struct {
+		path, authorization string
+		code                int
+		message             string
+	}{
+		"allowed":            {"/validate", "Bearer " + allowed, 400, "the review has no request"},
+		"somebody else":      {"/validate", "Bearer system:serviceaccount:default:default", 403, `"system:serviceaccount:default:default" is not among --client-allowed-names`},
+		"a bad token":        {"/admit", "Bearer bad", 401, "the caller's credentials are not accepted: invalid bearer token"},
+		"no answer":          {"/admit", "Bearer broken", 401, "the caller's credentials are not accepted: "},
+		"no token":           {"/admit", "", 401, "send a bearer token"},
+		"a name in a header": {"/admit", "Basic " + allowed, 401, "send a bearer token"},
+		"a conversion":       {"/convert", "", 400, "the body is no ConversionReview"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := httptest.NewRequest(http.MethodPost, test.path, strings.NewReader(admissionKind+`}`))
+			request.Header.Set("Content-Type", "application/json")
+			if test.authorization != "" {
+				request.Header.Set("Authorization", test.authorization)
+			}
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, request)
+			require.Equal(t, test.code, answer.Code, answer.Body)
+			require.Contains(t, strings.ReplaceAll(answer.Body.String(), `\"`, `"`), test.message)
+		})
+	}
+}
+
 func TestCallersFlags(t *testing.T) {
-	const names = "--client-allowed-names needs --client-ca-file: without it, nobody is asked for a name"
+	const (
+		names  = "--client-allowed-names needs --client-ca-file or --client-tokens: without them, nobody is asked for a name"
+		tokens = "--client-tokens needs --client-allowed-names: every pod of the cluster has a token"
+	)
 	for name, test := range map[string]struct {
 		args []string
-		want bool
+		want string
 	}{
-		"a name only": {[]string{"--client-allowed-names=a"}, true},
-		"both":        {[]string{"--client-allowed-names=a", "--client-ca-file=b"}, false},
-		"none":        {nil, false},
+		"a name only":             {[]string{"--client-allowed-names=a"}, names},
+		"a name and certificates": {[]string{"--client-allowed-names=a", "--client-ca-file=b"}, ""},
+		"a name and tokens":       {[]string{"--client-allowed-names=a", "--client-tokens"}, ""},
+		"tokens of anybody":       {[]string{"--client-tokens", "--client-ca-file=b"}, tokens},
+		"none":                    {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := NewOptions()
 			sections := options.Flags()
 			require.NoError(t, sections.FlagSet("authentication").Parse(test.args))
-			require.Equal(t, test.want, strings.Contains(fmt.Sprint(options.Validate()), names))
+			var got []string
+			for _, err := range options.Validate() {
+				if strings.HasPrefix(err.Error(), "--client-") {
+					got = append(got, err.Error())
+				}
+			}
+			require.Equal(t, test.want, strings.Join(got, ", "))
 		})
 	}
 	options := NewOptions()
 	options.ClientCAFile = "/missing"
-	_, err := options.callers(&genericapiserver.SecureServingInfo{})
+	_, err := options.callers(&genericapiserver.SecureServingInfo{}, nil)
 	require.ErrorContains(t, err, "reading the file of --client-ca-file")
 }
 

@@ -86,7 +86,7 @@ func (o *Options) run(ctx context.Context, webhooks func(*rest.Config) (Webhooks
 	if err := o.SecureServing.ApplyTo(&serving); err != nil {
 		return fmt.Errorf("HTTPS can't be served; check --bind-address, --secure-port, --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
 	}
-	callers, err := o.callers(serving)
+	callers, err := o.callers(serving, config)
 	if err != nil {
 		return err
 	}

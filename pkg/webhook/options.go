@@ -19,16 +19,24 @@ package webhook
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
-	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+const (
+	// tokenTTL is how long a token's review is valid, and tokenTimeout how long one may take.
+	tokenTTL     = 10 * time.Second
+	tokenTimeout = 5 * time.Second
 )
 
 // Options are what an operator can choose, by flags.
@@ -43,7 +51,9 @@ type Options struct {
 	// ClientCAFile has the certificate authorities of who may ask for admission. If it is
 	// empty, anybody may.
 	ClientCAFile string
-	// ClientNames are the common names of who may, any name if there are none.
+	// ClientTokens lets callers have a bearer token of the cluster instead.
+	ClientTokens bool
+	// ClientNames are the names of who may, any name if there are none.
 	ClientNames []string
 }
 
@@ -65,11 +75,13 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	serving.Lookup("tls-cert-file").Usage = "File with the certificate for HTTPS, followed by those of intermediate certificate authorities. Required. When the file changes, new connections get the new certificate."
 	serving.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, ""+
 		"How long to go on answering, with /readyz failing, when told to stop, so that load balancers can take notice.")
-	authentication := sections.FlagSet("authentication")
-	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, ""+
+	callers := sections.FlagSet("authentication")
+	callers.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, ""+
 		"File with the certificate authorities of the callers of /admit and /validate, which are refused without a client certificate. A change takes effect without a restart. kube-apiserver presents the certificate that the kubeconfig in its AdmissionConfiguration names. By default, everybody may call.")
-	authentication.StringSliceVar(&o.ClientNames, "client-allowed-names", o.ClientNames, ""+
-		"Common names of the client certificates that are accepted. By default, all that --client-ca-file has issued.")
+	callers.BoolVar(&o.ClientTokens, "client-tokens", o.ClientTokens, ""+
+		"Whether callers of /admit and /validate may have a bearer token of the cluster, such as a service account's, instead of a certificate. Needs --client-allowed-names, since every pod has one, and permission to create tokenreviews.")
+	callers.StringSliceVar(&o.ClientNames, "client-allowed-names", o.ClientNames, ""+
+		"Names of the callers that are accepted: common names of client certificates, and users of tokens, such as system:serviceaccount:NAMESPACE:NAME. By default, all that --client-ca-file has issued.")
 	sections.FlagSet("cluster").StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
 		"Kubeconfig for the cluster's kube-apiserver. Optional in a pod, where the service account is used.")
 	logsapi.AddFlags(o.Logs, sections.FlagSet("logs"))
@@ -85,23 +97,44 @@ func (o *Options) Validate() []error {
 	if o.ShutdownDelay < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-delay-duration must not be below 0, but is %s", o.ShutdownDelay))
 	}
-	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
-		errs = append(errs, errors.New("--client-allowed-names needs --client-ca-file: without it, nobody is asked for a name"))
+	if len(o.ClientNames) > 0 && o.ClientCAFile == "" && !o.ClientTokens {
+		errs = append(errs, errors.New("--client-allowed-names needs --client-ca-file or --client-tokens: without them, nobody is asked for a name"))
+	}
+	if o.ClientTokens && len(o.ClientNames) == 0 {
+		errs = append(errs, errors.New("--client-tokens needs --client-allowed-names: every pod of the cluster has a token"))
 	}
 	return errs
 }
 
-// callers makes the server ask for client certificates, and returns who may call it.
-func (o *Options) callers(serving *genericapiserver.SecureServingInfo) (callers, error) {
-	if o.ClientCAFile == "" {
+// callers makes the server ask for client certificates, and returns who may call it. Tokens are
+// reviewed with a client of the configuration.
+func (o *Options) callers(serving *genericapiserver.SecureServingInfo, config *rest.Config) (callers, error) {
+	if o.ClientCAFile == "" && !o.ClientTokens {
 		return callers{}, nil
 	}
-	authority, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
-	if err != nil {
-		return callers{}, fmt.Errorf("reading the file of --client-ca-file: %w", err)
+	accepted := authenticatorfactory.DelegatingAuthenticatorConfig{
+		CacheTTL: tokenTTL, TokenAccessReviewTimeout: tokenTimeout, WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
 	}
-	serving.ClientCA = authority
-	return callers{x509.NewDynamic(authority.VerifyOptions, x509.CommonNameUserConversion), o.ClientNames}, nil
+	var ways []string
+	if o.ClientCAFile != "" {
+		authority, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
+		if err != nil {
+			return callers{}, fmt.Errorf("reading the file of --client-ca-file: %w", err)
+		}
+		serving.ClientCA = authority
+		accepted.ClientCertificateCAContentProvider = authority
+		ways = append(ways, "a client certificate of the certificate authority in --client-ca-file")
+	}
+	if o.ClientTokens {
+		client, err := authentication.NewForConfig(config)
+		if err != nil {
+			return callers{}, err
+		}
+		accepted.TokenAccessReviewClient = client
+		ways = append(ways, "a bearer token")
+	}
+	authenticator, _, err := accepted.New()
+	return callers{authenticator, o.ClientNames, strings.Join(ways, " or ")}, err
 }
 
 // restConfig returns the configuration of clients.
