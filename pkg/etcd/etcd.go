@@ -1,3 +1,5 @@
+//go:build !externaletcd
+
 /*
 Copyright The Restaurant API Server Authors.
 
@@ -14,8 +16,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package etcd runs a single etcd member inside the server's process, so
-// that an API group can be served with nothing else installed.
 package etcd
 
 import (
@@ -24,9 +24,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -37,23 +35,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxSocketPath is the length of a unix socket's path that every platform takes,
-// sun_path of unix(7) and its counterparts without the closing zero.
-const maxSocketPath = 103
+// embedded says that an etcd can run in this process.
+const embedded = true
 
 // Etcd wants its only member to have a name and a URL; nothing listens there.
 const (
 	memberName = "embedded"
 	memberURL  = "http://localhost:2380"
-)
-
-// What is in the directory.
-const (
-	lockFile   = "lock"
-	socketFile = "etcd.sock"
-	dataDir    = "etcd"
-	// newDir holds a member that is not complete yet.
-	newDir = "etcd.new"
 )
 
 // defragThreshold is how many megabytes must be free in the database for the start
@@ -67,21 +55,6 @@ const (
 	electionMilliseconds = 5 * tickMilliseconds
 )
 
-// DefaultQuotaBytes is etcd's own default, stated since it is a promise to the operator.
-const DefaultQuotaBytes = 2 << 30
-
-// Config says where the member keeps its data.
-type Config struct {
-	// Dir is a directory that belongs to the member alone.
-	Dir string
-	// QuotaBytes is the size of the database above which etcd raises an alarm
-	// and refuses writes.
-	QuotaBytes int64
-
-	// free replaces freeBytes in tests.
-	free func(dir string) (int64, error)
-}
-
 // Etcd is a running member.
 type Etcd struct {
 	*embed.Etcd
@@ -93,30 +66,6 @@ type Etcd struct {
 	// stop ends what watches the directory.
 	stop func()
 }
-
-// Validate returns what is wrong with the configuration.
-func (c Config) Validate() []error {
-	var errs []error
-	switch {
-	case c.Dir == "":
-		errs = append(errs, errors.New("--data-dir must name a directory for the embedded etcd, or --etcd-servers an external etcd"))
-	case len(c.socket()) > maxSocketPath:
-		errs = append(errs, fmt.Errorf("--data-dir %q is too long by %d characters for the unix socket in it: choose a shorter path", c.Dir, len(c.socket())-maxSocketPath))
-	}
-	if c.QuotaBytes <= 0 {
-		errs = append(errs, fmt.Errorf("--etcd-quota-backend-bytes must be above 0, not %d", c.QuotaBytes))
-	}
-	return errs
-}
-
-func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
-
-func (c Config) socket() string { return c.path(socketFile) }
-
-// Endpoint is the address of the member for a client in this process: a unix
-// socket that only the server's user may connect to, so that the data can't be
-// reached around the API.
-func (c Config) Endpoint() string { return "unix://" + c.socket() }
 
 // Start returns when the member serves. While another process holds the directory
 // it waits, as long as the context allows: in a rolling restart that is the
@@ -158,7 +107,7 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
 	disk := &atomic.Pointer[error]{}
 	etcd, err := survive(ctx, newLogger(logLevel, klog.Background()), func(logger *zap.Logger) (*embed.Etcd, error) {
-		config := c.embedded(logger)
+		config := c.embedConfig(logger)
 		config.GRPCAdditionalServerOptions = append(config.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(refuseWrites(disk)))
 		return embed.StartEtcd(config)
 	})
@@ -181,34 +130,7 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	}
 }
 
-func (c Config) acquire(ctx context.Context) (*fileutil.LockedFile, error) {
-	for waiting := false; ; waiting = true {
-		lock, err := c.tryLock()
-		if !errors.Is(err, fileutil.ErrLocked) {
-			return lock, err
-		}
-		if !waiting {
-			klog.InfoS("The data directory is in use by another server; waiting until it stops. If it is not being replaced, choose another directory with --data-dir", "dir", c.Dir)
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the data directory %s is in use by another server: stop it or choose another directory with --data-dir", c.Dir)
-		}
-	}
-}
-
-// tryLock returns an error that is fileutil.ErrLocked if another process holds the
-// directory.
-func (c Config) tryLock() (*fileutil.LockedFile, error) {
-	lock, err := fileutil.TryLockFile(c.path(lockFile), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the data directory of the embedded etcd: %w", err)
-	}
-	return lock, nil
-}
-
-func (c Config) embedded(logger *zap.Logger) *embed.Config {
+func (c Config) embedConfig(logger *zap.Logger) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
 	cfg.Dir = c.path(dataDir)

@@ -1,3 +1,5 @@
+//go:build !externaletcd
+
 /*
 Copyright The Restaurant API Server Authors.
 

@@ -1,3 +1,5 @@
+//go:build !externaletcd
+
 /*
 Copyright The Restaurant API Server Authors.
 
@@ -31,12 +33,6 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.uber.org/zap"
 	"k8s.io/klog/v2"
-)
-
-// What etcd has in its directory.
-const (
-	walDir       = "member/wal"
-	databaseFile = "member/snap/db"
 )
 
 // prepareMember makes the member if there is none. A kill at any moment leaves none, or
@@ -110,7 +106,7 @@ func (c Config) makeMember(work string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.putMember(work, empty, etcdsnapshot.RestoreConfig{SkipHashCheck: true}); err != nil {
+	if err := c.putMember(work, empty, 0); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(work); err != nil {
@@ -119,15 +115,22 @@ func (c Config) makeMember(work string) error {
 	return nil
 }
 
-// putMember makes a member of a database in a directory, and then puts it in its place.
-func (c Config) putMember(work, database string, config etcdsnapshot.RestoreConfig) error {
-	member := c.embedded(zap.NewNop())
-	config.SnapshotPath = database
-	config.Name = member.Name
-	config.OutputDataDir = filepath.Join(work, dataDir)
-	config.PeerURLs = []string{memberURL}
-	config.InitialCluster = member.InitialCluster
-	config.InitialClusterToken = member.InitialClusterToken
+// putMember makes a member of a database in a directory, and then puts it in its place. Its
+// revision goes ahead by so many, and counts as compacted, unless that is 0: then the database
+// is a new one.
+func (c Config) putMember(work, database string, ahead uint64) error {
+	member := c.embedConfig(zap.NewNop())
+	config := etcdsnapshot.RestoreConfig{
+		SnapshotPath:        database,
+		Name:                member.Name,
+		OutputDataDir:       filepath.Join(work, dataDir),
+		PeerURLs:            []string{memberURL},
+		InitialCluster:      member.InitialCluster,
+		InitialClusterToken: member.InitialClusterToken,
+		SkipHashCheck:       ahead == 0,
+		RevisionBump:        ahead,
+		MarkCompacted:       ahead > 0,
+	}
 	_, err := survive(context.Background(), zap.NewNop(), func(logger *zap.Logger) (any, error) {
 		return nil, etcdsnapshot.NewV3(logger).Restore(config)
 	})

@@ -34,7 +34,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
@@ -240,11 +239,8 @@ func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapsho
 	if err != nil {
 		return Snapshot{}, err
 	}
-	err = c.putMember(work, file, etcdsnapshot.RestoreConfig{
-		RevisionBump:  uint64(laterThanAll(snapshot.Revision, time.Now()) - snapshot.Revision), //nolint:gosec // G115: it is later.
-		MarkCompacted: true,
-	})
-	if err != nil {
+	ahead := uint64(laterThanAll(snapshot.Revision, time.Now()) - snapshot.Revision) //nolint:gosec // G115: it is later.
+	if err := c.putMember(work, file, ahead); err != nil {
 		return Snapshot{}, fmt.Errorf("restoring the snapshot: %w", err)
 	}
 	return snapshot, nil

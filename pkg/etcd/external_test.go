@@ -1,0 +1,50 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package etcd
+
+import (
+	"os/exec"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+)
+
+// A program that is built for external etcds links nothing of the etcd server.
+func TestExternalBuild(t *testing.T) {
+	server := regexp.MustCompile(`(?m)^go\.etcd\.io/(etcd/server|etcd/etcdutl|raft|bbolt)\b.*$`)
+	linked := func(flags ...string) []string {
+		args := append(append([]string{"list", "-deps"}, flags...), "../../cmd/apiserver")
+		packages, err := exec.CommandContext(t.Context(), "go", args...).Output()
+		require.NoError(t, err)
+		return server.FindAllString(string(packages), -1)
+	}
+	require.Contains(t, linked(), "go.etcd.io/etcd/server/v3/embed")
+	require.Empty(t, linked("-tags=externaletcd"))
+
+	output, err := exec.CommandContext(t.Context(), "go", "build", "-tags=externaletcd", ".").CombinedOutput()
+	require.NoError(t, err, string(output))
+}
+
+func TestBuckets(t *testing.T) {
+	var names []string
+	for _, bucket := range schema.AllBuckets {
+		names = append(names, string(bucket.Name()))
+	}
+	require.ElementsMatch(t, names, buckets)
+}
