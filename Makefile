@@ -48,6 +48,10 @@ image: build ## Builds images of the servers into archives, reproducibly
 	@hack/build-image.sh apiserver
 	@hack/build-image.sh crd-apiserver
 
+.PHONY: chart
+chart: $(BIN)/kubectl ## Builds the Helm chart into a directory: VERSION, REGISTRY
+	@hack/build-chart.sh
+
 .PHONY: release
 release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VERSION=v0.37.0, REGISTRY, PLATFORMS and SIGNING_KEY
 	@hack/release.sh $(VERSION)

@@ -98,6 +98,9 @@ sed -n 's/^ *image: //p' "${out}"/install-*.yaml | sort --unique >"${out}/images
 echo "${registry}/webhook:${version}" >>"${out}/images.txt"
 
 archive "${out}/manifests-${version}.tar.gz" . artifacts
+VERSION=${version} REGISTRY=${registry} hack/build-chart.sh "${out}/chart/restaurant-apiserver"
+archive "${out}/restaurant-apiserver-${version#v}.tgz" "${out}/chart" restaurant-apiserver
+rm -r "${out}/chart"
 for platform in ${platforms}; do
 	dir=${platform/\//-}
 	cp LICENSE "${out}/${dir}"

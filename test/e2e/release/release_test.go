@@ -31,6 +31,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const (
@@ -90,7 +93,7 @@ func TestRelease(t *testing.T) {
 		"SHA256SUMS", "SHA256SUMS.sig",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
 		"images.txt", "install-ha.yaml", "install-standalone.yaml", "manifests-" + version + ".tar.gz", "notes.md",
-		"webhook-" + version + "-image.tar",
+		"restaurant-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "webhook-" + version + "-image.tar",
 	}, names)
 	dir := t.TempDir()
 	for name, content := range files {
@@ -130,6 +133,14 @@ func TestRelease(t *testing.T) {
 			require.Equal(t, want, strings.ReplaceAll(manifest, "registry.example.org/a/apiserver:"+version, "apiserver"))
 		}
 		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\n$`, string(files["images.txt"]))
+	})
+	t.Run("chart", func(t *testing.T) {
+		helm, archive := framework.Helm(t), path("restaurant-apiserver-"+strings.TrimPrefix(version, "v")+".tgz")
+		require.Contains(t, run(t, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
+		for _, mode := range []string{"standalone", "ha"} {
+			objects := run(t, nil, helm, "template", "release", archive, "--namespace=restaurant-system", "--set=createNamespace=true,storage.keep=false,mode="+mode)
+			require.Equal(t, decode(t, string(files["install-"+mode+".yaml"])), decode(t, objects))
+		}
 	})
 	t.Run("bill of materials", func(t *testing.T) {
 		var document struct {
@@ -172,6 +183,25 @@ func TestRelease(t *testing.T) {
 			}
 		}
 	}
+}
+
+// decode returns objects by what tells them apart.
+func decode(t *testing.T, manifests string) map[string]any {
+	t.Helper()
+	objects := map[string]any{}
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
+		var object struct {
+			Kind     string
+			Metadata struct{ Namespace, Name string }
+		}
+		var content any
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object))
+		require.NoError(t, yaml.Unmarshal([]byte(document), &content))
+		if content != nil {
+			objects[fmt.Sprint(object)] = content
+		}
+	}
+	return objects
 }
 
 // TestReleaseRefusals leaves no release without a version that is described.
