@@ -110,6 +110,12 @@ done
 awk -v start="## ${section}" 'index($0, start) == 1 { on = 1; next } /^## / { on = 0 } on' CHANGELOG.md >"${out}/notes.md"
 rm "${out}"/*.digest
 
+# It describes all other files, and the signature is that of the checksums.
+commit=$(git rev-parse HEAD)
+CGO_ENABLED=0 go run -trimpath ./hack/provenance -version "${version}" -registry "${registry}" -platforms "${platforms}" \
+	-commit "${commit}" "${out}"/* >"${out}.provenance"
+mv "${out}.provenance" "${out}/provenance.intoto.json"
+
 (cd "${out}" && sha256sum -- * >SHA256SUMS)
 if [[ -n ${SIGNING_KEY:-} ]]; then
 	openssl dgst -sha256 -sign "${SIGNING_KEY}" "${out}/SHA256SUMS" | base64 --wrap=0 >"${out}/SHA256SUMS.sig"

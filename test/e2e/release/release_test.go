@@ -92,7 +92,7 @@ func TestRelease(t *testing.T) {
 	require.Equal(t, []string{
 		"SHA256SUMS", "SHA256SUMS.sig",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
-		"images.txt", "install-ha.yaml", "install-standalone.yaml", "manifests-" + version + ".tar.gz", "notes.md",
+		"images.txt", "install-ha.yaml", "install-standalone.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
 		"restaurant-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "webhook-" + version + "-image.tar",
 	}, names)
 	dir := t.TempDir()
@@ -163,6 +163,36 @@ func TestRelease(t *testing.T) {
 		require.Contains(t, all, "restaurant.programming-kubernetes.info/apiserver/cmd/webhook "+version)
 		require.Contains(t, all, "stdlib "+strings.TrimPrefix(runtime.Version(), "go"))
 		require.Contains(t, all, "go.etcd.io/etcd/server/v3 v3.")
+	})
+	t.Run("provenance", func(t *testing.T) {
+		var statement struct {
+			Type          string `json:"_type"`
+			PredicateType string
+			Subject       []struct {
+				Name   string
+				Digest map[string]string
+			}
+			Predicate struct {
+				BuildDefinition struct {
+					ExternalParameters   map[string]string
+					ResolvedDependencies []struct{ Digest map[string]string }
+				}
+			}
+		}
+		require.NoError(t, json.Unmarshal(files["provenance.intoto.json"], &statement))
+		require.Equal(t, "https://in-toto.io/Statement/v1", statement.Type)
+		require.Equal(t, "https://slsa.dev/provenance/v1", statement.PredicateType)
+		var described []string
+		for _, subject := range statement.Subject {
+			require.Equal(t, map[string]string{"sha256": fmt.Sprintf("%x", sha256.Sum256(files[subject.Name]))}, subject.Digest)
+			described = append(described, subject.Name)
+		}
+		require.Equal(t, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return strings.HasPrefix(name, "SHA256SUMS") || name == "provenance.intoto.json"
+		}), described)
+		definition := statement.Predicate.BuildDefinition
+		require.Equal(t, map[string]string{"version": version, "registry": "registry.example.org/a", "platforms": "linux/" + runtime.GOARCH}, definition.ExternalParameters)
+		require.Equal(t, strings.TrimSpace(run(t, nil, "git", "rev-parse", "HEAD")), definition.ResolvedDependencies[0].Digest["gitCommit"])
 	})
 	t.Run("images", func(t *testing.T) {
 		for _, name := range []string{"apiserver", "webhook"} {
