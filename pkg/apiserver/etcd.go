@@ -115,8 +115,7 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 		return fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
 	generic.RESTOptionsGetter = checksummed{generic.RESTOptionsGetter, config.etcd != nil}
-	generic.RESTOptionsGetter = watchHistory{generic.RESTOptionsGetter, &options}
-	generic.RESTOptionsGetter = boundedLists{generic.RESTOptionsGetter}
+	generic.RESTOptionsGetter = withCache(generic.RESTOptionsGetter, &options)
 	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
 	// discovery goes on, and all else does once etcd is back.
 	// Upstream fault 54.

@@ -36,7 +36,20 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
+
+// withCache is how a resource is stored that has a watch cache.
+func withCache(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOptions) generic.RESTOptionsGetter {
+	return boundedLists{watchHistory{getter, etcd}}
+}
+
+// BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
+// explain the errors of etcd, as those of the groups in Go do.
+func BaseStorage(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOptions) generic.RESTOptionsGetter {
+	return registry.StatusErrors(withCache(getter, etcd))
+}
 
 // watchHistory gives each watch cache a past, so that a watch that was interrupted by a
 // restart goes on. The library begins its caches with what is stored now, and answers

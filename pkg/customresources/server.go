@@ -72,7 +72,7 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, copies, obj
 	custom := &library.Config{
 		GenericConfig: &recommended,
 		ExtraConfig: library.ExtraConfig{
-			CRDRESTOptionsGetter: objects,
+			CRDRESTOptionsGetter: apiserver.BaseStorage(objects, config.Etcd),
 			MasterCount:          1,
 			ServiceResolver:      services,
 			AuthResolverWrapper:  wrapper,

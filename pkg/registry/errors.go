@@ -54,18 +54,30 @@ type statusErrors struct {
 	kind schema.GroupKind
 }
 
+// StatusErrors makes the stores of a getter, whose new objects name their kinds, answer in
+// metav1.Status where they would return an error of etcd's.
+func StatusErrors(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return statusErrors{RESTOptionsGetter: getter}
+}
+
 func (g statusErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if err != nil {
 		return options, err
 	}
-	if _, err := runtime.Encode(options.StorageConfig.Codec, example); err != nil {
-		return options, fmt.Errorf("its objects can't be stored: %w", err)
+	if example != nil {
+		if _, err := runtime.Encode(options.StorageConfig.Codec, example); err != nil {
+			return options, fmt.Errorf("its objects can't be stored: %w", err)
+		}
 	}
 	decorate := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		inner, destroy, err := decorate(config, prefix, key, newObject, newList, attributes, trigger, indexers)
-		return statusErrorStorage{inner, resource, g.kind}, destroy, err
+		kind := g.kind
+		if kind.Empty() {
+			kind = newObject().GetObjectKind().GroupVersionKind().GroupKind()
+		}
+		return statusErrorStorage{inner, resource, kind}, destroy, err
 	}
 	return options, nil
 }

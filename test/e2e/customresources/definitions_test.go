@@ -44,7 +44,7 @@ import (
 func groups() []string {
 	return []string{
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
-		"denied.example.com", "admitted.example.com", "unregistered.example.com",
+		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com",
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -193,6 +194,7 @@ func TestRestart(t *testing.T) {
 	ns := framework.Namespace(t, cp)
 	define(t, widgets(group, false))
 	before := create(t, group, "v1", ns, "survivor")
+	later := create(t, group, "v1", ns, "later")
 	require.NoError(t, definitions().ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
 	require.NoError(t, server.Restart(context.WithoutCancel(t.Context())))
 	controlplane.Eventually(t, func() error {
@@ -202,6 +204,37 @@ func TestRestart(t *testing.T) {
 	after, err := widgetsIn(group, "v1", ns).Get(t.Context(), "survivor", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, before, after)
+	// A watch goes on where it was.
+	events, err := widgetsIn(group, "v1", ns).Watch(t.Context(), metav1.ListOptions{ResourceVersion: before.GetResourceVersion()})
+	require.NoError(t, err)
+	defer events.Stop()
+	event := <-events.ResultChan()
+	require.Equal(t, watch.Added, event.Type, "%v", event.Object)
+	require.Equal(t, later, event.Object)
+}
+
+// Without etcd, clients are told to try again.
+func TestWithoutEtcd(t *testing.T) {
+	const group = "etcd.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	create(t, group, "v1", ns, "one")
+	etcd := cp.Component(framework.CRDServerEtcd)
+	etcd.Kill()
+	client, err := dynamicREST(framework.AdminConfig(t, cp, server))
+	require.NoError(t, err)
+	content, err := json.Marshal(widget(group, "v1", "two", 1))
+	require.NoError(t, err)
+	err = client.Post().AbsPath("/apis", group, "v1/namespaces", ns, "widgets").SetHeader("Content-Type", "application/json").
+		Body(content).MaxRetries(0).Do(t.Context()).Error()
+	require.NoError(t, etcd.Start(context.WithoutCancel(t.Context())))
+	seconds, retry := apierrors.SuggestsClientDelay(err)
+	require.True(t, retry, "%v", err)
+	require.Equal(t, 2, seconds)
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, "v1", ns).Get(t.Context(), "one", metav1.GetOptions{})
+		return err
+	})
 }
 
 // The cluster's policies hold as for kube-apiserver's own custom resources, in all versions.
