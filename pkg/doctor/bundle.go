@@ -262,8 +262,8 @@ func (b *bundle) addMetrics(ctx context.Context) error {
 func (b *bundle) metrics(ctx context.Context, address string, backend backend) ([]byte, error) {
 	config := rest.CopyConfig(b.Cluster)
 	trust := b.trusts(backend)[0]
-	config.TLSClientConfig.Insecure, config.TLSClientConfig.CAFile, config.TLSClientConfig.NextProtos = false, "", nil
-	config.TLSClientConfig.CAData, config.TLSClientConfig.ServerName = []byte(trust.bundle), backend.host()
+	config.Insecure, config.CAFile, config.NextProtos = false, "", nil
+	config.CAData, config.ServerName = []byte(trust.bundle), backend.host()
 	config.Timeout = checkTimeout
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
