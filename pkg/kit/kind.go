@@ -232,6 +232,10 @@ func (m *module) writeVersion(version string, types func() error) error {
 func (m *module) addToLists() error {
 	kind := m.Kind
 	groups := "pkg/groups/" + m.Name
+	fuzzers := []string{m.Lower() + "Spec"}
+	if m.Imported != nil {
+		fuzzers = m.Imported.Fuzzed
+	}
 	for _, list := range []struct {
 		file  string
 		steps []func(*source) error
@@ -241,7 +245,14 @@ func (m *module) addToLists() error {
 			func(s *source) error { return s.add(arguments("AddKnownTypes"), "&"+kind+"List{}", nil) },
 		}},
 		{m.apis + "/" + m.Name + "/fuzzer/fuzzer.go", []func(*source) error{
-			func(s *source) error { return s.add(elements("Funcs"), m.Lower()+"Spec", nil) },
+			func(s *source) error {
+				for _, fuzzer := range fuzzers {
+					if err := s.add(elements("Funcs"), fuzzer, nil); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
 		}},
 		{"pkg/registry/" + m.Name + "/kinds.go", []func(*source) error{
 			func(s *source) error { return s.add(elements("Kinds"), kind+"()", nil) },

@@ -62,6 +62,8 @@ type data struct {
 	// Part is what CreatePart writes. The others say what its kind has.
 	Part                                      string
 	Conditions, ObservedGeneration, Described bool
+	// Imported is what ImportCRD writes of a kind.
+	Imported *imported
 	// Version is the one that is written, Preferred the one that clients prefer.
 	Version, Preferred string
 }

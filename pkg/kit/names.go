@@ -174,3 +174,46 @@ func variable(kind, group string) string {
 
 // title is the name of a group in a sentence.
 func title(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
+
+// goName is the name of a field: ClusterIP for clusterIP.
+func goName(name string) string {
+	var b strings.Builder
+	upper := true
+	for _, c := range name {
+		switch {
+		case !unicode.IsLetter(c) && !unicode.IsDigit(c):
+			upper = true
+		case upper:
+			b.WriteRune(unicode.ToUpper(c))
+			upper = false
+		default:
+			b.WriteRune(c)
+		}
+	}
+	if b.Len() == 0 || !unicode.IsLetter(rune(b.String()[0])) {
+		return "X" + b.String()
+	}
+	return b.String()
+}
+
+// one is the name of an element of a list.
+func one(name string) string {
+	for _, ending := range [][2]string{{"ies", "y"}, {"sses", "ss"}, {"ches", "ch"}, {"xes", "x"}, {"ss", "ss"}, {"us", "us"}, {"s", ""}} {
+		if stem, found := strings.CutSuffix(name, ending[0]); found {
+			return stem + ending[1]
+		}
+	}
+	return name + "Item"
+}
+
+// typeDoc is what a field says about its type: a comment of Go begins with the name.
+func typeDoc(name, path, description string) string {
+	field := strings.TrimRight(path[strings.LastIndexByte(path, '.')+1:], "[]{}")
+	if rest, found := strings.CutPrefix(description, field+" "); found {
+		return name + " " + rest
+	}
+	if rest, found := strings.CutPrefix(description, goName(field)+" "); found {
+		return name + " " + rest
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s is the type of %s.\n\n%s", name, path, description))
+}

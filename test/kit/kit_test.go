@@ -43,6 +43,7 @@ func TestModule(t *testing.T) {
 	library, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
+	definitions := inGroup(t, "../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml", "testdata/prometheusrules.yaml")
 	commands := [][]string{
 		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=" + library},
 		{"create", "kind", "Oven", "--versions=v1", "--generate=false"},
@@ -54,11 +55,14 @@ func TestModule(t *testing.T) {
 		{"create", "review", "PriceReview", "--generate=false"},
 		{"create", "plugin", "BreadProtection", "--kind=Bread", "--generate=false"},
 		{"create", "webhook", "Bread", "--generate=false"},
+		{"import", "crd", definitions[0], definitions[2], "--versions=v1", "--generate=false"},
+		{"import", "crd", definitions[1], "--versions=v1,v1alpha1", "--generate=false"},
 		{"create", "controller", "Baking", "--kind=Bread"},
 	}
 	for _, args := range commands {
 		run(t, dir, args...)
 	}
+	writeExamples(t, dir)
 
 	written := tree(t, dir)
 	for _, args := range commands {
@@ -76,6 +80,35 @@ func TestModule(t *testing.T) {
 		"/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/pkg/webhook/bakery", "/test/e2e",
 	} {
 		require.Contains(t, output, "ok  \texample.com/bakery"+tested, output)
+	}
+}
+
+// inGroup returns copies of definitions, as definitions of the bakery.
+func inGroup(t *testing.T, files ...string) (copies []string) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		copied := filepath.Join(t.TempDir(), filepath.Base(file))
+		require.NoError(t, os.WriteFile(copied, []byte(bakeries.Replace(string(text))), 0o600))
+		copies = append(copies, copied)
+	}
+	return copies
+}
+
+var bakeries = strings.NewReplacer("restaurant.programming-kubernetes.info", "bakery.example.com", "monitoring.coreos.com", "bakery.example.com")
+
+// writeExamples writes those of the kinds that are imported.
+func writeExamples(t *testing.T, dir string) {
+	t.Helper()
+	for file, example := range map[string]string{
+		"topping.yaml":        "../../artifacts/examples/1-toppings.yaml",
+		"pizza.yaml":          "testdata/pizza.yaml",
+		"prometheusrule.yaml": "testdata/prometheusrule.yaml",
+	} {
+		text, err := os.ReadFile(example)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "artifacts/examples", file), []byte(bakeries.Replace(string(text))), 0o600))
 	}
 }
 

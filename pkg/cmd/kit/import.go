@@ -1,0 +1,75 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
+)
+
+func newImport() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Adds what is defined elsewhere to a module that \"kit init\" has written",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newImportCRD())
+	return cmd
+}
+
+func newImportCRD() *cobra.Command {
+	var options kit.ImportOptions
+	var dir string
+	var clients, generate bool
+	cmd := &cobra.Command{
+		Use:   "crd FILE...",
+		Short: "Adds the kinds that CustomResourceDefinitions define",
+		Long: `Adds the kinds that CustomResourceDefinitions define to the module of their group: types with
+defaults and validation, columns, field selectors, short names, categories, the subresources
+status and scale, and roles for users. The internal types are those of the preferred version.
+
+What the types can't express is printed on the standard error, and written as a comment where
+it belongs: rules in CEL, patterns and alternatives have to be written in Go.`,
+		Example: "  kit init --group example.com --module example.com/server\n  kit import crd config/crd/*.yaml",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name at least one file with a CustomResourceDefinition")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options.Files, options.NoClients = args, !clients
+			result, findings, err := kit.ImportCRD(cmd.Context(), dir, options)
+			if err != nil {
+				return err
+			}
+			for _, finding := range findings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "not imported: "+finding)
+			}
+			return generateAndFinish(cmd, dir, result, generate)
+		},
+	}
+	cmd.Flags().StringSliceVar(&options.Versions, "versions", nil, "Versions to import, separated by commas. (default all that are served)")
+	cmd.Flags().BoolVar(&clients, "clients", true, "Generate Go clients, listers and informers for the kinds.")
+	addGenerate(cmd, &generate)
+	addDir(cmd, &dir)
+	return cmd
+}

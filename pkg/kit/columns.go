@@ -1,0 +1,164 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// conditionPath is a JSON path to a field of a condition.
+var conditionPath = regexp.MustCompile(`^\.(\w+)\.conditions\[\?\(@\.type ?== ?['"](\w+)['"]\)\]\.(status|reason|message)$`)
+
+// expression returns the statements that return the value at a JSON path of an object o, or
+// none if it is not there. It is "" for paths that can't be followed.
+func expression(root *goStruct, jsonPath, none string, format func(*goType, string) string) string {
+	if found := conditionPath.FindStringSubmatch(jsonPath); found != nil {
+		status := root.field(found[1])
+		if status == nil || status.pointer || status.goType.fields == nil {
+			return ""
+		}
+		conditions := status.goType.fields.field("conditions")
+		if conditions == nil || conditions.goType.String() != "[]metav1.Condition" {
+			return ""
+		}
+		value := "c." + goName(found[3])
+		if found[3] == "status" {
+			value = "string(c.Status)"
+		}
+		return fmt.Sprintf("if c := meta.FindStatusCondition(o.%s.Conditions, %q); c != nil {\nreturn %s\n}\nreturn %s\n", status.name, found[2], value, none)
+	}
+	var statements strings.Builder
+	within, value := root, "o"
+	var last *goField
+	for segment := range strings.SplitSeq(strings.TrimPrefix(jsonPath, "."), ".") {
+		if within == nil {
+			return ""
+		}
+		if last = within.field(segment); last == nil {
+			return ""
+		}
+		value += "." + last.name
+		if last.pointer && !last.value {
+			fmt.Fprintf(&statements, "if %s == nil {\nreturn %s\n}\n", value, none)
+		}
+		within = last.goType.fields
+	}
+	if last.goType.fields != nil || last.goType.list || last.goType.dictionary || last.goType.text == "[]byte" || last.goType.text == "runtime.RawExtension" {
+		return ""
+	}
+	if last.pointer && !last.value && (last.goType.text != "resource.Quantity" && last.goType.text != "intstr.IntOrString") {
+		value = "*" + value
+	}
+	return statements.String() + "return " + format(last.goType, value) + "\n"
+}
+
+// cell is a value in a table.
+func cell(t *goType, value string) string {
+	switch t.text {
+	case "resource.Quantity", "intstr.IntOrString":
+		return value + ".String()"
+	case "metav1.Time":
+		return "duration.HumanDuration(time.Since((" + value + ").Time))"
+	case "string", "int32", "int64", "bool", "float64":
+		return value
+	}
+	return "string(" + value + ")"
+}
+
+// label is a value of a field selector.
+func label(t *goType, value string) string {
+	if slices.Contains([]string{"int32", "int64", "bool", "float64"}, t.text) {
+		return "fmt.Sprint(" + value + ")"
+	}
+	return cell(t, value)
+}
+
+// columns are the columns of "kubectl get" in Go, and what could not be written.
+func columns(root *goStruct, definitions []apiextensionsv1.CustomResourceColumnDefinition, object string) (text string, findings []string) {
+	var b strings.Builder
+	age := false
+	for _, column := range definitions {
+		if column.JSONPath == ".metadata.creationTimestamp" {
+			age = true
+			continue
+		}
+		value := expression(root, column.JSONPath, "nil", cell)
+		if value == "" {
+			findings = append(findings, fmt.Sprintf("the column %s: a function can show %s, write it by hand", column.Name, column.JSONPath))
+			continue
+		}
+		kind := column.Type
+		if kind == "date" {
+			kind = "string"
+		}
+		fmt.Fprintf(&b, "{\nTableColumnDefinition: metav1.TableColumnDefinition{Name: %q, Type: %q, Format: %q, Description: %q, Priority: %d},\nCell: func(o *%s) any {\n%s},\n},\n",
+			column.Name, kind, column.Format, column.Description, column.Priority, object, value)
+	}
+	if age || len(definitions) == 0 {
+		fmt.Fprintf(&b, "registry.AgeColumn[*%s](),\n", object)
+	}
+	return strings.NewReplacer(`Format: "", `, "", `, Priority: 0}`, "}").Replace(b.String()), findings
+}
+
+// selectable are the field selectors of a kind in Go.
+func selectable(root *goStruct, fields []apiextensionsv1.SelectableField, object string) (text string, findings []string) {
+	var b strings.Builder
+	for _, field := range fields {
+		value := expression(root, field.JSONPath, `""`, label)
+		if value == "" {
+			findings = append(findings, "the field selector "+field.JSONPath+": write it by hand")
+			continue
+		}
+		fmt.Fprintf(&b, "%q: func(o *%s) string {\n%s},\n", strings.TrimPrefix(field.JSONPath, "."), object, value)
+	}
+	return b.String(), findings
+}
+
+// scale is what /scale reads and writes in Go.
+func scale(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScale, object string) (text string, findings []string) {
+	if scale == nil {
+		return "", nil
+	}
+	whole := func(t *goType, value string) string {
+		if t.text == "int32" {
+			return value
+		}
+		return "int32(" + value + ")"
+	}
+	spec, replicas := root.field("spec"), (*goField)(nil)
+	if spec != nil && spec.goType.fields != nil {
+		replicas = spec.goType.fields.field("replicas")
+	}
+	status := expression(root, scale.StatusReplicasPath, "0", whole)
+	selector := `return ""` + "\n"
+	if scale.LabelSelectorPath != nil {
+		selector = expression(root, *scale.LabelSelectorPath, `""`, func(_ *goType, value string) string { return value })
+	}
+	if scale.SpecReplicasPath != ".spec.replicas" || replicas == nil || replicas.goType.text != "int32" || status == "" || selector == "" {
+		return "", []string{"the subresource scale: its replicas have to be an int32 at .spec.replicas, write it by hand"}
+	}
+	if !replicas.defaulted {
+		findings = append(findings, "the subresource scale: replicas that are left out are 0 from the first write on, unless there is a default")
+	}
+	replicas.pointer, replicas.value = true, true
+	return fmt.Sprintf("Scale: &registry.Scale[*%s]{\nReplicas: func(o *%[1]s) *int32 { return &o.Spec.Replicas },\nStatusReplicas: func(o *%[1]s) int32 {\n%[2]s},\nSelector: func(o *%[1]s) string {\n%[3]s},\n},\n", object, status, selector), findings
+}

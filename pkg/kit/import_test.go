@@ -1,0 +1,211 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
+)
+
+// importSpec imports a kind of which the spec has a field, as a definition writes it, and
+// returns what is written about the field, and the findings.
+func importSpec(t *testing.T, required, field string) (versioned, internal string, findings []string) {
+	t.Helper()
+	dir := newModule(t)
+	file := filepath.Join(t.TempDir(), "crd.yaml")
+	definition := `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: breads.bakery.example.com}
+spec:
+  group: bakery.example.com
+  names: {kind: Bread, plural: breads}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              required: [` + required + `]
+              properties:
+                field: ` + field + "\n"
+	require.NoError(t, os.WriteFile(file, []byte(definition), 0o600))
+	_, findings, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{file}})
+	require.NoError(t, err)
+	for i := range findings {
+		findings[i] = strings.TrimPrefix(findings[i], "breads.bakery.example.com: v1: ")
+	}
+	return types(t, dir, "pkg/apis/bakery/v1/bread_types.go"), types(t, dir, "pkg/apis/bakery/bread_types.go"), findings
+}
+
+// types are those of a file, from the spec on.
+func types(t *testing.T, dir, file string) string {
+	t.Helper()
+	_, text, found := strings.Cut(read(t, dir, file), "type BreadSpec struct {\n")
+	require.True(t, found, file)
+	text, _, _ = strings.Cut(text, "\n// +k8s:deepcopy-gen:interfaces")
+	return text
+}
+
+func TestImportedFields(t *testing.T) {
+	const optional, required = "\t// +optional\n\t// +k8s:optional\n", "\t// +required\n\t// +k8s:required\n"
+	for name, test := range map[string]struct {
+		field    string
+		required bool
+		// versioned and internal are the first lines of the types.
+		versioned, internal string
+		findings            []string
+	}{
+		"integer": {field: `{type: integer, format: int32, minimum: 1, maximum: 10, exclusiveMaximum: true}`,
+			versioned: optional + "\t// +k8s:minimum=1\n\t// +k8s:maximum=9\n\tField *int32 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
+			internal:  "\tField *int32\n"},
+		"default": {field: `{type: boolean, default: true}`, required: true,
+			versioned: "\t// +default=true\n" + optional + "\tField *bool `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
+			internal:  "\tField bool\n"},
+		"required string that may be empty": {field: `{type: string}`, required: true,
+			versioned: required + "\tField *string `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			internal:  "\tField *string\n"},
+		"required string": {field: `{type: string, minLength: 1, maxLength: 9}`, required: true,
+			versioned: required + "\t// +k8s:minLength=1\n\t// +k8s:maxLength=9\n\tField string `json:\"field\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			internal:  "\tField string\n"},
+		"enumeration": {field: `{type: string, enum: [a-b, "", c]}`,
+			versioned: optional + "\tField *BreadField `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n}\n\n// +enum\n// +k8s:enum\n\n" +
+				"// BreadField is one of a few values.\ntype BreadField string\n\nconst (\n\tBreadFieldAB    BreadField = \"a-b\"\n\tBreadFieldEmpty BreadField = \"\"\n\tBreadFieldC     BreadField = \"c\"\n)\n",
+			internal: "\tField *BreadField\n}\n\n// BreadField is one of a few values.\ntype BreadField string\n"},
+		"pattern": {field: `{type: string, pattern: "^a+$", description: "field is a.\n+tag of theirs"}`,
+			versioned: "\t// field is a.\n\t// \\+tag of theirs\n\t// TODO: no tag says the pattern ^a+$\n" + optional + "\tField *string",
+			internal:  "\t// field is a.\n\t// \\+tag of theirs\n\tField *string\n",
+			findings:  []string{"Bread.spec.field: the pattern ^a+$"}},
+		"rules in CEL": {field: `{type: string, x-kubernetes-validations: [{rule: "self == oldSelf"}, {rule: "self != 'b'"}]}`,
+			versioned: "\t// TODO: no tag says the rule self != 'b'\n" + optional + "\t// +k8s:immutable\n\tField *string",
+			internal:  "\tField *string\n",
+			findings:  []string{"Bread.spec.field: the rule self != 'b'"}},
+		"quantity": {field: `{x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: "isQuantity(self)"}]}`,
+			versioned: "\t// TODO: no tag says the rule isQuantity(self)\n" + optional + "\tField *resource.Quantity `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			internal:  "\tField *resource.Quantity\n",
+			findings:  []string{"Bread.spec.field: the rule isQuantity(self)"}},
+		"integer or string": {field: `{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`,
+			versioned: optional + "\t// +k8s:opaqueType\n\tField *intstr.IntOrString `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			internal:  "\tField *intstr.IntOrString\n"},
+		"number": {field: `{type: number, minimum: 0.5}`,
+			versioned: "\t// TODO: no tag says the minimum 0.5\n" + optional + "\tField *float64 `json:\"field,omitempty\" protobuf:\"fixed64,1,opt,name=field\"`\n",
+			internal:  "\tField *float64\n",
+			findings:  []string{"Bread.spec.field: the minimum 0.5"}},
+		"list of strings": {field: `{type: array, minItems: 1, items: {type: string, maxLength: 5}}`, required: true,
+			versioned: required + "\t// +k8s:minItems=1\n\t// +listType=atomic\n\t// +k8s:eachVal=+k8s:maxLength=5\n\tField []string `json:\"field\" protobuf:\"bytes,1,rep,name=field\"`\n",
+			internal:  "\tField []string\n"},
+		"required list that may be empty": {field: `{type: array, items: {type: integer}}`, required: true,
+			versioned: "\t// TODO: no tag says that it must be there, though it may be empty\n\t// +required\n\t// +k8s:optional\n\t// +listType=atomic\n\tField []int64 `json:\"field\" protobuf:\"varint,1,rep,name=field\"`\n",
+			internal:  "\tField []int64\n",
+			findings:  []string{"Bread.spec.field: that it must be there, though it may be empty"}},
+		"list by key": {field: `{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {type: object, required: [name], properties: {name: {type: string}}}}`,
+			versioned: optional + "\t// +listType=map\n\t// +k8s:listType=map\n\t// +listMapKey=name\n\t// +k8s:listMapKey=name\n\tField []BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n\n" +
+				"// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n" + required + "\tName string `json:\"name\" protobuf:\"bytes,1,opt,name=name\"`\n}\n",
+			internal: "\tField []BreadFieldItem\n}\n\n// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n\tName string\n}\n"},
+		"map of lists": {field: `{type: object, additionalProperties: {type: array, items: {type: string}}}`,
+			versioned: optional + "\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n\n" +
+				"// BreadFieldItem is a part of a list or a map.\n//\n// +protobuf.nullable=true\n// +protobuf.options.(gogoproto.goproto_stringer)=false\ntype BreadFieldItem []string\n",
+			internal: "\tField map[string]BreadFieldItem\n}\n\n// BreadFieldItem is a part of a list or a map.\ntype BreadFieldItem []string\n"},
+		"default in a map of lists": {field: `{type: object, additionalProperties: {type: array, items: {type: object, properties: {a: {type: string, default: b}}}}}`,
+			versioned: optional + "\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n",
+			internal:  "\tField map[string]BreadFieldItem\n}\n\n// BreadFieldItemItem is the type of Bread.spec.field{}[].\ntype BreadFieldItemItem struct {\n\tA *string\n}\n"},
+		"anything": {field: `{type: object, x-kubernetes-preserve-unknown-fields: true}`,
+			versioned: optional + "\t// +k8s:opaqueType\n\tField *runtime.RawExtension `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			internal:  "\tField *runtime.RawExtension\n"},
+		"alternatives": {field: `{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}`,
+			versioned: "\t// TODO: no tag says oneOf [{\"required\":[\"a\"]},{\"required\":[\"b\"]}]\n" + optional + "\tField *BreadField `json:",
+			internal:  "\tField *BreadField\n",
+			findings:  []string{`Bread.spec.field: oneOf [{"required":["a"]},{"required":["b"]}]`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requiredFields := ""
+			if test.required {
+				requiredFields = "field"
+			}
+			versioned, internal, findings := importSpec(t, requiredFields, test.field)
+			require.Equal(t, test.versioned, versioned[:min(len(test.versioned), len(versioned))])
+			require.Equal(t, test.internal, internal[:min(len(test.internal), len(internal))])
+			require.Equal(t, test.findings, findings)
+		})
+	}
+}
+
+// TestImportOfTheRestaurant imports this repository's own definitions.
+func TestImportOfTheRestaurant(t *testing.T) {
+	dir := newModule(t)
+	write(t, dir, "pkg/apis/bakery/doc.go", "// +groupName=restaurant.programming-kubernetes.info\n\npackage bakery\n")
+	options := kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml"}, Versions: []string{"v1", "v1beta1"}}
+	_, findings, err := kit.ImportCRD(t.Context(), dir, options)
+	require.NoError(t, err)
+	const pizzas, toppings = "pizzas.restaurant.programming-kubernetes.info: ", "toppings.restaurant.programming-kubernetes.info: "
+	require.Equal(t, []string{
+		pizzas + "the column Toppings: a function can show .spec.toppings, write it by hand",
+		pizzas + "v1: Pizza.status.cost: the rule !self.matches('[eE][+-]?[0-9]{3}') && isQuantity(self) && !quantity(self).isLessThan(quantity('0')) && !quantity(self).isGreaterThan(quantity('640000000000'))",
+		pizzas + "v1: Pizza: the rule has(self.spec) && has(self.spec.toppings) && self.spec.toppings.size() > 0",
+		toppings + "v1: Topping.spec.cost: the rule !string(self).matches('[eE][+-]?[0-9]{3}') && isQuantity(string(self)) && !quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1000000000'))",
+	}, findings)
+
+	declaration := read(t, dir, "pkg/registry/bakery/pizza.go")
+	for _, want := range []string{
+		"\t\tNamespaced: true,\n\t\tShortNames: []string{\"pz\"},\n\t\tCategories: []string{\"all\", \"restaurant\"},\n",
+		"\t\t\t\tTableColumnDefinition: metav1.TableColumnDefinition{Name: \"Desired\", Type: \"integer\", Description: \"How many of the pizza the kitchen keeps baked.\"},\n",
+		"\t\t\t\t\tif o.Status.Cost == nil {\n\t\t\t\t\t\treturn nil\n\t\t\t\t\t}\n\t\t\t\t\treturn o.Status.Cost.String()\n",
+		"Description: \"The reason of the condition.\", Priority: 1},\n\t\t\t\tCell: func(o *bakery.Pizza) any {\n\t\t\t\t\tif c := meta.FindStatusCondition(o.Status.Conditions, \"Ready\"); c != nil {\n\t\t\t\t\t\treturn c.Reason\n",
+		"\t\t\tregistry.AgeColumn[*bakery.Pizza](),\n",
+		"\t\t\t\"status.replicas\": func(o *bakery.Pizza) string {\n\t\t\t\treturn fmt.Sprint(o.Status.Replicas)\n",
+		"\t\t\tReplicas: func(o *bakery.Pizza) *int32 { return &o.Spec.Replicas },\n",
+		"\t\t\tSelector: func(o *bakery.Pizza) string {\n\t\t\t\tif o.Status.Selector == nil {\n\t\t\t\t\treturn \"\"\n\t\t\t\t}\n\t\t\t\treturn *o.Status.Selector\n",
+	} {
+		require.Contains(t, declaration, want)
+	}
+	require.Contains(t, read(t, dir, "pkg/apis/bakery/v1beta1/pizza_types.go"), "\t// +k8s:format=k8s-long-name\n\tName string `json:\"name\"")
+	require.Contains(t, read(t, dir, "artifacts/deploy/base/rbac-topping.yaml"), "name: bakery:topping-editor\n")
+
+	again, _, err := kit.ImportCRD(t.Context(), dir, options)
+	require.NoError(t, err)
+	require.Empty(t, again.Files)
+}
+
+func TestImportErrorsNameTheFix(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "deployment.yaml")
+	require.NoError(t, os.WriteFile(other, []byte("apiVersion: apps/v1\nkind: Deployment\n"), 0o600))
+	for name, test := range map[string]struct {
+		options kit.ImportOptions
+		want    string
+	}{
+		"another group": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}},
+			`pizzas.restaurant.programming-kubernetes.info: it is of the group restaurant.programming-kubernetes.info, but the module serves bakery.example.com: pass --group=restaurant.programming-kubernetes.info to "kit init"`},
+		"no such version": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}, Versions: []string{"v2"}},
+			"pizzas.restaurant.programming-kubernetes.info: it serves none of these versions: v2"},
+		"something else": {kit.ImportOptions{Files: []string{other}}, other + " has no CustomResourceDefinition of apiextensions.k8s.io/v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := kit.ImportCRD(t.Context(), newModule(t), test.options)
+			require.EqualError(t, err, test.want)
+		})
+	}
+}
