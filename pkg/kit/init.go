@@ -98,10 +98,19 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 	}
 	// To these, the other commands add something.
 	w.lists = []string{"cmd/apiserver/main.go", "pkg/apis/" + d.Name + "/register.go", base + "kustomization.yaml"}
-	if err := w.render("init", d); err != nil {
+	recorded, err := w.readSums()
+	if err != nil {
 		return nil, err
 	}
-	if err := w.writeManifests(d); err != nil {
+	if err := w.initial(d, func(name string, text []byte) error {
+		if !w.exists(name) {
+			recorded[name] = sum(text)
+		}
+		return w.create(name, text)
+	}); err != nil {
+		return nil, err
+	}
+	if err := w.writeSums(recorded); err != nil {
 		return nil, err
 	}
 	if w.changed() {
@@ -111,6 +120,14 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 	}
 	w.Todo = append(w.Todo, `Create a kind: go tool kit create kind NAME --versions v1`)
 	return &w.Result, nil
+}
+
+// initial are the files of a module without kinds.
+func (w *writer) initial(d *data, write func(name string, text []byte) error) error {
+	if err := w.renderFiles("init", d, write); err != nil {
+		return err
+	}
+	return w.manifests(d, write)
 }
 
 // writeHeader sees to it that the licence header exists, which may be a person's.

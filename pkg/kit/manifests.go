@@ -34,9 +34,9 @@ const (
 	ownNamespace = "restaurant-system"
 )
 
-// writeManifests writes those of this repository's own server, with the names of another.
-// What depends on the versions and kinds of a group is added when there are some.
-func (w *writer) writeManifests(d *data) error {
+// manifests are those of this repository's own server, with the names of another. What depends
+// on the versions and kinds of a group is added when there are some.
+func (*writer) manifests(d *data, write func(name string, text []byte) error) error {
 	header, err := ownHeader()
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (w *writer) writeManifests(d *data) error {
 		if strings.HasSuffix(name, ".json") {
 			adapted = d.rename(adapted[len(d.HashHeader):])
 		}
-		return w.create(d.rename("artifacts/deploy/"+name), []byte(adapted))
+		return write(d.rename("artifacts/deploy/"+name), []byte(adapted))
 	})
 }
 

@@ -20,6 +20,7 @@ package kit
 import (
 	"bytes"
 	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -71,10 +72,17 @@ func TestModule(t *testing.T) {
 	}
 	require.Equal(t, written, tree(t, dir), "repeating the commands has changed something")
 
+	dockerfile := makeOlder(t, dir)
+	output := run(t, dir, "upgrade")
+	require.Contains(t, output, "changed  .golangci.yaml\n")
+	require.Contains(t, output, "left     Dockerfile (it exists, with other content)\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Dockerfile"), dockerfile, 0o600))
+	require.Equal(t, written, tree(t, dir), "the upgrade did not lead to what this version writes")
+
 	require.Empty(t, program(t, dir, "gofmt", "-l", "."))
 	program(t, dir, "go", "mod", "tidy", "-diff")
 	program(t, dir, "go", "vet", "./...")
-	output := program(t, dir, "make", "test")
+	output = program(t, dir, "make", "test")
 	for _, tested := range []string{
 		"/pkg/admission/plugin/bakery/breadprotection", "/pkg/apis/bakery/install", "/pkg/apis/bakery/validation",
 		"/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/pkg/webhook/bakery", "/test/e2e",
@@ -110,6 +118,28 @@ func writeExamples(t *testing.T, dir string) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "artifacts/examples", file), []byte(bakeries.Replace(string(text))), 0o600))
 	}
+}
+
+// makeOlder makes the module what an earlier version of the kit, for an earlier Kubernetes, has
+// written: with other files, one of which a person has changed.
+func makeOlder(t *testing.T, dir string) (changed []byte) {
+	t.Helper()
+	sums, err := os.ReadFile(filepath.Join(dir, "hack/kit.sum"))
+	require.NoError(t, err)
+	for _, name := range []string{".golangci.yaml", "Dockerfile"} {
+		file := filepath.Join(dir, name)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		older := append([]byte("# An earlier version.\n"), text...)
+		sums = bytes.ReplaceAll(sums, fmt.Appendf(nil, "%x", sha256.Sum256(text)), fmt.Appendf(nil, "%x", sha256.Sum256(older)))
+		if changed = text; name == "Dockerfile" {
+			older = append(older, "# A person's.\n"...)
+		}
+		require.NoError(t, os.WriteFile(file, older, 0o600))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "hack/kit.sum"), sums, 0o600))
+	program(t, dir, "go", "mod", "edit", "-droptool=restaurant.programming-kubernetes.info/apiserver/cmd/kit", "-require=k8s.io/apimachinery@v0.36.0")
+	return changed
 }
 
 // run runs the kit and returns what it says.

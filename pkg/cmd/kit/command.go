@@ -58,7 +58,7 @@ func NewCommand() *cobra.Command {
 	for _, part := range parts {
 		create.AddCommand(newCreatePart(part))
 	}
-	cmd.AddCommand(newInit(), create, newImport(), newGenerate())
+	cmd.AddCommand(newInit(), create, newImport(), newGenerate(), newUpgrade())
 	return cmd
 }
 
@@ -179,6 +179,33 @@ Messages need protoc, of Debian's package protobuf-compiler.`,
 	cmd.Flags().BoolVar(&protobuf, "protobuf", true, "Generate protobuf messages where tags ask for them.")
 	cmd.Flags().BoolVar(&clients, "clients", true, "Generate clients where tags ask for them.")
 	addDir(cmd, &config.Module)
+	return cmd
+}
+
+func newUpgrade() *cobra.Command {
+	var version, dir string
+	var generate bool
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Brings a module in step with a newer version of the library",
+		Long: `Brings a module that "kit init" has written in step with a newer version of the library: go.mod,
+and with it the libraries of Kubernetes and the tools; and those files of "kit init" that nobody
+has changed, which hack/kit.sum tells. Files that a person has changed are left alone, and named
+if they would be written differently now. Then it generates code, unless --generate=false.
+
+A module that replaces the library by a checkout gets what the checkout has.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := kit.Upgrade(cmd.Context(), dir, version)
+			if err != nil || result == nil {
+				return err
+			}
+			return generateAndFinish(cmd, dir, result, generate)
+		},
+	}
+	cmd.Flags().StringVar(&version, "version", "latest", "Version of the library, or current for the one that go.mod has.")
+	addGenerate(cmd, &generate)
+	addDir(cmd, &dir)
 	return cmd
 }
 

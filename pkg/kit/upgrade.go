@@ -1,0 +1,204 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// sums is a file with the checksums of what Init has written, by which Upgrade knows what
+// nobody has changed.
+const sums = "hack/kit.sum"
+
+func sum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
+// readSums returns the checksums by the names of the files.
+func (w *writer) readSums() (map[string]string, error) {
+	text, err := os.ReadFile(w.file(sums))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	recorded := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		checksum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		recorded[name] = checksum
+	}
+	return recorded, nil
+}
+
+// writeSums writes them in the format of sha256sum.
+func (w *writer) writeSums(recorded map[string]string) error {
+	if len(recorded) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		fmt.Fprintf(&b, "%s  %s\n", recorded[name], name)
+	}
+	current, err := os.ReadFile(w.file(sums))
+	if err == nil && string(current) == b.String() {
+		return nil
+	}
+	if err == nil {
+		w.report(Changed, sums)
+	} else {
+		w.report(Created, sums)
+	}
+	return w.write(sums, []byte(b.String()))
+}
+
+// Upgrade brings a module in step with a version of the library, such as latest: go.mod, the
+// files that Init has written, and the tools that they name. The version "current" is the one
+// that go.mod has, which must be that of the running program.
+func Upgrade(ctx context.Context, dir, version string) (*Result, error) {
+	w := &writer{dir: dir}
+	own, err := w.goMod(ctx)
+	if err != nil {
+		return nil, err
+	}
+	replaced := slices.ContainsFunc(own.Replace, func(r replacement) bool { return r.Old.Path == library })
+	if !replaced && version != "current" {
+		if _, err := w.goCommand(ctx, "get", library+"@"+version); err != nil {
+			return nil, err
+		}
+		// What the new version writes, it knows itself.
+		return nil, w.runNew(ctx)
+	}
+	result, err := RefreshFiles(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.goCommand(ctx, "mod", "edit", "-tool="+library+"/cmd/kit", "-tool="+library+"/test/controlplane/local"); err != nil {
+		return nil, err
+	}
+	if err := Tidy(ctx, dir); err != nil {
+		return nil, err
+	}
+	ahead, err := w.ahead(ctx)
+	result.Todo = append(result.Todo, ahead...)
+	return result, err
+}
+
+// runNew runs the upgrade of the version that go.mod has now.
+func (w *writer) runNew(ctx context.Context) error {
+	command := exec.CommandContext(ctx, "go", "tool", "kit", "upgrade", "--version=current")
+	command.Dir, command.Stdout, command.Stderr = w.dir, os.Stdout, os.Stderr
+	return command.Run()
+}
+
+// goModFile is what "go mod edit -json" says of a go.mod.
+type goModFile struct {
+	Require []struct{ Path, Version string }
+	Replace []replacement
+}
+
+type replacement struct{ Old struct{ Path string } }
+
+// goMod reads the module's go.mod, or another one. Other commands refuse one that is not in
+// step with what it requires.
+func (w *writer) goMod(ctx context.Context, file ...string) (read goModFile, err error) {
+	text, err := w.goCommand(ctx, append([]string{"mod", "edit", "-json"}, file...)...)
+	if err != nil {
+		return read, err
+	}
+	return read, json.Unmarshal([]byte(text), &read)
+}
+
+// ahead names the libraries of Kubernetes that are not those of which the library was built.
+func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
+	goMod, err := w.goCommand(ctx, "list", "-m", "-f", "{{.GoMod}}", library)
+	if err != nil {
+		return nil, err
+	}
+	of, err := w.goMod(ctx, strings.TrimSpace(goMod))
+	if err != nil {
+		return nil, err
+	}
+	selected, err := w.goCommand(ctx, "list", "-m", "all")
+	if err != nil {
+		return nil, err
+	}
+	for _, required := range of.Require {
+		// Others, such as k8s.io/utils, are not released with Kubernetes.
+		if strings.HasPrefix(required.Path, "k8s.io/") && strings.HasPrefix(required.Version, "v0.") && !strings.Contains(required.Version, "-") &&
+			!strings.Contains(selected, required.Path+" "+required.Version+"\n") {
+			todo = append(todo, fmt.Sprintf("go.mod asks for another version of %s than %s, for which the library is made: go get %[1]s@%[2]s", required.Path, required.Version))
+		}
+	}
+	return todo, nil
+}
+
+// RefreshFiles writes those files anew that Init has written and nobody has changed since, and
+// those that are new in this version. A file that a person has changed is left alone, and named
+// if this version would write it differently.
+func RefreshFiles(ctx context.Context, dir string) (*Result, error) {
+	m, err := open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.readNamespace(); err != nil {
+		return nil, err
+	}
+	recorded, err := m.readSums()
+	if err != nil {
+		return nil, err
+	}
+	err = m.initial(&m.data, func(name string, text []byte) error {
+		defer func() { recorded[name] = sum(text) }()
+		return m.refresh(name, text, recorded[name])
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range m.Files {
+		if file.Change == Left {
+			m.Todo = append(m.Todo, fmt.Sprintf("Compare %s, which you have changed, with what this version writes: kit init in an empty directory", file.Path))
+		}
+	}
+	return &m.Result, m.writeSums(recorded)
+}
+
+// refresh writes a file that is as it was recorded.
+func (w *writer) refresh(name string, text []byte, recorded string) error {
+	current, err := os.ReadFile(w.file(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && recorded != "": // Somebody has deleted it.
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		w.report(Created, name)
+		return w.write(name, text)
+	case err != nil:
+		return err
+	case sum(current) == sum(text), sum(text) == recorded:
+		return nil
+	case sum(current) == recorded:
+		w.report(Changed, name)
+		return w.write(name, text)
+	}
+	w.report(Left, name)
+	return nil
+}
