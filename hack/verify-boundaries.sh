@@ -35,7 +35,7 @@ pkg/registry/testing          pkg/registry pkg/etcd
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
 pkg/registry/*                pkg/registry pkg/apis
 pkg/registry/*(tests)         pkg/registry/testing
-pkg/admission/plugin/*        pkg/admission pkg/lookup/* pkg/generated pkg/apis
+pkg/admission/plugin/*        pkg/admission pkg/references pkg/lookup/* pkg/generated pkg/apis
 pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
 pkg/lookup/*                  pkg/generated pkg/apis
@@ -46,7 +46,7 @@ pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/references pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored
 pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/rbac
 pkg/registry                  pkg/admission
@@ -58,6 +58,8 @@ pkg/etcd
 pkg/certificates
 pkg/startup
 pkg/rbac
+pkg/references
+pkg/references(tests)         pkg/etcd
 pkg/quantities
 pkg/kit                       pkg/codegen artifacts
 pkg/codegen

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -42,6 +43,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -74,6 +76,9 @@ type Config struct {
 	drain   *filters.Drain
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
+	// etcdClient is the one that writes, with the references between objects.
+	etcdClient *clientv3.Client
+	references *references.References
 	// stopMetrics ends the metrics of this server, whose process may have others.
 	stopMetrics []func()
 	closeOnce   func() error
@@ -159,6 +164,9 @@ func (c *Config) close() error {
 	}
 	// Its server has done it, too, and has sent all there is.
 	_ = c.Generic.TracerProvider.Shutdown(context.Background())
+	if c.etcdClient != nil {
+		_ = c.etcdClient.Close() // Nobody uses it any more.
+	}
 	if c.etcd == nil {
 		return nil
 	}
@@ -319,7 +327,7 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 // request has outside of all of them, those of bodies behind authentication and
 // authorization, so that only who may write makes the server read a body.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(handler), config)
+	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(c.references.Handler(handler)), config)
 	handler = filters.WithClientContext(filters.WithMemoryBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = filters.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)

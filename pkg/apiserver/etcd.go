@@ -36,8 +36,10 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
@@ -61,8 +63,20 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 	})
 }
 
-// NewEtcdClient returns a client of these servers with the credentials of the flags.
+// NewEtcdClient returns a client of these servers with the credentials of the flags. Whoever
+// asks it wants to know soon that etcd answers again.
 func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, error) {
+	var egress egressselector.Lookup
+	if !o.embeddedEtcd {
+		egress = o.Egress
+	}
+	return o.etcdClient(servers, egress, grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: redialInterval, Multiplier: 1, MaxDelay: redialInterval},
+		MinConnectTimeout: redialTimeout,
+	}))
+}
+
+func (o CompletedOptions) etcdClient(servers []string, egress egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
 	config := o.Etcd.StorageConfig.Transport
 	files := transport.TLSInfo{
 		CertFile:      config.CertFile,
@@ -76,13 +90,8 @@ func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, er
 	if files.Empty() && files.TrustedCAFile == "" {
 		tlsConfig = nil
 	}
-	// Whoever asks this client wants to know soon that etcd answers again.
-	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: redialInterval, Multiplier: 1, MaxDelay: redialInterval},
-		MinConnectTimeout: redialTimeout,
-	})}
-	if !o.embeddedEtcd {
-		dial, err := o.Egress(egressselector.Etcd.AsNetworkContext())
+	if egress != nil {
+		dial, err := egress(egressselector.Etcd.AsNetworkContext())
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +101,11 @@ func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, er
 			}))
 		}
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: servers, TLS: tlsConfig, DialOptions: options, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: servers, TLS: tlsConfig, DialOptions: options, Logger: zap.NewNop(),
+		// The library's own.
+		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--etcd-servers can't be used: %w", err)
 	}
@@ -115,7 +128,15 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 		return fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
 	generic.RESTOptionsGetter = checksummed{generic.RESTOptionsGetter, config.etcd != nil}
-	generic.RESTOptionsGetter = withCache(generic.RESTOptionsGetter, &options)
+	remote := options.StorageConfig.Transport
+	// It waits for etcd, and tells how long it has waited, as the library's own clients do.
+	if config.etcdClient, err = o.etcdClient(remote.ServerList, remote.EgressLookup); err != nil {
+		return err
+	}
+	config.etcdClient.KV = etcd3.NewETCDLatencyTracker(config.etcdClient.KV)
+	config.references = references.New(config.etcdClient, options.StorageConfig.Prefix)
+	raw := rawStorage{config.references, remote.ServerList}
+	generic.RESTOptionsGetter = withCache(generic.RESTOptionsGetter, &options, raw)
 	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
 	// discovery goes on, and all else does once etcd is back.
 	// Upstream fault 54.

@@ -41,14 +41,14 @@ import (
 )
 
 // withCache is how a resource is stored that has a watch cache.
-func withCache(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOptions) generic.RESTOptionsGetter {
-	return boundedLists{watchHistory{getter, etcd}}
+func withCache(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOptions, raw rawStorage) generic.RESTOptionsGetter {
+	return boundedLists{watchHistory{getter, etcd, raw}}
 }
 
 // BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
 // explain the errors of etcd, as those of the groups in Go do.
 func BaseStorage(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOptions) generic.RESTOptionsGetter {
-	return registry.StatusErrors(withCache(getter, etcd))
+	return registry.StatusErrors(withCache(getter, etcd, rawStorage{}))
 }
 
 // watchHistory gives each watch cache a past, so that a watch that was interrupted by a
@@ -57,25 +57,31 @@ func BaseStorage(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOpti
 type watchHistory struct {
 	generic.RESTOptionsGetter
 	etcd *genericoptions.EtcdOptions
+	raw  rawStorage
 }
 
 // GetRESTOptions returns how a resource is stored.
 func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := h.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err != nil || !h.etcd.EnableWatchCache {
+	if err != nil {
 		return options, err
 	}
+	options.Decorator = h.uncached
 	sizes, err := genericoptions.ParseWatchCacheSizes(h.etcd.WatchCacheSizes)
-	if size, ok := sizes[resource]; err != nil || ok && size == 0 {
-		return options, err
+	if size, ok := sizes[resource]; h.etcd.EnableWatchCache && err == nil && (!ok || size > 0) {
+		options.Decorator = h.cacher
 	}
-	options.Decorator = cacherWithHistory
-	return options, nil
+	return options, err
 }
 
-// cacherWithHistory is the library's StorageWithCacher, but for what the cache reads.
-func cacherWithHistory(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-	etcd, destroy, err := generic.NewRawStorage(config, newObject, newList, prefix)
+// uncached is the library's UndecoratedStorage.
+func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error), newObject, newList func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+	return h.raw.make(config, newObject, newList, prefix)
+}
+
+// cacher is the library's StorageWithCacher, but for what the cache reads.
+func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+	etcd, destroy, err := h.raw.make(config, newObject, newList, prefix)
 	if err != nil {
 		return nil, func() {}, err
 	}

@@ -130,6 +130,7 @@ func TestStoragePrefixes(t *testing.T) {
 	want := []string{
 		"/registry/restaurant.programming-kubernetes.info/pizzas",
 		"/registry/restaurant.programming-kubernetes.info/toppings",
+		"/registry/uses/restaurant.programming-kubernetes.info",
 	}
 	require.Equal(t, want, slices.Sorted(maps.Keys(prefixes)))
 }

@@ -27,6 +27,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -36,6 +37,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 )
 
 // PluginName is the plugin's name in flags and metrics.
@@ -87,12 +89,23 @@ func (p *plugin) Admit(_ context.Context, attributes admission.Attributes, _ adm
 	return nil
 }
 
-// Validate refuses toppings that do not exist.
+// Validate refuses toppings that do not exist, or no longer do when the pizza is stored.
 func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	pizza, old, err := pizzas(attributes)
 	if pizza == nil || err != nil {
 		return err
 	}
+	var names []types.NamespacedName
+	for _, name := range added(pizza, old) {
+		names = append(names, types.NamespacedName{Name: name})
+	}
+	references.Require(ctx, restaurant.Resource("toppings"), names, func(missing []types.NamespacedName) error {
+		var errs field.ErrorList
+		for _, topping := range missing {
+			errs = append(errs, notFound(topping.Name))
+		}
+		return invalid(pizza, errs)
+	})
 	return Check(ctx, pizza, old, p.toppings.Get)
 }
 
@@ -127,22 +140,31 @@ func Default(pizza *restaurant.Pizza) {
 // returned if that is not NotFound.
 func Check(ctx context.Context, pizza, old *restaurant.Pizza, get func(ctx context.Context, name string) (*restaurantv1.Topping, error)) error {
 	var errs field.ErrorList
-	path := field.NewPath("spec", "toppings")
 	for _, name := range added(pizza, old) {
 		topping, err := get(ctx, name)
 		switch {
 		case apierrors.IsNotFound(err):
-			errs = append(errs, field.NotFound(path.Key(name), name))
+			errs = append(errs, notFound(name))
 		case err != nil:
 			return lookupError(name, err)
 		case topping.DeletionTimestamp != nil:
-			errs = append(errs, field.Invalid(path.Key(name), name, "is being deleted"))
+			errs = append(errs, field.Invalid(toppingsPath().Key(name), name, "is being deleted"))
 		}
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(restaurant.Kind("Pizza"), pizza.Name, errs)
+		return invalid(pizza, errs)
 	}
 	return nil
+}
+
+func toppingsPath() *field.Path { return field.NewPath("spec", "toppings") }
+
+func notFound(topping string) *field.Error {
+	return field.NotFound(toppingsPath().Key(topping), topping)
+}
+
+func invalid(pizza *restaurant.Pizza, errs field.ErrorList) error {
+	return apierrors.NewInvalid(restaurant.Kind("Pizza"), pizza.Name, errs)
 }
 
 func lookupError(name string, err error) error {

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package toppinginuse holds the admission plugin ToppingInUse: a topping that is
-// on a pizza cannot be deleted.
+// on a pizza cannot be deleted, nor lose the last finalizer that keeps it.
 package toppinginuse
 
 import (
@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	genericinitializer "k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -41,6 +43,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 )
 
 const (
@@ -75,7 +78,7 @@ var (
 )
 
 func newPlugin() *plugin {
-	return &plugin{Handler: admission.NewHandler(admission.Delete)}
+	return &plugin{Handler: admission.NewHandler(admission.Delete, admission.Update)}
 }
 
 func (p *plugin) SetRestaurant(_ *lookup.Toppings, pizzas clients.PizzasGetter) {
@@ -97,7 +100,7 @@ func (p *plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Validate refuses to delete a topping that is on a pizza.
+// Validate refuses to delete a topping that is on a pizza, or is put on one meanwhile.
 func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	if attributes.GetResource().GroupResource() != restaurant.Resource("toppings") || attributes.GetSubresource() != "" {
 		return nil
@@ -106,6 +109,12 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	topping, err := meta.Accessor(attributes.GetOldObject())
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("%s was given no topping: %w", PluginName, err))
+	}
+	if attributes.GetOperation() == admission.Update && !ends(topping, attributes.GetObject()) {
+		return nil
+	}
+	if err := references.Unused(ctx, restaurant.Resource("toppings"), types.NamespacedName{Name: topping.GetName()}); err != nil {
+		return err
 	}
 	// Without a resourceVersion, what is stored now is listed: a pizza of a moment ago,
 	// and none that was deleted before its topping.
@@ -128,6 +137,12 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 		})
 		return err == nil && decision == authorizer.DecisionAllow
 	})
+}
+
+// ends tells whether an update takes away the last finalizer of a topping that is being deleted.
+func ends(topping metav1.Object, updated runtime.Object) bool {
+	object, err := meta.Accessor(updated)
+	return err == nil && topping.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0
 }
 
 // Check returns a Forbidden if the topping is on any of the pizzas, which may be the

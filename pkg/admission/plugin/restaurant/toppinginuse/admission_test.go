@@ -112,6 +112,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// finalized is a topping that is being deleted.
+func finalized(name string, finalizers ...string) *restaurant.Topping {
+	return &restaurant.Topping{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, DeletionTimestamp: &metav1.Time{}}}
+}
+
+func updated(old, object *restaurant.Topping) admission.Attributes {
+	return admission.NewAttributesRecord(object, old, restaurant.Kind("Topping").WithVersion("v1"), "", object.Name,
+		restaurant.Resource("toppings").WithVersion("v1"), "", admission.Update, nil, false, &user.DefaultInfo{Name: "cook"})
+}
+
 func attributes(name string, old runtime.Object, resource, subresource string) admission.Attributes {
 	return admission.NewAttributesRecord(nil, old, restaurant.Kind("Topping").WithVersion("v1"), "", name,
 		restaurant.Resource(resource).WithVersion("v1"), subresource, admission.Delete, nil, false, &user.DefaultInfo{Name: "cook"})
@@ -140,13 +150,16 @@ func TestPlugin(t *testing.T) {
 		// wantSelector is that of the list of pizzas, if there is one.
 		wantSelector string
 	}{
-		"in use":                        {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"in use, of a collection":       {attributes("", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"in use, without an authorizer": {guest, forbidden + "it is on a pizza", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"not in use":                    {attributes("tomato", tomato, "toppings", ""), "", "", "spec.toppings=tomato"},
-		"a subresource":                 {attributes("basil", basil, "toppings", "status"), "", "", ""},
-		"a pizza of a topping's name":   {attributes("basil", &restaurant.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}, "pizzas", ""), "", "", ""},
-		"no topping":                    {attributes("basil", nil, "toppings", ""), "Internal error occurred: ToppingInUse was given no topping: object does not implement the Object interfaces", metav1.StatusReasonInternalError, ""},
+		"in use":                              {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"in use, of a collection":             {attributes("", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"in use, without an authorizer":       {guest, forbidden + "it is on a pizza", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"not in use":                          {attributes("tomato", tomato, "toppings", ""), "", "", "spec.toppings=tomato"},
+		"of which the last finalizer goes":    {updated(finalized("basil", "a"), finalized("basil")), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"of which one of two finalizers goes": {updated(finalized("basil", "a", "b"), finalized("basil", "a")), "", "", ""},
+		"that is updated":                     {updated(basil, basil), "", "", ""},
+		"a subresource":                       {attributes("basil", basil, "toppings", "status"), "", "", ""},
+		"a pizza of a topping's name":         {attributes("basil", &restaurant.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}, "pizzas", ""), "", "", ""},
+		"no topping":                          {attributes("basil", nil, "toppings", ""), "Internal error occurred: ToppingInUse was given no topping: object does not implement the Object interfaces", metav1.StatusReasonInternalError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			margherita := pizza("default", "margherita", "basil")
@@ -195,7 +208,7 @@ func TestInitialization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for operation, want := range map[admission.Operation]bool{admission.Create: false, admission.Update: false, admission.Delete: true, admission.Connect: false} {
+	for operation, want := range map[admission.Operation]bool{admission.Create: false, admission.Update: true, admission.Delete: true, admission.Connect: false} {
 		if got := initialized.Handles(operation); got != want {
 			t.Errorf("got Handles(%s) %v, want %v", operation, got, want)
 		}
