@@ -29,7 +29,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // role is a Role or a ClusterRole of the manifests, or a binding to one.
@@ -58,7 +58,7 @@ func manifests(t *testing.T) (roles []role) {
 			return err
 		}
 		defer file.Close()
-		for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		for decoder := utilyaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 			var found role
 			if err := decoder.Decode(&found); errors.Is(err, io.EOF) {
 				return nil

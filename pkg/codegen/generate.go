@@ -64,23 +64,6 @@ func libraries() []string {
 	}
 }
 
-// usedLibraries returns those packages whose definitions are needed only if a type of the
-// API refers to them.
-func (g *generation) usedLibraries(api API) (used []string, err error) {
-	const intstr = "k8s.io/apimachinery/pkg/util/intstr"
-	err = filepath.WalkDir(g.file(api.Dir), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_types.go") || len(used) > 0 {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if bytes.Contains(text, []byte(strconv.Quote(intstr))) {
-			used = append(used, intstr)
-		}
-		return err
-	})
-	return used, err
-}
-
 // protobufLibraries returns the packages whose messages those of a group contain.
 func protobufLibraries() []string {
 	return []string{
@@ -157,6 +140,23 @@ type generation struct {
 	tools string
 	// gogo is the directory of the module github.com/gogo/protobuf.
 	gogo string
+}
+
+// usedLibraries returns those packages whose definitions are needed only if a type of the
+// API refers to them.
+func (g *generation) usedLibraries(api API) (used []string, err error) {
+	const intstr = "k8s.io/apimachinery/pkg/util/intstr"
+	err = filepath.WalkDir(g.file(api.Dir), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_types.go") || len(used) > 0 {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(strconv.Quote(intstr))) {
+			used = append(used, intstr)
+		}
+		return err
+	})
+	return used, err
 }
 
 // header is the absolute path of the header, or empty.

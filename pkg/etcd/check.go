@@ -42,8 +42,10 @@ const (
 	compactionKey = "scheduledCompactRev"
 )
 
-// buckets are those that etcd writes.
-var buckets = []string{keyBucket, metaBucket, "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles"}
+// buckets returns those that etcd writes.
+func buckets() []string {
+	return []string{keyBucket, metaBucket, "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles"}
+}
 
 // inventory is what a database holds.
 type inventory struct {
@@ -97,7 +99,7 @@ func readDatabase(file io.ReaderAt, size int64, visit func(key string, value []b
 		return inventory{}, fmt.Errorf("revision %d deletes the key %q, which does not exist", read.unmatched.revision, read.unmatched.key)
 	}
 	for _, name := range tree.buckets {
-		if !slices.Contains(buckets, name) {
+		if !slices.Contains(buckets(), name) {
 			return inventory{}, fmt.Errorf("it has a bucket %q, which etcd does not write", name)
 		}
 	}

@@ -46,5 +46,5 @@ func TestBuckets(t *testing.T) {
 	for _, bucket := range schema.AllBuckets {
 		names = append(names, string(bucket.Name()))
 	}
-	require.ElementsMatch(t, names, buckets)
+	require.ElementsMatch(t, names, buckets())
 }

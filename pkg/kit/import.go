@@ -28,7 +28,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // ImportOptions say what ImportCRD writes.
@@ -100,7 +100,7 @@ func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, er
 	if err != nil {
 		return nil, err
 	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := decoder.Decode(crd); errors.Is(err, io.EOF) {

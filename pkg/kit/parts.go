@@ -53,37 +53,39 @@ type part struct {
 	todo string
 }
 
-var parts = map[string]part{
-	"action": {
-		versioned: true, wire: (*module).wireAction,
-		todo: "Say what the action is in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Do it in pkg/registry/%[1]s/%[2]s.go",
-	},
-	"stream": {
-		versioned: true, types: "Options", wire: (*module).wireSubresource,
-		todo: "Say in a line what there is to know, in pkg/registry/%[1]s/%[2]s.go",
-	},
-	"review": {
-		versioned: true, wire: (*module).wireReview,
-		todo: "Say what is asked in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Answer it in pkg/registry/%[1]s/%[2]s.go",
-	},
-	"plugin": {
-		check: (*module).checkPackage, wire: (*module).wirePlugin,
-		todo: "Write what is refused, or changed, in pkg/admission/plugin/%[1]s/%[2]s/admission.go",
-	},
-	"controller": {
-		check: (*module).checkController, wire: (*module).wireController,
-		todo: "Write what the controller does in pkg/controller/%[1]s/%[2]s/controller.go",
-	},
-	"webhook": {
-		wire: (*module).wireWebhook,
-		todo: "Call what admission plugins do in pkg/webhook/%[1]s/webhooks.go",
-	},
+func parts() map[string]part {
+	return map[string]part{
+		"action": {
+			versioned: true, wire: (*module).wireAction,
+			todo: "Say what the action is in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Do it in pkg/registry/%[1]s/%[2]s.go",
+		},
+		"stream": {
+			versioned: true, types: "Options", wire: (*module).wireSubresource,
+			todo: "Say in a line what there is to know, in pkg/registry/%[1]s/%[2]s.go",
+		},
+		"review": {
+			versioned: true, wire: (*module).wireReview,
+			todo: "Say what is asked in pkg/apis/%[1]s/%[2]s_types.go and in each version, then: make generate. Answer it in pkg/registry/%[1]s/%[2]s.go",
+		},
+		"plugin": {
+			check: (*module).checkPackage, wire: (*module).wirePlugin,
+			todo: "Write what is refused, or changed, in pkg/admission/plugin/%[1]s/%[2]s/admission.go",
+		},
+		"controller": {
+			check: (*module).checkController, wire: (*module).wireController,
+			todo: "Write what the controller does in pkg/controller/%[1]s/%[2]s/controller.go",
+		},
+		"webhook": {
+			wire: (*module).wireWebhook,
+			todo: "Call what admission plugins do in pkg/webhook/%[1]s/webhooks.go",
+		},
+	}
 }
 
 // CreatePart writes an action, a stream, a review, an admission plugin, a controller or a
 // webhook of the module's group.
 func CreatePart(ctx context.Context, dir string, options PartOptions) (*Result, error) {
-	part, known := parts[options.Type]
+	part, known := parts()[options.Type]
 	if !known {
 		return nil, fmt.Errorf("the kit writes no %s", options.Type)
 	}

@@ -25,25 +25,27 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// formats are the tags for patterns that are written often.
-var formats = map[string]string{
-	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`:                                     "k8s-short-name",
-	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:   "k8s-long-name",
-	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:  "k8s-long-name",
-	`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`: "k8s-long-name",
-	`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`:      "k8s-uuid",
-	`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`:                       "k8s-label-value",
+// format returns the tag for a pattern that is written often, or "".
+func format(pattern string) string {
+	return map[string]string{
+		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`:                                     "k8s-short-name",
+		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:   "k8s-long-name",
+		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:  "k8s-long-name",
+		`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`: "k8s-long-name",
+		`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`:      "k8s-uuid",
+		`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`:                       "k8s-label-value",
+	}[pattern]
 }
 
-// formatRules are the tags for rules in CEL that say the same.
-var formatRules = map[string]string{
-	"!format.dns1123Subdomain().validate(self).hasValue()": "+k8s:format=k8s-long-name",
-	"!format.dns1123Label().validate(self).hasValue()":     "+k8s:format=k8s-short-name",
-	"!format.uuid().validate(self).hasValue()":             "+k8s:format=k8s-uuid",
-	"self==oldSelf": "+k8s:immutable",
+// ruleTag returns the tag for a rule in CEL that says the same, or "".
+func ruleTag(rule string) string {
+	return map[string]string{
+		"!format.dns1123Subdomain().validate(self).hasValue()": "+k8s:format=k8s-long-name",
+		"!format.dns1123Label().validate(self).hasValue()":     "+k8s:format=k8s-short-name",
+		"!format.uuid().validate(self).hasValue()":             "+k8s:format=k8s-uuid",
+		"self==oldSelf": "+k8s:immutable",
+	}[strings.Join(strings.Fields(rule), "")]
 }
-
-func ruleTag(rule string) string { return formatRules[strings.Join(strings.Fields(rule), "")] }
 
 // inexpressible is what a schema demands and no tag says.
 func inexpressible(schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
@@ -52,7 +54,7 @@ func inexpressible(schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
 			todo = append(todo, "the rule "+strings.Join(strings.Fields(rule.Rule), " "))
 		}
 	}
-	if schema.Pattern != "" && formats[schema.Pattern] == "" && schema.Pattern != quantityPattern {
+	if schema.Pattern != "" && format(schema.Pattern) == "" && schema.Pattern != quantityPattern {
 		todo = append(todo, "the pattern "+schema.Pattern)
 	}
 	if schema.Format != "" && !slices.Contains([]string{"int32", "int64", "date-time", "byte", "double", "float", "uuid"}, schema.Format) {
@@ -182,7 +184,7 @@ func rules(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 	case t.text == "string":
 		number("minLength", schema.MinLength)
 		number("maxLength", schema.MaxLength)
-		if format := formats[schema.Pattern]; format != "" {
+		if format := format(schema.Pattern); format != "" {
 			tags = append(tags, "+k8s:format="+format)
 		} else if schema.Format == "uuid" {
 			tags = append(tags, "+k8s:format=k8s-uuid")

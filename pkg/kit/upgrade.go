@@ -125,7 +125,8 @@ func (w *writer) goMod(ctx context.Context, file ...string) (read goModFile, err
 	if err != nil {
 		return read, err
 	}
-	return read, json.Unmarshal([]byte(text), &read)
+	err = json.Unmarshal([]byte(text), &read)
+	return read, err
 }
 
 // ahead names the libraries of Kubernetes that are not those of which the library was built.

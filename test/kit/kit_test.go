@@ -116,7 +116,7 @@ func writeExamples(t *testing.T, dir string) {
 	} {
 		text, err := os.ReadFile(example)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "artifacts/examples", file), []byte(bakeries.Replace(string(text))), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "artifacts", "examples", file), []byte(bakeries.Replace(string(text))), 0o600))
 	}
 }
 
@@ -124,7 +124,7 @@ func writeExamples(t *testing.T, dir string) {
 // written: with other files, one of which a person has changed.
 func makeOlder(t *testing.T, dir string) (changed []byte) {
 	t.Helper()
-	sums, err := os.ReadFile(filepath.Join(dir, "hack/kit.sum"))
+	sums, err := os.ReadFile(filepath.Join(dir, "hack", "kit.sum"))
 	require.NoError(t, err)
 	for _, name := range []string{".golangci.yaml", "Dockerfile"} {
 		file := filepath.Join(dir, name)
@@ -137,7 +137,7 @@ func makeOlder(t *testing.T, dir string) (changed []byte) {
 		}
 		require.NoError(t, os.WriteFile(file, older, 0o600))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "hack/kit.sum"), sums, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "hack", "kit.sum"), sums, 0o600))
 	program(t, dir, "go", "mod", "edit", "-droptool=restaurant.programming-kubernetes.info/apiserver/cmd/kit", "-require=k8s.io/apimachinery@v0.36.0")
 	return changed
 }

@@ -55,7 +55,7 @@ func NewCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	create.AddCommand(newCreateKind(), newCreateVersion())
-	for _, part := range parts {
+	for _, part := range parts() {
 		create.AddCommand(newCreatePart(part))
 	}
 	cmd.AddCommand(newInit(), create, newImport(), newGenerate(), newUpgrade())

@@ -29,45 +29,47 @@ type part struct {
 	kind bool
 }
 
-var parts = []part{
-	{
-		name: "action", kind: true, short: "Adds a subresource that does something to an object",
-		long: `Adds a subresource that does something to an object, atomically, such as pods/eviction: the
+func parts() []part {
+	return []part{
+		{
+			name: "action", kind: true, short: "Adds a subresource that does something to an object",
+			long: `Adds a subresource that does something to an object, atomically, such as pods/eviction: the
 types of the request in each version of the kind, what it does, a test, a role, and a method of
 the clients.`,
-		example: "  kit create action Bake --kind Bread",
-	},
-	{
-		name: "stream", kind: true, short: "Adds a subresource that tells about an object in lines of text",
-		long: `Adds a subresource that answers with lines of plain text about an object and, if its client
+			example: "  kit create action Bake --kind Bread",
+		},
+		{
+			name: "stream", kind: true, short: "Adds a subresource that tells about an object in lines of text",
+			long: `Adds a subresource that answers with lines of plain text about an object and, if its client
 asks for it, goes on whenever there is something new, as pods/log does.`,
-		example: "  kit create stream Track --kind Bread",
-	},
-	{
-		name: "review", short: "Adds a kind that is answered and never stored",
-		long: `Adds a kind of which objects are answered when they are created, and never stored, as a
+			example: "  kit create stream Track --kind Bread",
+		},
+		{
+			name: "review", short: "Adds a kind that is answered and never stored",
+			long: `Adds a kind of which objects are answered when they are created, and never stored, as a
 SubjectAccessReview.`,
-		example: "  kit create review PriceReview",
-	},
-	{
-		name: "plugin", kind: true, short: "Adds an admission plugin",
-		long: `Adds an admission plugin, which runs in the server before an object is written. To begin with,
+			example: "  kit create review PriceReview",
+		},
+		{
+			name: "plugin", kind: true, short: "Adds an admission plugin",
+			long: `Adds an admission plugin, which runs in the server before an object is written. To begin with,
 it refuses to delete an object that has an annotation.`,
-		example: "  kit create plugin BreadProtection --kind Bread",
-	},
-	{
-		name: "controller", kind: true, short: "Adds a controller",
-		long: `Adds a controller that keeps the status of a kind, in one of all replicas of the server. To
+			example: "  kit create plugin BreadProtection --kind Bread",
+		},
+		{
+			name: "controller", kind: true, short: "Adds a controller",
+			long: `Adds a controller that keeps the status of a kind, in one of all replicas of the server. To
 begin with, it sets the condition Ready.`,
-		example: "  kit create controller Baking --kind Bread",
-	},
-	{
-		name: "webhook", short: "Adds a kind to a webhook server for custom resources",
-		long: `Adds a kind to a webhook server, and the server if there is none. It converts and validates
+			example: "  kit create controller Baking --kind Bread",
+		},
+		{
+			name: "webhook", short: "Adds a kind to a webhook server for custom resources",
+			long: `Adds a kind to a webhook server, and the server if there is none. It converts and validates
 objects of a cluster that serves the kind as a custom resource, by the code of the API server,
 which needs no webhooks itself: there, write an admission plugin.`,
-		example: "  kit create webhook Bread",
-	},
+			example: "  kit create webhook Bread",
+		},
+	}
 }
 
 func newCreatePart(part part) *cobra.Command {
