@@ -25,8 +25,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// format returns the tag for a pattern that is written often, or "".
-func format(pattern string) string {
+// patternFormat returns the tag for a pattern that is written often, or "".
+func patternFormat(pattern string) string {
 	return map[string]string{
 		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`:                                     "k8s-short-name",
 		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`:   "k8s-long-name",
@@ -54,7 +54,7 @@ func inexpressible(schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
 			todo = append(todo, "the rule "+strings.Join(strings.Fields(rule.Rule), " "))
 		}
 	}
-	if schema.Pattern != "" && format(schema.Pattern) == "" && schema.Pattern != quantityPattern {
+	if schema.Pattern != "" && patternFormat(schema.Pattern) == "" && schema.Pattern != quantityPattern {
 		todo = append(todo, "the pattern "+schema.Pattern)
 	}
 	if schema.Format != "" && !slices.Contains([]string{"int32", "int64", "date-time", "byte", "double", "float", "uuid"}, schema.Format) {
@@ -184,7 +184,7 @@ func rules(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 	case t.text == "string":
 		number("minLength", schema.MinLength)
 		number("maxLength", schema.MaxLength)
-		if format := format(schema.Pattern); format != "" {
+		if format := patternFormat(schema.Pattern); format != "" {
 			tags = append(tags, "+k8s:format="+format)
 		} else if schema.Format == "uuid" {
 			tags = append(tags, "+k8s:format=k8s-uuid")
