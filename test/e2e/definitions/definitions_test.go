@@ -1,0 +1,154 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package definitions
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// The server answers as kube-apiserver does, for each definition and with the projects' own
+// examples, accepted or refused.
+func TestDefinitions(t *testing.T) {
+	kinds := load(t)
+	install(t, kinds)
+	namespace := framework.Namespace(t, cp)
+	expected := playAll(t, kinds, namespace)
+	documents := documentsOf(t, kinds, "")
+
+	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, server, groups()...))
+	for name, entries := range playAll(t, kinds, namespace) {
+		t.Run("same/"+name, func(t *testing.T) {
+			for i, entry := range entries {
+				require.Empty(t, cmp.Diff(expected[name][i], entry), entry.Request)
+			}
+			require.Len(t, entries, len(expected[name]))
+		})
+	}
+	for path, document := range documentsOf(t, kinds, server.URL()) {
+		t.Run("same"+path, func(t *testing.T) { require.Empty(t, cmp.Diff(documents[path], document)) })
+	}
+	for _, project := range projects() {
+		i := slices.IndexFunc(kinds, func(kind *kind) bool { return kind.definition.Spec.Group == project.groups[0] })
+		spec := kinds[i].definition.Spec
+		output, err := cp.Kubectl(t.Context(), "explain", spec.Names.Plural+"."+spec.Group, "--recursive").CombinedOutput()
+		require.NoError(t, err, "%s", output)
+		require.Contains(t, string(output), "KIND:       "+spec.Names.Kind)
+		require.Contains(t, string(output), "finalizers\t<[]string>")
+	}
+}
+
+// install creates the definitions, and returns when kube-apiserver serves them.
+func install(t *testing.T, kinds []*kind) {
+	t.Helper()
+	definitions := clientset.NewForConfigOrDie(framework.Config(cp)).ApiextensionsV1().CustomResourceDefinitions()
+	for _, kind := range kinds {
+		_, err := definitions.Create(t.Context(), kind.definition, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, kind := range kinds {
+		controlplane.Eventually(t, func() error {
+			current, err := definitions.Get(t.Context(), kind.definition.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(current.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
+			}) {
+				return fmt.Errorf("%s is not established: %v", kind.definition.Name, current.Status.Conditions)
+			}
+			for _, version := range kind.served {
+				path := fmt.Sprintf("/apis/%s/%s/%s", kind.definition.Spec.Group, version, kind.definition.Spec.Names.Plural)
+				if err := clientOf(t, user).Get().AbsPath(path).Do(t.Context()).Error(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// playAll plays the script for all kinds.
+func playAll(t *testing.T, kinds []*kind, namespace string) map[string][]entry {
+	t.Helper()
+	var mu sync.Mutex
+	all := map[string][]entry{}
+	t.Run("kinds", func(t *testing.T) {
+		for _, kind := range kinds {
+			t.Run(kind.definition.Name, func(t *testing.T) {
+				t.Parallel()
+				entries := play(t, kind, namespace)
+				mu.Lock()
+				defer mu.Unlock()
+				all[kind.definition.Name] = entries
+			})
+		}
+	})
+	require.Len(t, all, len(kinds))
+	return all
+}
+
+// documentsOf returns the OpenAPI documents of all versions, by path.
+func documentsOf(t *testing.T, kinds []*kind, host string) map[string]any {
+	t.Helper()
+	admin := client(t, host, "admin", "system:masters")
+	documents := map[string]any{}
+	for _, kind := range kinds {
+		for _, version := range kind.served {
+			path := fmt.Sprintf("/openapi/v3/apis/%s/%s", kind.definition.Spec.Group, version)
+			controlplane.Eventually(t, func() (err error) {
+				documents[path], err = document(t, admin, path, kind.definition.Spec.Names.Plural)
+				return err
+			})
+		}
+	}
+	return documents
+}
+
+// document returns what an OpenAPI document says about the API, if it has a resource already.
+func document(t *testing.T, client rest.Interface, path, resource string) (any, error) {
+	t.Helper()
+	content, err := client.Get().AbsPath(path).DoRaw(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Paths, Components map[string]any
+	}
+	require.NoError(t, json.Unmarshal(content, &document))
+	for path := range document.Paths {
+		if slices.Contains(strings.Split(path, "/"), resource) {
+			return document, nil
+		}
+	}
+	return nil, errors.New(path + " lacks " + resource)
+}

@@ -1,0 +1,203 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package definitions
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// project is a module of hack/definitions.
+type project struct {
+	module string
+	// definitions are patterns of file names, and groups what the definitions are of.
+	definitions []string
+	groups      []string
+}
+
+func projects() []project {
+	return []project{
+		{"github.com/cert-manager/cert-manager", []string{"deploy/crds/*.yaml"}, []string{"acme.cert-manager.io", "cert-manager.io"}},
+		{"github.com/prometheus-operator/prometheus-operator", []string{"example/prometheus-operator-crd/*.yaml"}, []string{"monitoring.coreos.com"}},
+		{
+			"sigs.k8s.io/cluster-api",
+			[]string{"config/crd/bases/*.yaml", "bootstrap/kubeadm/config/crd/bases/*.yaml", "controlplane/kubeadm/config/crd/bases/*.yaml", "cmd/clusterctl/config/crd/bases/*.yaml"},
+			[]string{
+				"addons.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "cluster.x-k8s.io", "clusterctl.cluster.x-k8s.io",
+				"controlplane.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io",
+			},
+		},
+		{"sigs.k8s.io/gateway-api", []string{"config/crd/experimental/*_*.yaml"}, []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io"}},
+		{"sigs.k8s.io/jobset", []string{"config/components/crd/bases/*.yaml"}, []string{"jobset.x-k8s.io"}},
+	}
+}
+
+func groups() []string {
+	var all []string
+	for _, project := range projects() {
+		all = append(all, project.groups...)
+	}
+	return all
+}
+
+// kind is a definition with objects of it.
+type kind struct {
+	definition *apiextensionsv1.CustomResourceDefinition
+	// served are the versions that are.
+	served   []string
+	examples []*unstructured.Unstructured
+}
+
+func (k *kind) scaled() bool {
+	return k.has(func(s *apiextensionsv1.CustomResourceSubresources) bool { return s.Scale != nil })
+}
+
+func (k *kind) hasStatus() bool {
+	return k.has(func(s *apiextensionsv1.CustomResourceSubresources) bool { return s.Status != nil })
+}
+
+func (k *kind) has(what func(*apiextensionsv1.CustomResourceSubresources) bool) bool {
+	return slices.ContainsFunc(k.definition.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return version.Served && version.Subresources != nil && what(version.Subresources)
+	})
+}
+
+// load reads the definitions and examples of all projects.
+func load(t *testing.T) []*kind {
+	t.Helper()
+	var kinds []*kind
+	for _, project := range projects() {
+		dir := directory(t, project.module)
+		loaded := loadDefinitions(t, project, dir)
+		for _, example := range slices.Concat(loadExamples(t, dir), loadExamples(t, "testdata")) {
+			addExample(loaded, example)
+		}
+		kinds = append(kinds, loaded...)
+	}
+	return kinds
+}
+
+// directory is where a module is, which is downloaded if it is not there.
+func directory(t *testing.T, module string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
+	command.Dir = filepath.Join("..", "..", "..", "hack", "definitions")
+	output, err := command.Output()
+	require.NoError(t, err)
+	dir := strings.TrimSpace(string(output))
+	require.NotEmpty(t, dir, "go list -m %s", module)
+	return dir
+}
+
+func loadDefinitions(t *testing.T, project project, dir string) []*kind {
+	t.Helper()
+	var kinds []*kind
+	for _, pattern := range project.definitions {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths, pattern)
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			require.NoError(t, err)
+			definition := &apiextensionsv1.CustomResourceDefinition{}
+			require.NoError(t, yaml.Unmarshal(content, definition), path)
+			require.Contains(t, project.groups, definition.Spec.Group, path)
+			loaded := &kind{definition: definition}
+			for _, version := range definition.Spec.Versions {
+				if version.Served {
+					loaded.served = append(loaded.served, version.Name)
+				}
+			}
+			kinds = append(kinds, loaded)
+		}
+	}
+	return kinds
+}
+
+// addExample gives an object to its kind, if that is served in the object's version. Names
+// that many examples have are made different, and whoever owned them does not exist.
+func addExample(kinds []*kind, example *unstructured.Unstructured) {
+	gvk := example.GroupVersionKind()
+	for _, kind := range kinds {
+		spec := kind.definition.Spec
+		if (schema.GroupKind{Group: spec.Group, Kind: spec.Names.Kind}) != gvk.GroupKind() || !slices.Contains(kind.served, gvk.Version) {
+			continue
+		}
+		unstructured.RemoveNestedField(example.Object, "metadata", "generateName")
+		example.SetOwnerReferences(nil)
+		example.SetFinalizers(nil)
+		example.SetNamespace("")
+		example.SetName(fmt.Sprintf("example-%03d", len(kind.examples)))
+		kind.examples = append(kind.examples, example)
+	}
+}
+
+// loadExamples returns all objects in the manifests and in the documentation of a directory.
+// Templates, parts of objects and what is no YAML are skipped.
+func loadExamples(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	var examples []*unstructured.Unstructured
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		extension := filepath.Ext(path)
+		if err != nil || !slices.Contains([]string{".yaml", ".yml", ".md"}, extension) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		blocks := []string{string(content)}
+		if extension == ".md" {
+			blocks = fenced(string(content))
+		}
+		for _, block := range blocks {
+			for _, document := range regexp.MustCompile(`(?m)^---.*$`).Split(block, -1) {
+				object := map[string]any{}
+				if yaml.Unmarshal([]byte(document), &object) != nil || object["kind"] == nil {
+					continue
+				}
+				if _, found := object["metadata"].(map[string]any); found {
+					examples = append(examples, &unstructured.Unstructured{Object: object})
+				}
+			}
+		}
+		return nil
+	}))
+	return examples
+}
+
+// fenced returns the blocks of code in Markdown, which may be indented.
+func fenced(markdown string) []string {
+	var blocks []string
+	for _, match := range regexp.MustCompile("(?ms)^( *)```ya?ml[^\n]*\n(.*?)^ *```").FindAllStringSubmatch(markdown, -1) {
+		blocks = append(blocks, regexp.MustCompile("(?m)^"+match[1]).ReplaceAllString(match[2], ""))
+	}
+	return blocks
+}
