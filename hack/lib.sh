@@ -58,3 +58,8 @@ figure_checksum() {
 	sum=$(sed '/^<!-- [0-9a-f]\{64\} -->$/d' "$1" "$2" | sha256sum)
 	echo "${sum%% *}"
 }
+
+# latest_results prints the file of the last results of "make bench".
+latest_results() {
+	files 'docs/benchmarks/*.json' | tail -n 1
+}

@@ -141,6 +141,19 @@ rejects figures 'Run "make update-figures".'
 cp drawn/* docs/figures
 sed -i 's,<svg/>,<svg></svg>,' docs/figures/figure.svg
 rejects figures 'Run "make update-figures".'
+cp drawn/* docs/figures
+mkdir docs/benchmarks
+echo '{}' >docs/benchmarks/2026-01-01.json
+echo '<svg/>' >docs/figures/bench-rate.svg
+rejects figures 'docs/figures/bench-rate.svg'
+(
+	source hack/lib.sh
+	checksum=$(figure_checksum docs/benchmarks/2026-01-01.json docs/figures/bench-rate.svg)
+	echo "<!-- ${checksum} -->" >>docs/figures/bench-rate.svg
+)
+passes figures
+echo '{"later": true}' >docs/benchmarks/2026-01-02.json
+rejects figures 'docs/figures/bench-rate.svg'
 rm -r docs drawn
 
 for file in pkg/apis/group/bare.go bare.dot bare.sh bare bare.yaml bare.mk Makefile bare.proto; do

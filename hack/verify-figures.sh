@@ -19,12 +19,22 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 stale=()
+
+# check SOURCE FIGURE
+check() {
+	local checksum=missing
+	[[ ! -f $2 ]] || checksum=$(figure_checksum "$1" "$2")
+	grep --quiet --no-messages --fixed-strings "<!-- ${checksum} -->" "$2" || stale+=("$2")
+}
+
 while read -r source; do
-	figure=${source%.dot}.svg
-	checksum=missing
-	[[ ! -f ${figure} ]] || checksum=$(figure_checksum "${source}" "${figure}")
-	grep --quiet --no-messages --fixed-strings "<!-- ${checksum} -->" "${figure}" || stale+=("${figure}")
+	check "${source}" "${source%.dot}.svg"
 done < <(files 'docs/figures/*.dot')
 
+results=$(latest_results)
+while read -r figure; do
+	check "${results}" "${figure}"
+done < <(files 'docs/figures/bench-*.svg')
+
 ((${#stale[@]} == 0)) ||
-	fail "${stale[@]}" 'These figures do not match their sources, the .dot files beside them. Run "make update-figures".'
+	fail "${stale[@]}" 'These figures do not match their sources, the .dot files beside them or the latest file in docs/benchmarks. Run "make update-figures".'
