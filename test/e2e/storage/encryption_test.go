@@ -34,13 +34,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	kms "k8s.io/kms/pkg/service"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -225,7 +228,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	const still = "--run-controllers=false"
 	old, successor := encryptionKey("secretbox", "old"), encryptionKey("secretbox", "new")
 	stored := controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: []string{still}}}
-	cp := controlplane.ForTest(t, controlplane.Config{ControllerManager: controlplane.ComponentConfig{Off: true}, APIServer: stored})
+	cp := controlplane.ForTest(t, controlplane.Config{APIServer: stored})
 	another := framework.NewServer(t, cp, stored)
 	require.NoError(t, another.Start(t.Context()))
 	type replica struct {
@@ -274,13 +277,22 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	}
 	rewrite := func() {
 		t.Helper()
+		migrations := framework.Kube(cp).StoragemigrationV1().StorageVersionMigrations()
 		for _, resource := range []string{"toppings", "pizzas"} {
-			objects, err := cp.Kubectl(t.Context(), "get", resource+".restaurant.programming-kubernetes.info", "--all-namespaces", "--output=json").Output()
+			migration := &storagemigrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: resource}}
+			migration.Spec.Resource = metav1.GroupResource{Group: restaurant.GroupName, Resource: resource}
+			_, err := migrations.Create(t.Context(), migration, metav1.CreateOptions{})
 			require.NoError(t, err)
-			replace := cp.Kubectl(t.Context(), "replace", "--filename=-")
-			replace.Stdin = bytes.NewReader(objects)
-			output, err := replace.CombinedOutput()
-			require.NoError(t, err, "%s", output)
+		}
+		for _, resource := range []string{"toppings", "pizzas"} {
+			controlplane.Eventually(t, func() error {
+				migration, err := migrations.Get(t.Context(), resource, metav1.GetOptions{})
+				if err == nil && !meta.IsStatusConditionTrue(migration.Status.Conditions, string(storagemigrationv1.MigrationSucceeded)) {
+					return fmt.Errorf("the migration has not succeeded: %v", migration.Status.Conditions)
+				}
+				return err
+			})
+			require.NoError(t, migrations.Delete(t.Context(), resource, metav1.DeleteOptions{}))
 		}
 	}
 	keys := func(want ...string) {
