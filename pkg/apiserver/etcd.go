@@ -27,6 +27,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -37,6 +38,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/component-base/tracing"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
@@ -129,8 +131,12 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 	}
 	generic.RESTOptionsGetter = checksummed{generic.RESTOptionsGetter, config.etcd != nil}
 	remote := options.StorageConfig.Transport
-	// It waits for etcd, and tells how long it has waited, as the library's own clients do.
-	if config.etcdClient, err = o.etcdClient(remote.ServerList, remote.EgressLookup); err != nil {
+	// It waits for etcd, tells how long it has waited, and has spans in traces, as the library's
+	// own clients.
+	traced := grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+		otelgrpc.WithMessageEvents(otelgrpc.ReceivedEvents, otelgrpc.SentEvents),
+		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(remote.TracerProvider)))
+	if config.etcdClient, err = o.etcdClient(remote.ServerList, remote.EgressLookup, traced); err != nil {
 		return err
 	}
 	config.etcdClient.KV = etcd3.NewETCDLatencyTracker(config.etcdClient.KV)

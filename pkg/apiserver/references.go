@@ -22,12 +22,14 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 )
@@ -50,9 +52,14 @@ func (r rawStorage) make(config *storagebackend.ConfigForResource, newObject, ne
 		transformer = identity.NewEncryptCheckTransformer()
 	}
 	versioner := storage.APIObjectVersioner{}
+	decoder := etcd3.NewDefaultDecoder(config.Codec, versioner)
+	if utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
+		transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
+		decoder = etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
+	}
 	// Nothing is read from it but what it writes, so it needs no compactor.
 	writer, err := etcd3.New(r.references.Client(config.GroupResource), nil, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
-		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+		transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {
 		destroy()
 		return nil, nil, err

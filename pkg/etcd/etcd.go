@@ -104,6 +104,10 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	if _, err := c.readDatabase(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	// An etcd that starts can't be told to stop, and panics if its files are removed.
+	if err := context.Cause(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("the embedded etcd in %s was not started: %w", c.Dir, err), lock.Close())
+	}
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
 	disk := &atomic.Pointer[error]{}
 	etcd, err := survive(ctx, newLogger(logLevel, klog.Background()), func(logger *zap.Logger) (*embed.Etcd, error) {

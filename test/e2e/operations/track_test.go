@@ -170,6 +170,9 @@ func TestAThousandTracks(t *testing.T) {
 	ofServer, tracker := httpClient(t, server), httpClient(t, cp.KubeAPIServer)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
+	// kube-apiserver asks for it sooner or later, and it stays in memory.
+	_, openAPI := framework.Get(t, cp, server, "/openapi/v2")
+	require.NotEmpty(t, openAPI)
 	memoryBefore, goroutinesBefore := metric(t, ofServer, server, memory), metric(t, ofServer, server, goroutines)
 	var all sync.WaitGroup
 	var baked [2]atomic.Int32
