@@ -75,20 +75,6 @@ type kind struct {
 	examples []*unstructured.Unstructured
 }
 
-func (k *kind) scaled() bool {
-	return k.has(func(s *apiextensionsv1.CustomResourceSubresources) bool { return s.Scale != nil })
-}
-
-func (k *kind) hasStatus() bool {
-	return k.has(func(s *apiextensionsv1.CustomResourceSubresources) bool { return s.Status != nil })
-}
-
-func (k *kind) has(what func(*apiextensionsv1.CustomResourceSubresources) bool) bool {
-	return slices.ContainsFunc(k.definition.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return version.Served && version.Subresources != nil && what(version.Subresources)
-	})
-}
-
 // load reads the definitions and examples of all projects.
 func load(t *testing.T) []*kind {
 	t.Helper()
@@ -196,7 +182,7 @@ func loadExamples(t *testing.T, dir string) []*unstructured.Unstructured {
 // fenced returns the blocks of code in Markdown, which may be indented.
 func fenced(markdown string) []string {
 	var blocks []string
-	for _, match := range regexp.MustCompile("(?ms)^( *)```ya?ml[^\n]*\n(.*?)^ *```").FindAllStringSubmatch(markdown, -1) {
+	for _, match := range regexp.MustCompile("(?ms)^( *)```ya?ml[^\n]*\n(.*?\n) *```").FindAllStringSubmatch(markdown, -1) {
 		blocks = append(blocks, regexp.MustCompile("(?m)^"+match[1]).ReplaceAllString(match[2], ""))
 	}
 	return blocks
