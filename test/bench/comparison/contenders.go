@@ -23,6 +23,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -190,8 +191,10 @@ func (c *contender) list(version, accept string, limit int) func(context.Context
 			if err != nil {
 				return err
 			}
-			// It is in the list's metadata, which comes first.
-			match := continuation.FindSubmatch(answer[:min(len(answer), 4096)])
+			// It is in the list's metadata, which comes first or, in lists of custom resources, last.
+			const part = 4096
+			ends := slices.Concat(answer[:min(len(answer), part)], answer[max(len(answer)-part, 0):])
+			match := continuation.FindSubmatch(ends)
 			if limit == 0 || match == nil {
 				return nil
 			}
