@@ -149,6 +149,8 @@ func bars(p *plot.Plot, samples []sample, verbs []string, value func(sample) flo
 		p.Legend.Add(contender.name, chart)
 	}
 	p.NominalX(verbs...)
+	// The legend is to the right of the bars.
+	p.X.Min, p.X.Max = -0.6, float64(len(verbs))+0.2
 	return nil
 }
 
@@ -175,5 +177,6 @@ func drawGrowth(all []growth, file string) error {
 		p.Add(drawn, points)
 		p.Legend.Add(line.name, drawn, points)
 	}
+	p.X.Max *= 1.05
 	return p.Save(24*vg.Centimeter, 11*vg.Centimeter, file)
 }
