@@ -153,7 +153,7 @@ func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
 	return todo, nil
 }
 
-// RefreshFiles writes those files anew that Init has written and nobody has changed since, and
+// RefreshFiles rewrites the files that Init has written and nobody has changed since, and
 // those that are new in this version. A file that a person has changed is left alone, and named
 // if this version would write it differently.
 func RefreshFiles(ctx context.Context, dir string) (*Result, error) {

@@ -23,9 +23,6 @@ import (
 	"net/http"
 	"path/filepath"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -43,38 +40,28 @@ const (
 // clients are a front proxy that asserts an ordinary user, so that the servers do what they do
 // behind kube-apiserver.
 func setUpBuilds(ctx context.Context, dir, base string) (_ *bench, err error) {
-	cp, err := controlplane.Start(ctx, controlplane.Config{
-		Dir: dir, BinDir: filepath.Join("_output", "bin"), Progress: progress,
-		ControllerManager: controlplane.ComponentConfig{Off: true},
-		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--run-controllers=false"}}, Etcd: "etcd"},
-	})
+	b, err := start(ctx, dir, withoutControllers)
 	if err != nil {
 		return nil, err
 	}
+	cp := b.cp
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, cp.Stop())
 		}
 	}()
-	b := &bench{cp: cp}
-	if b.kube, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
-		return nil, err
-	}
-	if _, err := b.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
 	if base, err = filepath.Abs(base); err != nil {
 		return nil, err
 	}
-	for name, binary := range map[string]string{baseBuild: base, headBuild: ""} {
-		server, err := cp.NewAPIServer(name, controlplane.ServerConfig{Etcd: "etcd", ComponentConfig: controlplane.ComponentConfig{
-			Binary: binary, Flags: []string{"--run-controllers=false", "--etcd-prefix=/" + name},
+	for _, build := range []struct{ name, binary string }{{baseBuild, base}, {headBuild, ""}} {
+		server, err := cp.NewAPIServer(build.name, controlplane.ServerConfig{Etcd: "etcd", ComponentConfig: controlplane.ComponentConfig{
+			Binary: build.binary, Flags: []string{withoutControllers, "--etcd-prefix=/" + build.name},
 		}})
 		if err != nil {
 			return nil, err
 		}
 		if err := server.Start(ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", build.name, err)
 		}
 		direct := cp.RESTConfig()
 		direct.Host = server.URL()
@@ -86,7 +73,7 @@ func setUpBuilds(ctx context.Context, dir, base string) (_ *bench, err error) {
 			return nil, err
 		}
 		b.contenders = append(b.contenders, &contender{
-			name: name, group: restaurant.GroupName, version: "v1", otherVersion: "v1alpha1", resource: "pizzas", kind: "Pizza",
+			name: build.name, group: restaurant.GroupName, version: "v1", otherVersion: "v1alpha1", resource: "pizzas", kind: "Pizza",
 			content: pizzaContent, protobuf: true, server: server, host: server.URL(), revision: map[string]string{},
 		})
 	}

@@ -64,7 +64,7 @@ func (b *bench) measureGrowth(ctx context.Context, result *Result, s size) (err 
 		return nil
 	}
 	server, err := b.cp.NewAPIServer("growth", controlplane.ServerConfig{Etcd: "etcd", ComponentConfig: controlplane.ComponentConfig{
-		Flags: []string{"--run-controllers=false", "--etcd-prefix=" + growthPrefix},
+		Flags: []string{withoutControllers, "--etcd-prefix=" + growthPrefix},
 	}})
 	if err != nil {
 		return err

@@ -59,6 +59,8 @@ const (
 	// nothing is the contender that has no objects.
 	nothing = "nothing"
 
+	withoutControllers = "--run-controllers=false"
+
 	pizzaContent = `"spec":{"toppings":[{"name":"mozzarella","quantity":1}],"replicas":1}`
 )
 
@@ -83,32 +85,41 @@ type options struct {
 	controllers bool
 }
 
-func setUp(ctx context.Context, dir string, o options) (_ *bench, err error) {
-	var flags []string
-	if !o.controllers {
-		flags = append(flags, "--run-controllers=false")
-	}
+// start starts a control plane without contenders. Controllers of the cluster would have work of
+// their own with what is deleted.
+func start(ctx context.Context, dir string, flags ...string) (*bench, error) {
 	cp, err := controlplane.Start(ctx, controlplane.Config{
 		Dir: dir, BinDir: filepath.Join("_output", "bin"), Progress: progress,
-		// Controllers of the cluster would have work of their own with what is deleted.
 		ControllerManager: controlplane.ComponentConfig{Off: true},
 		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: flags}, Etcd: "etcd"},
 	})
 	if err != nil {
 		return nil, err
 	}
+	b := &bench{cp: cp}
+	if b.kube, err = kubernetes.NewForConfig(cp.RESTConfig()); err == nil {
+		_, err = b.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	return b, nil
+}
+
+func setUp(ctx context.Context, dir string, o options) (_ *bench, err error) {
+	var flags []string
+	if !o.controllers {
+		flags = append(flags, withoutControllers)
+	}
+	b, err := start(ctx, dir, flags...)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, cp.Stop())
+			err = errors.Join(err, b.cp.Stop())
 		}
 	}()
-	b := &bench{cp: cp}
-	if b.kube, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
-		return nil, err
-	}
-	if _, err := b.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
 	all := []struct {
 		name string
 		make func(context.Context) (*contender, error)
