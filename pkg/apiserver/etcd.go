@@ -155,7 +155,7 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 
 // storageFactory returns where and how each resource is stored.
 // Upstream fault 49.
-func storageFactory(config *Config, options *genericoptions.EtcdOptions) (serverstorage.StorageFactory, error) {
+func storageFactory(config *Config, options *genericoptions.EtcdOptions) (*serverstorage.DefaultStorageFactory, error) {
 	encoding := serverstorage.NewDefaultResourceEncodingConfig(config.Scheme)
 	prefixes := map[schema.GroupResource]string{}
 	for _, group := range config.Groups {

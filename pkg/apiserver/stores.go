@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
@@ -75,6 +76,20 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) 
 			}
 			store.Prefix = path.Join("/", rest.StorageConfig.Prefix, rest.ResourcePrefix) + "/"
 			store.Codec = rest.StorageConfig.Codec
+			version, err := factory.ResourceEncodingConfig.StorageEncodingFor(store.GroupResource)
+			if err != nil {
+				return nil, err
+			}
+			store.StorageVersion = version.Version
+			store.Convert = func(object runtime.Object, version string) error {
+				_, err := config.Scheme.ConvertToVersion(object.DeepCopyObject(), schema.GroupVersion{Group: group.Name, Version: version})
+				return err
+			}
+			if described.Validate != nil {
+				store.Validate = func(ctx context.Context, object runtime.Object, version string) field.ErrorList {
+					return described.Validate(ctx, config.Scheme, schema.GroupVersion{Group: group.Name, Version: version}, object)
+				}
+			}
 			if rest.StorageConfig.Transformer != nil {
 				store.Transformer = rest.StorageConfig.Transformer
 			}

@@ -57,6 +57,9 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]store
 		}
 		for _, version := range definition.Spec.Versions {
 			store.Versions = append(store.Versions, version.Name)
+			if version.Storage {
+				store.StorageVersion = version.Name
+			}
 		}
 		options, err := objects.GetRESTOptions(store.GroupResource, nil)
 		if err != nil {

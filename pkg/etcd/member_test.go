@@ -86,7 +86,7 @@ func TestHelperStart(t *testing.T) {
 }
 
 func TestKillsDuringTheFirstStart(t *testing.T) {
-	for delay := 20 * time.Millisecond; delay <= 300*time.Millisecond; delay += 20 * time.Millisecond {
+	for delay := 15 * time.Millisecond; delay <= 300*time.Millisecond; delay += 15 * time.Millisecond {
 		config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
 		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperStart$")
 		process.Env = append(os.Environ(), helperDir+"="+config.Dir)

@@ -32,26 +32,32 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxNumberLength is how many characters a number may have.
-const maxNumberLength = 256
+const (
+	// maxNumberLength is how many characters a number may have.
+	maxNumberLength = 256
+	// maxFastDigits is how many digits a number may have that the library keeps in an int64,
+	// with any exponent. It writes out the others.
+	// Upstream fault 78.
+	maxFastDigits = 18
+)
 
 // Check returns an error that says which number in a body of the media type is
 // too expensive; JSON is assumed if the type is not a known one. It does not mind
 // a body that is malformed otherwise. YAML has to be in UTF-8, lest it is not seen.
 func Check(mediaType string, body []byte) error {
 	if number := expensiveNumber(mediaType, body); number != "" {
-		return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits: %.32s", maxNumberLength, number)
+		return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after %d digits: %.32s", maxNumberLength, maxFastDigits, number)
 	}
 	return nil
 }
 
 // isExpensive tells whether the text is a number that resource.ParseQuantity would
 // spend minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
-// (kubernetes/kubernetes#141306). It is not a regular expression, as those are slow on
+// (kubernetes/kubernetes#141306), and any number of many digits with a large exponent. It is not a regular expression, as those are slow on
 // long numbers themselves.
 // Upstream fault 6.
 func isExpensive(text []byte) bool {
-	// The longest ending that is neither part of a number nor a tiny exponent.
+	// The longest ending that is neither part of a number nor an expensive exponent.
 	const maxSuffix = len("e+123456789")
 
 	text = bytes.TrimLeft(text, "+-")
@@ -60,19 +66,22 @@ func isExpensive(text []byte) bool {
 	switch {
 	case length == 0:
 		return false
-	case len(suffix) > 0 && (suffix[0] == 'e' || suffix[0] == 'E') && isTinyExponent(suffix[1:]):
+	case len(suffix) > 0 && (suffix[0] == 'e' || suffix[0] == 'E') && isExpensiveExponent(suffix[1:], length):
 		return len(bytes.TrimLeft(suffix[2:], "0123456789")) == 0
 	default:
 		return length > maxNumberLength && len(suffix) <= maxSuffix
 	}
 }
 
-// isTinyExponent tells whether the text, which follows an "e", begins with a very
-// small exponent. One of ten digits overflows: to the library, 1e3000000000 is
-// 1e-1294967296.
+// isExpensiveExponent tells whether the text, which follows an "e" after so many characters
+// of a number, begins with a very small exponent, or with a large one that would be written
+// out. One of ten digits overflows: to the library, 1e3000000000 is 1e-1294967296.
 // Upstream fault 7.
-func isTinyExponent(text []byte) bool {
+func isExpensiveExponent(text []byte, length int) bool {
 	digits := 10
+	if length > maxFastDigits {
+		digits = 4
+	}
 	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
 		if text[0] == '-' {
 			digits = 4
@@ -92,7 +101,7 @@ func isSuspicious(text []byte) bool {
 			if length++; length > maxNumberLength {
 				return true
 			}
-		case length > 0 && (c == 'e' || c == 'E') && isTinyExponent(text[i+1:]):
+		case length > 0 && (c == 'e' || c == 'E') && isExpensiveExponent(text[i+1:], length):
 			return true
 		default:
 			length = 0

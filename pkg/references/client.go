@@ -19,6 +19,7 @@ package references
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -57,6 +58,9 @@ func (w writer) OptimisticPut(ctx context.Context, key string, value []byte, rev
 	}
 	if len(gets) == 1 {
 		return w.Interface.OptimisticPut(ctx, key, value, revision, options)
+	}
+	if count := len(gets) - 1; count > MaxRequired {
+		return kubernetes.PutResponse{}, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object refers to %d others that have to exist; there may be %d", count, MaxRequired))
 	}
 	answer, err := w.client.Txn(ctx).If(conditions...).Then(puts...).Else(gets...).Commit()
 	if err != nil {

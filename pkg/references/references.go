@@ -93,12 +93,13 @@ func (r *References) Handler(next http.Handler) http.Handler {
 }
 
 func (r *References) withWrite(ctx context.Context) context.Context {
-	return context.WithValue(ctx, contextKey{}, &write{References: r, required: map[schema.GroupResource]requirement{}, checks: map[string]*check{}})
+	return context.WithValue(ctx, contextKey{}, &write{References: r})
 }
 
 type contextKey struct{}
 
-// write is what the writes of a request rely on. Only the deletion of a collection has several.
+// write is what the writes of a request rely on. Only the deletion of a collection has several,
+// and most requests have none.
 type write struct {
 	*References
 
@@ -129,7 +130,7 @@ type check struct {
 // else has changed the object first. So call it with no names, too, from the Validate of a
 // plugin for creations and updates.
 //
-// There may be MaxRequired of them in all. Outside of a request, or for objects in another etcd,
+// A write that requires more than MaxRequired in all is refused. Outside of a request, or for objects in another etcd,
 // it does nothing.
 func Require(ctx context.Context, resource schema.GroupResource, names []types.NamespacedName, missing func([]types.NamespacedName) error) {
 	w, ok := ctx.Value(contextKey{}).(*write)
@@ -138,6 +139,9 @@ func Require(ctx context.Context, resource schema.GroupResource, names []types.N
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.required == nil {
+		w.required = map[schema.GroupResource]requirement{}
+	}
 	w.required[resource] = requirement{resource, sets.New(names...).UnsortedList(), missing}
 }
 
@@ -163,6 +167,9 @@ func Unused(ctx context.Context, resource schema.GroupResource, name types.Names
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.checks == nil {
+		w.checks = map[string]*check{}
+	}
 	w.checks[key] = c
 	return nil
 }

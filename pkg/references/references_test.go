@@ -19,10 +19,12 @@ package references
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
@@ -46,11 +48,22 @@ var (
 )
 
 func absent(names []types.NamespacedName) error {
-	var texts []string
+	return errors.New(strings.Join(texts(names), " "))
+}
+
+func texts(names []types.NamespacedName) (texts []string) {
 	for _, name := range names {
 		texts = append(texts, name.String())
 	}
-	return errors.New(strings.Join(texts, " "))
+	return texts
+}
+
+// many are names of objects that do not exist.
+func many(count int) (names []types.NamespacedName) {
+	for i := range count {
+		names = append(names, types.NamespacedName{Name: strconv.Itoa(i)})
+	}
+	return names
 }
 
 // workshop is an etcd with two parts, as two servers see it.
@@ -153,11 +166,16 @@ func TestRequire(t *testing.T) {
 		// wantUses are the keys of uses.
 		wantUses []string
 	}{
-		"nothing":            {},
-		"what exists":        {require: [][]types.NamespacedName{{screwName, boardName}}, wantUses: []string{"/registry/uses/example.com/parts/screw", "/registry/uses/example.com/parts/shop/board"}},
-		"the same twice":     {require: [][]types.NamespacedName{{screwName, screwName}}, wantUses: []string{"/registry/uses/example.com/parts/screw"}},
-		"what does not":      {require: [][]types.NamespacedName{{screwName, {Name: "board"}}}, want: "/board"},
-		"no longer":          {require: [][]types.NamespacedName{{{Name: "board"}}, nil}},
+		"nothing":           {},
+		"what exists":       {require: [][]types.NamespacedName{{screwName, boardName}}, wantUses: []string{"/registry/uses/example.com/parts/screw", "/registry/uses/example.com/parts/shop/board"}},
+		"the same twice":    {require: [][]types.NamespacedName{{screwName, screwName}}, wantUses: []string{"/registry/uses/example.com/parts/screw"}},
+		"what does not":     {require: [][]types.NamespacedName{{screwName, {Name: "board"}}}, want: "/board"},
+		"no longer":         {require: [][]types.NamespacedName{{{Name: "board"}}, nil}},
+		"as many as may be": {require: [][]types.NamespacedName{many(MaxRequired)}, want: strings.Join(texts(many(MaxRequired)), " ")},
+		"one too many": {
+			require: [][]types.NamespacedName{many(MaxRequired + 1)},
+			want:    "Request entity too large: the object refers to 128 others that have to exist; there may be 127",
+		},
 		"something else now": {require: [][]types.NamespacedName{{boardName}, {screwName}}, wantUses: []string{"/registry/uses/example.com/parts/screw"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,8 +186,12 @@ func TestRequire(t *testing.T) {
 			}
 			response, err := w.storage.OptimisticPut(ctx, table, []byte("{}"), 0, kubernetes.PutOptions{})
 			if test.want != "" {
-				if err == nil || err.Error() != test.want {
-					t.Fatalf("got %v, want %s", err, test.want)
+				if err == nil {
+					t.Fatalf("got no error, want %s", test.want)
+				}
+				// What is required has no order.
+				if diff := cmp.Diff(strings.Fields(test.want), strings.Fields(err.Error()), cmpopts.SortSlices(strings.Compare)); diff != "" {
+					t.Fatalf("unexpected error (-want +got):\n%s", diff)
 				}
 				requireKeys(t, w, screw, board)
 				return

@@ -17,6 +17,7 @@ limitations under the License.
 package registry
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kube-openapi/pkg/common"
@@ -78,6 +80,34 @@ type Description struct {
 	Stored         bool
 	StorageVersion string
 	Namespaced     bool
+	// Validate returns what is wrong with an object that is to be created in a version of the
+	// scheme. It is nil if nothing is Stored.
+	Validate func(context.Context, *runtime.Scheme, schema.GroupVersion, runtime.Object) field.ErrorList
+	// Features are those of a Kind, and nil for other declarations.
+	Features *Features
+}
+
+// Features say what users see of a Kind, whatever its internal type is. The functions get an
+// internal object.
+type Features struct {
+	// Singular, ShortNames and Categories are those of the Kind.
+	Singular               string
+	ShortNames, Categories []string
+	// Columns are the columns of the table, and Cells returns a row.
+	Columns []metav1.TableColumnDefinition
+	Cells   func(runtime.Object) []any
+	// Fields are the field selectors that have one value for each object, besides those of the
+	// metadata.
+	Fields map[string]func(runtime.Object) string
+	// Validates is true if there are rules in Go.
+	Validates bool
+	// Status is true if there is /status.
+	Status bool
+	// StatusReplicas and Selector are those of /scale, or nil if there is none.
+	StatusReplicas func(runtime.Object) int32
+	Selector       func(runtime.Object) string
+	// Subresources are the Kind's own, by name.
+	Subresources []string
 }
 
 // Installation is what a resource is served with.

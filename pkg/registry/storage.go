@@ -25,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -45,7 +47,35 @@ func (k Kind[O]) Describe() Description {
 		Stored:         true,
 		StorageVersion: k.StorageVersion,
 		Namespaced:     k.Namespaced,
+		Features:       k.features(),
+		Validate: func(ctx context.Context, scheme *runtime.Scheme, version schema.GroupVersion, object runtime.Object) field.ErrorList {
+			ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{APIGroup: version.Group, APIVersion: version.Version, Resource: k.Resource, Verb: "create"})
+			if accessor, ok := object.(O); ok && k.Namespaced {
+				ctx = genericapirequest.WithNamespace(ctx, accessor.GetNamespace())
+			}
+			return rest.ValidateCreate(ctx, object, newStrategy(&k, scheme, []schema.GroupVersion{version}))
+		},
 	}
+}
+
+func (k Kind[O]) features() *Features {
+	f := &Features{
+		Singular: k.Singular, ShortNames: k.ShortNames, Categories: k.Categories,
+		Fields: map[string]func(runtime.Object) string{}, Validates: k.Validate != nil, Status: k.KeepStatus != nil,
+		Subresources: slices.Sorted(maps.Keys(k.Subresources)),
+	}
+	for _, column := range k.Columns {
+		f.Columns = append(f.Columns, column.TableColumnDefinition)
+	}
+	f.Cells = func(o runtime.Object) []any { return tableConvertor[O](k.Columns).cells(o.(O)) }
+	for name, value := range k.Fields {
+		f.Fields[name] = func(o runtime.Object) string { return value(o.(O)) }
+	}
+	if k.Scale != nil {
+		f.StatusReplicas = func(o runtime.Object) int32 { return k.Scale.StatusReplicas(o.(O)) }
+		f.Selector = func(o runtime.Object) string { return k.Scale.Selector(o.(O)) }
+	}
+	return f
 }
 
 // fieldLabels are those that attributes sets.

@@ -46,14 +46,19 @@ type tableConvertor[O Object] []Column[O]
 
 var _ rest.TableConvertor = tableConvertor[Object]{}
 
+// cells is a row.
+func (c tableConvertor[O]) cells(o O) []any {
+	cells := make([]any, len(c))
+	for i, column := range c {
+		cells[i] = column.Cell(o)
+	}
+	return cells
+}
+
 // ConvertToTable makes a row of each object.
 func (c tableConvertor[O]) ConvertToTable(_ context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	rows, err := table.MetaToTableRow(obj, func(obj runtime.Object, _ metav1.Object, _, _ string) ([]any, error) {
-		cells := make([]any, len(c))
-		for i, column := range c {
-			cells[i] = column.Cell(obj.(O))
-		}
-		return cells, nil
+		return c.cells(obj.(O)), nil
 	})
 	if err != nil {
 		return nil, err

@@ -40,6 +40,14 @@ func TestTinyQuantityIsWrittenOut(t *testing.T) {
 	}
 }
 
+// TestLongQuantityIsWrittenOut has a number that does not fit into an int64.
+func TestLongQuantityIsWrittenOut(t *testing.T) {
+	size := allocated(func() { _, _ = resource.ParseQuantity("1000000000000000000e1000000") })
+	if size < 100_000 {
+		fixed(t, "resource.ParseQuantity reads 1000000000000000000e1000000 in %d bytes", size)
+	}
+}
+
 func TestExponentOfQuantityOverflows(t *testing.T) {
 	quantity, err := resource.ParseQuantity("1e4294967295")
 	if err != nil || quantity.String() != "100e-3" {

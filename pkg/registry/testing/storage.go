@@ -16,7 +16,8 @@ limitations under the License.
 
 // Package testing tests the storage of API groups on a real etcd.
 //
-// TestKind runs the library's own tests of a storage on a kind; StartEtcd and
+// TestKind runs the library's own tests of a storage on a kind; Fuzz looks for bodies of
+// requests that a group answers with a fault of its own, without an etcd; StartEtcd and
 // Etcd.Storage make the storage of a whole group for further tests. The directory
 // workshop has a group for tests of packages that serve any group.
 package testing
@@ -32,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -104,7 +106,11 @@ func NewStorage(t testing.TB, group registry.Group) *Storage {
 // share the etcd do not see each other's objects. Its watch caches are ready.
 func (e Etcd) Storage(t testing.TB, group registry.Group) *Storage {
 	t.Helper()
-	s, err := e.storage(t, group)
+	recorded := &stores{byResource: map[schema.GroupResource]store{}}
+	s, err := newStorage(group, runtime.ContentTypeJSON, "/"+t.Name(), e.endpoint, func(options generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+		return recorder{options, recorded}
+	})
+	s.stores = recorded
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,31 +128,33 @@ func (e Etcd) Storage(t testing.TB, group registry.Group) *Storage {
 	return s
 }
 
-func (e Etcd) storage(t testing.TB, group registry.Group) (*Storage, error) {
+// newStorage returns the storage of a group in an encoding below a prefix of an etcd, with
+// options that are changed before stores are made with them.
+func newStorage(group registry.Group, mediaType, prefix, endpoint string, change func(generic.RESTOptionsGetter) generic.RESTOptionsGetter) (*Storage, error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
+	s := &Storage{Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme, serializer.WithSerializer(cbor.NewSerializerInfo)), group: group}
 	if err := group.InstallTypes(scheme); err != nil {
-		return nil, err
+		return s, err
 	}
-	s := &Storage{Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme), group: group, stores: &stores{byResource: map[schema.GroupResource]store{}}}
-	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/"+t.Name(), nil))
-	options.StorageConfig.Transport.ServerList = []string{e.endpoint}
+	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(prefix, nil))
+	options.StorageConfig.Transport.ServerList = []string{endpoint}
 	encoding := serverstorage.NewDefaultResourceEncodingConfig(scheme)
 	versions, err := group.StorageVersions(scheme)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	for resource, version := range versions {
 		encoding.SetResourceEncoding(resource, version, schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
 	}
-	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, runtime.ContentTypeJSON, s.Codecs, encoding, serverstorage.NewResourceConfig(), group.StoragePrefixes())
+	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, mediaType, s.Codecs, encoding, serverstorage.NewResourceConfig(), group.StoragePrefixes())
 	var beside registry.Runtime
 	if group.Runtime != nil {
 		if beside, err = group.Runtime(registry.Clients{Loopback: &restclient.Config{}, Cluster: &restclient.Config{}}); err != nil {
-			return nil, err
+			return s, err
 		}
 	}
-	s.ByVersion, err = group.Storage(scheme, recorder{options.CreateRESTOptionsGetter(factory, nil), s.stores}, beside)
+	s.ByVersion, err = group.Storage(scheme, change(options.CreateRESTOptionsGetter(factory, nil)), beside)
 	return s, err
 }
 
