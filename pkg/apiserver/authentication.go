@@ -34,6 +34,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 )
 
 // Limits on the requests for TokenReviews per second that no cache answers.
@@ -78,6 +79,7 @@ func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config, c
 		return err
 	}
 	config.OpenAPIConfig.SecurityDefinitions = definitions
+	authenticator = authentication.BoundTokens(authenticator, o.Bounds.TokensPerClient, filters.NoteTooManyTokens)
 	if info.RequestHeaderConfig != nil {
 		proxy := authentication.NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
 		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))

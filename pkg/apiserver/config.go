@@ -135,7 +135,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 
 		base:    o.Base,
 		streams: newStreams(o.Bounds, o.groups),
-		drain:   filters.NewDrain(),
+		drain:   filters.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection),
 		etcd:    etcd,
 	}
 	config.closeOnce = sync.OnceValue(config.close)

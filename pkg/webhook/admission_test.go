@@ -113,7 +113,7 @@ func TestAdmit(t *testing.T) {
 		"a spec that is none": {admissionv1.Create, "v1", object("v1", "Pizza", `"spec":1`), ``,
 			refusal(400, metav1.StatusReasonBadRequest, `the object can't be read: json: cannot unmarshal number into Go struct field Pizza.spec of type v1.PizzaSpec`)},
 		"a cost that takes minutes": {admissionv1.Create, "v1", object("v1", "Pizza", `"status":{"cost":"1e-999999999"}`), ``,
-			refusal(400, metav1.StatusReasonBadRequest, `the object can't be read: a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: 1e-999999999`)},
+			refusal(400, metav1.StatusReasonBadRequest, `the object can't be read: a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: 1e-999999999`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.want == nil {

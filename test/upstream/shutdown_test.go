@@ -30,6 +30,7 @@ import (
 	"time"
 
 	v1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -169,5 +170,58 @@ func TestLateHandshakeHoldsUpShutdown(t *testing.T) {
 	}
 	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
 		fixed(t, "a server that stops does not wait for a connection whose handshake is late (%v)", err)
+	}
+}
+
+// TestGoAwayNamesTheLastRequest as soon as a server stops, so that it drops those that are on
+// their way.
+//
+//nolint:staticcheck // SA1019: the library serves HTTP/2 so.
+func TestGoAwayNamesTheLastRequest(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.TLSConfig = &tls.Config{NextProtos: []string{http2.NextProtoTLS}}
+	if err := http2.ConfigureServer(server.Config, &http2.Server{}); err != nil {
+		t.Fatal(err)
+	}
+	server.TLS = server.Config.TLSConfig
+	server.StartTLS()
+	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http2.NextProtoTLS}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if frame.IsAck() {
+				go func() { stopped <- server.Config.Shutdown(context.WithoutCancel(t.Context())) }()
+			}
+			continue
+		case *http2.GoAwayFrame:
+			if frame.LastStreamID == 1<<31-1 {
+				fixed(t, "a server that stops answers the requests that are on their way")
+			}
+		default:
+			continue
+		}
+		break
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,11 +17,15 @@ limitations under the License.
 package authentication
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -35,10 +39,15 @@ import (
 type rotatedCA struct {
 	dynamiccertificates.CAContentProvider
 	bundle    []byte
+	pool      *x509.CertPool
 	listeners []dynamiccertificates.Listener
 }
 
 func (r *rotatedCA) CurrentCABundleContent() []byte { return r.bundle }
+
+func (r *rotatedCA) VerifyOptions() (x509.VerifyOptions, bool) {
+	return x509.VerifyOptions{Roots: r.pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, r.pool != nil
+}
 
 func (r *rotatedCA) Name() string { return "rotated" }
 
@@ -48,6 +57,8 @@ func (r *rotatedCA) AddListener(listener dynamiccertificates.Listener) {
 
 func (r *rotatedCA) rotate(bundles ...[]byte) {
 	r.bundle = slices.Concat(bundles...)
+	r.pool = x509.NewCertPool()
+	r.pool.AppendCertsFromPEM(r.bundle)
 	for _, listener := range r.listeners {
 		listener.Enqueue()
 	}
@@ -105,4 +116,73 @@ func TestRotatedFrontProxy(t *testing.T) {
 		}
 		require.Equal(t, "anna", req.Header.Get("X-Remote-User"), "The request is somebody else's.")
 	}
+}
+
+// TestRememberedFrontProxy verifies the certificate of a front proxy once a minute, and at once
+// when anything that it depends on has changed.
+func TestRememberedFrontProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bundle := func(ca *testCA) []byte {
+			return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.certificate.Raw})
+		}
+		first, second, users := newCA(t, "first", nil), newCA(t, "second", nil), newCA(t, "users", nil)
+		client := newCA(t, "front-proxy-client", first).certificate
+		stranger := newCA(t, "front-proxy-client", users).certificate
+		proxies := &rotatedCA{}
+		proxies.rotate(bundle(first))
+		allowed := []string{"front-proxy-client"}
+		none := headerrequest.StaticStringSlice{}
+		config := &authenticatorfactory.RequestHeaderConfig{
+			UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: none, ExtraHeaderPrefixes: none,
+			GroupHeaders:      headerrequest.StaticStringSlice{"X-Remote-Group"},
+			CAContentProvider: proxies, AllowedClientNames: headerrequest.StringSliceProviderFunc(func() []string { return allowed }),
+		}
+		verifications := 0
+		library, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: config}.New()
+		require.NoError(t, err)
+		proxy := NewFrontProxy(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+			verifications++
+			return library.AuthenticateRequest(req)
+		}), config, &rotatedCA{bundle: bundle(users)})
+
+		for _, step := range []struct {
+			name          string
+			change        func()
+			certificate   *x509.Certificate
+			believed      bool
+			verifications int
+		}{
+			{"the first request", func() {}, client, true, 1},
+			{"another", func() {}, client, true, 0},
+			{"somebody else", func() {}, stranger, false, 1},
+			{"somebody else again", func() {}, stranger, false, 1},
+			{"without a certificate", func() {}, nil, false, 1},
+			{"after a minute", func() { time.Sleep(rememberCertificate) }, client, true, 1},
+			{"another name is allowed", func() { allowed = []string{"other"} }, client, false, 1},
+			{"any name is allowed", func() { allowed = nil }, client, true, 0},
+			{"other authorities", func() { proxies.rotate(bundle(second)) }, client, false, 1},
+			{"both authorities", func() { proxies.rotate(bundle(first), bundle(second)) }, client, true, 1},
+			{"before it expires", func() { time.Sleep(time.Until(client.NotAfter) - time.Second) }, client, true, 1},
+			{"when it has expired", func() { time.Sleep(2 * time.Second) }, client, false, 1},
+		} {
+			step.change()
+			before := verifications
+			req := httptest.NewRequest(http.MethodGet, "/", nil)
+			req.TLS = &tls.ConnectionState{}
+			if step.certificate != nil {
+				req.TLS.PeerCertificates = []*x509.Certificate{step.certificate}
+			}
+			req.Header.Set("X-Remote-User", "anna")
+			req.Header.Set("X-Remote-Group", "cooks")
+			response, ok, _ := proxy.AuthenticateRequest(req)
+			require.Equal(t, step.believed, ok, step.name)
+			require.Equal(t, step.verifications, verifications-before, step.name)
+			if step.believed {
+				require.Equal(t, "anna", response.User.GetName(), step.name)
+				require.Equal(t, []string{"cooks", user.AllAuthenticated}, response.User.GetGroups(), step.name)
+				require.True(t, ByFrontProxy(response.User), step.name)
+				require.NotContains(t, req.Header, "X-Remote-User", step.name)
+			}
+		}
+	})
 }

@@ -46,7 +46,7 @@ import (
 // to send and to read them. It belongs behind authorization, so that only who may write makes
 // the server read a body.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64) http.Handler {
-	memory := newBudget(bounds.RequestMemory)
+	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
 			share := memory.share(userName(req))
@@ -101,14 +101,18 @@ func (b Bounds) checkBody(w http.ResponseWriter, req *http.Request, verb string,
 	}
 	begun, control := time.Now(), http.NewResponseController(w)
 	end, limited := req.Context().Deadline()
+	wait := share.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
 	body, err := share.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1), func(read int) {
 		deadline := begun.Add(pace(read))
 		if limited && end.Before(deadline) {
 			deadline = end
 		}
-		_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
+		wait.unlessEnded(func() { _ = control.SetReadDeadline(deadline) }) // Without it, there is that of WithBodyDeadline.
 	})
+	ended := wait.over()
 	switch {
+	case ended && err != nil:
+		return errTooManyWaits(b.WaitsPerUser)
 	case errors.Is(err, errBudget):
 		return errTooMuchMemory("bodies")
 	case err != nil:

@@ -76,6 +76,13 @@ type Bounds struct {
 	ConnectionsPerClient int
 	// StreamsPerUser is how many streams a user may follow.
 	StreamsPerUser int
+	// WaitsPerUser is how many requests of a user may wait for their clients at once, to send
+	// a body or to read a response, for more than a moment. They hold seats of priority and
+	// fairness that others wait for.
+	WaitsPerUser int
+	// TokensPerClient is how many bearer tokens that have not been valid before an IP
+	// address may present in a second, each of which takes a TokenReview.
+	TokensPerClient int
 }
 
 // DefaultBounds are enough for all that clients of Kubernetes are known to send.
@@ -100,6 +107,8 @@ func DefaultBounds() Bounds {
 		RequestMemory:        defaultRequestMemory(),
 		ConnectionsPerClient: 512,
 		StreamsPerUser:       2000,
+		WaitsPerUser:         16,
+		TokensPerClient:      10,
 	}
 }
 
@@ -129,6 +138,8 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. Requests beyond are told to retry."},
 		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server. Further ones wait until one of them ends; those beyond eight times as many are closed."},
 		{"max-streams-per-user", &b.StreamsPerUser, "How many streams, such as those that follow an object, a user may have at once. Requests beyond are told to retry."},
+		{"max-slow-requests-per-user", &b.WaitsPerUser, "How many requests of a user may at once wait for more than a moment until their clients have sent a body or read a response. Requests beyond are told to retry, and responses end."},
+		{"max-new-tokens-per-client", &b.TokensPerClient, "How many bearer tokens an IP address may present in a second that this server has not found valid before, each of which kube-apiserver is asked about; ten times as many at once. Requests beyond are told to retry."},
 	}
 }
 

@@ -58,13 +58,18 @@ func defaultRequestMemory() int64 {
 // each user, so that one can't take it all from the others.
 type budget struct {
 	limit int64
+	// maxWaits is how many waits of a user may be long.
+	maxWaits int
 
 	mu    sync.Mutex
 	used  int64
 	users map[string]int64
+	waits map[string]int
 }
 
-func newBudget(limit int64) *budget { return &budget{limit: limit, users: map[string]int64{}} }
+func newBudget(limit int64, maxWaits int) *budget {
+	return &budget{limit: limit, maxWaits: maxWaits, users: map[string]int64{}, waits: map[string]int{}}
+}
 
 func (b *budget) share(user string) *share { return &share{budget: b, user: user} }
 

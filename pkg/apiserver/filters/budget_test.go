@@ -130,7 +130,7 @@ func TestListMemory(t *testing.T) {
 }
 
 func TestBrokenBody(t *testing.T) {
-	memory := newBudget(1 << 20)
+	memory := newBudget(1<<20, DefaultBounds().WaitsPerUser)
 	share := memory.share("")
 	failure := errors.New("broken")
 	if _, err := share.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)), -1, func(int) {}); !errors.Is(err, failure) {

@@ -17,10 +17,16 @@ limitations under the License.
 package filters
 
 import (
+	"context"
+	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http2"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -32,37 +38,89 @@ const (
 	drainInterval = 250 * time.Millisecond
 )
 
-// Drain closes the connections that a stopping server would wait for although they have no
-// requests. The library tells the connections of HTTP/2 that it has at that moment to end;
-// one whose TLS handshake ends a little later is never told, and keeps the server for the
-// minute that it waits at most.
+// Drain ends the connections of a stopping server without losing a request.
+//
+// A client of HTTP/2 is told by GOAWAY to begin no more requests on a connection. The one of
+// the library names the last request that the server has seen at that moment. What a client
+// has sent meanwhile is lost, and can't be repeated if it has a body: kube-apiserver reports
+// an error. So there is another GOAWAY here, which names none, and after which the server
+// answers whatever comes (RFC 9113, section 6.8).
+// Upstream fault 77.
+//
+// Connections on which there are no requests any more are then closed, also those whose TLS
+// handshake ended so late that the library would tell them nothing, and wait for a minute.
 // Upstream fault 75.
 type Drain struct {
+	streams uint32
+
 	mu     sync.Mutex
 	closed bool
 	// connections are those that are open, by the address of the client.
 	connections map[string]*drainedConn
 }
 
-// NewDrain returns a Drain for one listener and the handler of all its requests.
-func NewDrain() *Drain { return &Drain{connections: map[string]*drainedConn{}} }
+// NewDrain returns a Drain for one listener and the handler of all its requests. A client
+// may have so many at a time on a connection of HTTP/2.
+func NewDrain(streams int) *Drain {
+	return &Drain{streams: uint32(max(0, streams)), connections: map[string]*drainedConn{}} //nolint:gosec // G115: flags are validated.
+}
 
 // Listener returns a listener whose connections end some time after it is closed, as soon
 // as they have no requests.
 func (d *Drain) Listener(listener net.Listener) net.Listener {
-	return &drainedListener{listener, d}
+	return &drainedListener{Listener: listener, drain: d, introduced: make(chan struct{})}
 }
 
-// Handler counts the requests of each connection, and asks clients to use another
+// Handler counts the requests of each connection, and asks clients of HTTP/1.1 to use another
 // connection once the listener is closed.
 func (d *Drain) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if d.add(req.RemoteAddr, 1) {
-			w.Header().Set("Connection", "close") // In HTTP/2, a GOAWAY.
+		if req.RemoteAddr == introduction {
+			d.takeHTTP2(req.Context().Value(http.ServerContextKey).(*http.Server))
+			return
+		}
+		if d.add(req.RemoteAddr, 1) && req.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
 		}
 		defer d.add(req.RemoteAddr, -1)
 		next.ServeHTTP(w, req)
 	})
+}
+
+// takeHTTP2 makes a server serve HTTP/2 on connections that can be told to end. It has the
+// options of the library's, which nobody can set: SecureServingInfo.Serve.
+//
+//nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
+func (d *Drain) takeHTTP2(server *http.Server) {
+	const (
+		idle   = 90 * time.Second
+		buffer = 256 << 10
+	)
+	options := &http2.Server{
+		IdleTimeout:                  idle,
+		MaxConcurrentStreams:         d.streams,
+		MaxReadFrameSize:             buffer,
+		MaxUploadBufferPerStream:     buffer,
+		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
+	}
+	server.TLSNextProto[http2.NextProtoTLS] = func(server *http.Server, conn *tls.Conn, handler http.Handler) {
+		told := &goAwayConn{Conn: conn}
+		d.mu.Lock()
+		if drained := d.connections[conn.RemoteAddr().String()]; drained != nil {
+			drained.http2 = told
+		}
+		closed := d.closed
+		d.mu.Unlock()
+		if closed {
+			told.goAway()
+		}
+		ctx := context.Background()
+		// As http2.ConfigureServer does.
+		if based, ok := handler.(interface{ BaseContext() context.Context }); ok {
+			ctx = based.BaseContext()
+		}
+		options.ServeConn(told, &http2.ServeConnOpts{Context: ctx, BaseConfig: server, Handler: handler})
+	}
 }
 
 // add counts requests, and tells whether the listener is closed.
@@ -84,6 +142,11 @@ func (d *Drain) begin() {
 		return
 	}
 	d.closed = true
+	for _, conn := range d.connections {
+		if conn.http2 != nil {
+			go conn.http2.goAway() // It waits for what is being written.
+		}
+	}
 	go func() {
 		time.Sleep(drainGrace)
 		for d.sweep() {
@@ -111,14 +174,27 @@ func (d *Drain) sweep() bool {
 	return more
 }
 
+// introduction is the address of the first client of each server, which is the Drain itself at
+// the other end of a net.Pipe. Its handler is shown the http.Server, which the library shows
+// nobody, before there is any other connection that uses it.
+const introduction = "pipe"
+
 type drainedListener struct {
 	net.Listener
 	drain *Drain
+	first sync.Once
+	// introduced is closed when the first connection has ended.
+	introduced chan struct{}
 }
 
 // Accept returns the next connection.
-func (l *drainedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
+func (l *drainedListener) Accept() (conn net.Conn, err error) {
+	l.first.Do(func() { conn = l.introduce() })
+	if conn != nil {
+		return conn, nil
+	}
+	<-l.introduced
+	conn, err = l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +203,26 @@ func (l *drainedListener) Accept() (net.Conn, error) {
 	defer l.drain.mu.Unlock()
 	l.drain.connections[conn.RemoteAddr().String()] = drained
 	return drained, nil
+}
+
+// introduce returns a connection with a request for the Drain's handler.
+func (l *drainedListener) introduce() net.Conn {
+	const patience = 10 * time.Second
+	server, client := net.Pipe()
+	go func() {
+		defer close(l.introduced)
+		defer func() { _ = client.Close() }()
+		_ = client.SetDeadline(time.Now().Add(patience))
+		secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // G402: it is this process.
+		_, err := io.WriteString(secured, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		if err == nil {
+			_, err = io.Copy(io.Discard, secured)
+		}
+		if err != nil {
+			klog.ErrorS(err, "Requests may be lost when this server stops, since it could not talk to itself")
+		}
+	}()
+	return server
 }
 
 // Close closes the listener, and begins to close its connections.
@@ -142,6 +238,8 @@ type drainedConn struct {
 	// since the last look.
 	requests int
 	idle     bool
+	// http2 is what its frames are written to, if it has any.
+	http2 *goAwayConn
 }
 
 // Close closes the connection.

@@ -17,15 +17,22 @@ limitations under the License.
 package filters
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
+
+const testStreams = 100
 
 // stopped is a server that is told to stop while a client has opened a connection, but not
 // begun the handshake.
@@ -37,13 +44,13 @@ type stopped struct {
 
 func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 	t.Helper()
-	drain := NewDrain()
+	drain := NewDrain(testStreams)
 	server := httptest.NewUnstartedServer(drain.Handler(handler))
 	server.EnableHTTP2 = true
 	server.Listener = drain.Listener(server.Listener)
 	opened, told := make(chan struct{}), make(chan struct{})
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
+	server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew && conn.RemoteAddr().String() != introduction {
 			close(opened)
 		}
 	}
@@ -114,5 +121,98 @@ func TestARequestAfterTheListener(t *testing.T) {
 	}
 	if err := <-server.done; err != nil {
 		t.Errorf("the server has stopped with %v", err)
+	}
+}
+
+// TestARequestAfterGoAway is one that a client has sent before it was told that the server
+// stops. It is answered like any other.
+func TestARequestAfterGoAway(t *testing.T) {
+	drain := NewDrain(testStreams)
+	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(w, req.Body)
+	})))
+	server.EnableHTTP2 = true
+	server.Listener = drain.Listener(server.Listener)
+	server.StartTLS()
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	// next returns the next frame of a kind.
+	next := func(kind http2.FrameType) http2.Frame {
+		t.Helper()
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				t.Fatalf("there is no %s: %v", kind, err)
+			}
+			if frame.Header().Type == kind {
+				return frame
+			}
+		}
+	}
+	next(http2.FrameSettings)
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Config.Shutdown(context.WithoutCancel(t.Context())) }()
+	goAway := next(http2.FrameGoAway).(*http2.GoAwayFrame)
+	if goAway.LastStreamID != 1<<31-1 || goAway.ErrCode != http2.ErrCodeNo {
+		t.Fatalf("got %v", goAway)
+	}
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	for _, field := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "server"}, {":path", "/"}} {
+		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteData(1, true, []byte("late")); err != nil {
+		t.Fatal(err)
+	}
+	if status := next(http2.FrameHeaders).(*http2.MetaHeadersFrame).PseudoValue("status"); status != "200" {
+		t.Errorf("got the status %q", status)
+	}
+	if data := next(http2.FrameData).(*http2.DataFrame).Data(); string(data) != "late" {
+		t.Errorf("got %q", data)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("the server has stopped with %v", err)
+	}
+}
+
+// TestFollow finds the ends of frames wherever writes end.
+func TestFollow(t *testing.T) {
+	const frames = "\x00\x00\x03\x00\x00\x00\x00\x00\x01abc" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x01\x00\x00\x00\x00\x00\x00\x01"
+	for size := 1; size <= len(frames); size++ {
+		conn := &goAwayConn{}
+		var ends []int
+		for at := 0; at < len(frames); at += size {
+			end := min(at+size, len(frames))
+			conn.follow([]byte(frames[at:end]))
+			if conn.payload == 0 && len(conn.header) == 0 {
+				ends = append(ends, end)
+			}
+		}
+		var want []int
+		for at := size; at <= len(frames); at += size {
+			if at == 12 || at == 21 {
+				want = append(want, at)
+			}
+		}
+		if !slices.Equal(ends, want) || conn.payload != 256 {
+			t.Errorf("in writes of %d bytes, frames end at %v, want %v", size, ends, want)
+		}
 	}
 }

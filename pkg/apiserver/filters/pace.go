@@ -91,6 +91,7 @@ func (p *pacedWriter) Write(content []byte) (int, error) {
 			deadline = total
 		}
 		p.until(deadline)
+		defer p.awaitClient().over()
 	case p.large:
 		p.until(deadline)
 		defer p.until(time.Time{})
@@ -100,11 +101,18 @@ func (p *pacedWriter) Write(content []byte) (int, error) {
 
 // Flush writes what is in buffers.
 func (p *pacedWriter) Flush() {
-	if p.longRunning && p.large {
+	switch {
+	case !p.longRunning:
+		defer p.awaitClient().over()
+	case p.large:
 		p.until(time.Now().Add(paceGrace))
 		defer p.until(time.Time{})
 	}
 	_ = p.control.Flush() // The next write fails, too.
+}
+
+func (p *pacedWriter) awaitClient() *clientWait {
+	return p.share.awaitClient(func() { _ = p.control.SetWriteDeadline(time.Now()) })
 }
 
 // until sets the deadline, unless it is about the same.

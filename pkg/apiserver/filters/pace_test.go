@@ -62,20 +62,29 @@ func TestPace(t *testing.T) {
 		size          int
 		// want is how long the client is waited for.
 		want time.Duration
+		// noWaits is set if others of the user are waited for already.
+		noWaits bool
 	}{
-		"a response":                          {get, "get", 1 << 30, 100 << 10, pace(100 << 10)},
-		"a large response":                    {get, "get", 1 << 30, 1 << 20, paceGrace + 16*time.Second},
-		"a watch":                             {get, "watch", 1 << 30, 100 << 10, pace(100 << 10)},
-		"a response without memory":           {get, "get", 1 << 10, 100 << 10, hurry},
-		"a watch without memory":              {get, "watch", 1 << 10, 100 << 10, hurry},
-		"a small response does not need it":   {get, "get", 1 << 10, smallWrite, pace(smallWrite)},
-		"a body":                              {post, "create", 1 << 30, 0, paceGrace},
-		"a body until the request's deadline": {post, "update", 1 << 30, 0, time.Second},
+		"a response":                          {get, "get", 1 << 30, 100 << 10, pace(100 << 10), false},
+		"a large response":                    {get, "get", 1 << 30, 1 << 20, paceGrace + 16*time.Second, false},
+		"a watch":                             {get, "watch", 1 << 30, 100 << 10, pace(100 << 10), false},
+		"a response without memory":           {get, "get", 1 << 10, 100 << 10, hurry, false},
+		"a watch without memory":              {get, "watch", 1 << 10, 100 << 10, hurry, false},
+		"a small response does not need it":   {get, "get", 1 << 10, smallWrite, pace(smallWrite), false},
+		"a body":                              {post, "create", 1 << 30, 0, paceGrace, false},
+		"a response, one too many":            {get, "get", 1 << 30, 100 << 10, slowAfter, true},
+		"a watch, one too many":               {get, "watch", 1 << 30, 100 << 10, pace(100 << 10), true},
+		"a body, one too many":                {post, "create", 1 << 30, 0, slowAfter, true},
+		"a body until the request's deadline": {post, "update", 1 << 30, 0, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bounds := DefaultBounds()
 				bounds.RequestMemory = test.memory
+				code := http.StatusBadRequest
+				if test.noWaits {
+					bounds.WaitsPerUser, code = 0, http.StatusTooManyRequests
+				}
 				worked := make(chan error, 1)
 				inner := WithMemoryBounds(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					var err error
@@ -112,7 +121,7 @@ func TestPace(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer response.Body.Close()
-					if response.StatusCode != http.StatusBadRequest {
+					if response.StatusCode != code {
 						t.Errorf("the answer is %s", response.Status)
 					}
 				} else if err := <-worked; err == nil {

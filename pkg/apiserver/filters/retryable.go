@@ -36,6 +36,9 @@ import (
 // again.
 const undecidedRetrySeconds = 1
 
+// tokensRetrySeconds is when a client may present another unknown token.
+const tokensRetrySeconds = 1
+
 // retryable writes a metav1.Status that says when to try again where the library writes
 // text: when there are too many requests, and when nobody could say whether a request is
 // allowed, which the library takes for an internal error and no client repeats.
@@ -46,6 +49,8 @@ type retryable struct {
 	serializer runtime.NegotiatedSerializer
 	// undecided is set if the authorizer could not decide.
 	undecided atomic.Bool
+	// tooManyTokens is set if the client was not authenticated for that.
+	tooManyTokens atomic.Bool
 	// answered is set when the library's text is not to be sent any more.
 	answered bool
 }
@@ -54,7 +59,7 @@ type retryableKey struct{}
 
 // WithRetryableErrors answers with a metav1.Status that says when to try again where the
 // library answers with text: when there are too many requests, and when the authorizer
-// of NoteUndecided could not decide. It belongs around all other handlers.
+// of NoteUndecided could not decide; and to a client of NoteTooManyTokens. It belongs around all other handlers.
 func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := &retryable{ResponseWriter: w, req: req, serializer: serializer}
@@ -85,6 +90,9 @@ func (r *retryable) Write(content []byte) (int, error) {
 }
 
 func (r *retryable) status(code int) error {
+	if code == http.StatusUnauthorized && r.tooManyTokens.Load() {
+		return apierrors.NewTooManyRequests("this client presents too many bearer tokens that are not known to be valid", tokensRetrySeconds)
+	}
 	if !strings.HasPrefix(r.Header().Get("Content-Type"), "text/plain") {
 		return nil
 	}
@@ -99,6 +107,14 @@ func (r *retryable) status(code int) error {
 		return err
 	}
 	return nil
+}
+
+// NoteTooManyTokens makes the answer to the request of a context, which is not authenticated,
+// say when to try again. The handler must be inside WithRetryableErrors.
+func NoteTooManyTokens(ctx context.Context) {
+	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok {
+		answer.tooManyTokens.Store(true)
+	}
 }
 
 // NoteUndecided returns an authorizer that makes the answer to a request say when to

@@ -17,6 +17,7 @@ limitations under the License.
 package testing
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -86,6 +87,46 @@ func TestIdentity(t *testing.T) {
 			require.Equal(t, test.code, code)
 			require.Equal(t, test.want, strings.Join(users, "; "))
 		})
+	}
+}
+
+// Random tokens do not make the cluster answer as many TokenReviews, and hinder nobody else.
+func TestRandomTokens(t *testing.T) {
+	server := start(t, "--run-controllers=false", "--max-new-tokens-per-client=1")
+	server.Cluster.AddToken("token-of-clara", authenticationv1.UserInfo{Username: "clara"})
+	_, code := get(t, server.TokenConfig("token-of-clara"), machinesPath+"/none")
+	require.Equal(t, 404, code)
+	reviews := 0
+	server.Cluster.Fail(func(req *http.Request) int {
+		if strings.HasSuffix(req.URL.Path, "/tokenreviews") {
+			reviews++
+		}
+		return 0
+	})
+	const requests = 100
+	codes := map[int]int{}
+	for n := range requests {
+		// Unlike those of the library, it does not try again.
+		client, err := rest.HTTPClientFor(server.TokenConfig(fmt.Sprint("guessed-", n)))
+		require.NoError(t, err)
+		response, err := client.Get(server.ClientConfig.Host + machinesPath)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		client.CloseIdleConnections()
+		codes[response.StatusCode]++
+		if response.StatusCode == http.StatusTooManyRequests {
+			require.Equal(t, "1", response.Header.Get("Retry-After"))
+		}
+	}
+	require.Equal(t, map[int]int{401: reviews, 429: requests - reviews}, codes)
+	require.Less(t, reviews, requests)
+	for name, client := range map[string]*rest.Config{
+		"anna":  server.UserConfig(t, "anna"),
+		"berta": server.FrontProxyConfig(t, "berta"),
+		"clara": server.TokenConfig("token-of-clara"),
+	} {
+		_, code := get(t, client, machinesPath+"/none")
+		require.Equal(t, 404, code, name)
 	}
 }
 

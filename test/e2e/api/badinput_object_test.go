@@ -245,7 +245,7 @@ func TestBadSpecs(t *testing.T) {
 		"1e-999999999": "1e-999999999", "-1e-999999999": "-1e-999999999", "1e2147483648": "1e2147483648", "1e99999999999999999999": "1e99999999999999999999",
 		"between spaces": "  1e-999999999 ", "escaped": `1\u0065-999999999`, "100 000 digits": strings.Repeat("9", 100_000), "100 000 places": "0." + strings.Repeat("9", 100_000),
 	} {
-		const message = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: …"
+		const message = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: …"
 		requests["cost/"+name] = createAt("{all toppings}", topping(`"cost":"`+cost+`"`)).gets(400).saying(message)
 		requests["cost/"+name+" in YAML"] = createAt("{all toppings}", topping(`"cost":"`+cost+`"`)).as("application/yaml").gets(400).saying(message)
 		requests["cost/"+name+" patched"] = patchAt("{topping}", types.StrategicMergePatchType, `{"spec":{"cost":"`+cost+`"}}`).gets(400).saying(message)

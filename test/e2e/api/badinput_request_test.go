@@ -188,7 +188,7 @@ func TestBadMediaTypes(t *testing.T) {
 	requests["protobuf/an empty object"] = create(envelope("Pizza", "")).as(protobuf).except("v1alpha1", "v1beta1").
 		gets(422, "metadata.name: Required value: name or generateName is required")
 	requests["protobuf/a tiny cost"] = createAt("{all toppings}", envelope("Topping", field(2, field(1, field(1, "1e-999999999"))))).as(protobuf).
-		gets(400).saying("a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: 1e-999999999")
+		gets(400).saying("a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: 1e-999999999")
 	// It can't be told what it costs to decode.
 	requests["YAML/UTF-16"] = createAt("{all toppings}", "\xff\xfe{\x00}\x00").as("application/yaml").gets(400).saying("YAML must be in UTF-8")
 	requests["YAML/applied UTF-16"] = applyAt("{topping}?fieldManager=e2e", "\xfe\xff\x00{\x00}").gets(400).saying("YAML must be in UTF-8")

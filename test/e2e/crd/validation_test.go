@@ -102,7 +102,7 @@ func TestValidation(t *testing.T) {
 		// Its bounds on bodies come before validation.
 		for title, number := range map[string]string{"status/an expensive cost": "1e-999999999", "cost/1e-999999999": "1e-999999999", "cost/1E+2147483648": "1E+2147483648"} {
 			test := inAll[title]
-			test.message = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits: " + number
+			test.message = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: " + number
 			inAll[title] = test
 		}
 	}

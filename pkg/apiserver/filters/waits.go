@@ -1,0 +1,112 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	// slowAfter is how long a client may be waited for before the wait counts.
+	slowAfter = 250 * time.Millisecond
+	// waitsRetrySeconds is when a client may hope that others of the user have gone on.
+	waitsRetrySeconds = 1
+)
+
+// clientWait is a wait for a client. Meanwhile, the request holds a seat of priority and
+// fairness: a single user whose bodies never come would keep all seats of a priority level
+// from all other users of it.
+type clientWait struct {
+	*share
+	// end ends the wait.
+	end   func()
+	timer *time.Timer
+
+	mu                     sync.Mutex
+	counted, ended, isOver bool
+}
+
+// awaitClient begins a wait, which counts as one of the user's after some time. If there are too
+// many of them then, it calls end.
+func (s *share) awaitClient(end func()) *clientWait {
+	w := &clientWait{share: s, end: end}
+	w.mu.Lock() // The timer may be earlier than its assignment.
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(slowAfter, w.late)
+	return w
+}
+
+func (w *clientWait) late() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isOver {
+		return
+	}
+	if w.counted = w.addWait(); !w.counted {
+		w.ended = true
+		w.end()
+	}
+}
+
+// unlessEnded does what prolongs the wait, if it may still go on.
+func (w *clientWait) unlessEnded(prolong func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		prolong()
+	}
+}
+
+// over says that the client is no longer waited for, and tells whether end was called.
+func (w *clientWait) over() (ended bool) {
+	w.timer.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isOver = true
+	if w.counted {
+		w.counted = false
+		w.removeWait()
+	}
+	return w.ended
+}
+
+// addWait tells whether the user may have another wait.
+func (s *share) addWait() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits[s.user] >= s.maxWaits {
+		return false
+	}
+	s.waits[s.user]++
+	return true
+}
+
+func (s *share) removeWait() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits[s.user]--; s.waits[s.user] == 0 {
+		delete(s.waits, s.user)
+	}
+}
+
+func errTooManyWaits(limit int) error {
+	return apierrors.NewTooManyRequests(fmt.Sprintf("this user has %d requests already that wait for their clients to send a body or to read a response", limit), waitsRetrySeconds)
+}
