@@ -88,6 +88,16 @@ func (a *attacker) dial(ctx context.Context) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", a.host)
 }
 
+// dialUntil returns a connection that ends with the attack, whatever goes on over it: one that
+// stays would cost the server memory during the next attack.
+func (a *attacker) dialUntil(ctx context.Context) (net.Conn, error) {
+	conn, err := a.dial(ctx)
+	if err == nil {
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+	}
+	return conn, err
+}
+
 // onConnections runs as many of them at once as the attacker has connections.
 func onConnections(ctx context.Context, run func(context.Context)) {
 	var all sync.WaitGroup
@@ -137,14 +147,13 @@ func calls(next func(n int64) call) func(context.Context, *attacker) {
 	return func(ctx context.Context, a *attacker) {
 		onConnections(ctx, func(ctx context.Context) {
 			transport := &http.Transport{
-				DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx) },
+				DialContext:       func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
 				TLSClientConfig:   a.tls.Clone(),
 				ForceAttemptHTTP2: true,
 				MaxConnsPerHost:   1,
 				// What is compressed on the way would be less to send.
 				DisableCompression: true,
 			}
-			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport}
 			var all sync.WaitGroup
 			for range perConnection {
@@ -180,31 +189,33 @@ func unread(attack func(ctx context.Context, w *wire) error) func(context.Contex
 
 func framesTo(read func(net.Conn), attack func(ctx context.Context, w *wire) error) func(context.Context, *attacker) {
 	return func(ctx context.Context, a *attacker) {
-		onConnections(ctx, func(ctx context.Context) {
-			raw, err := a.dial(ctx)
-			if err != nil {
-				a.got("no connection")
-				return
-			}
-			config := a.tls.Clone()
-			config.NextProtos = []string{"h2"}
-			conn := tls.Client(raw, config)
-			defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
-			defer raw.Close()
-			if err := conn.HandshakeContext(ctx); err != nil {
-				a.got("no handshake")
-				return
-			}
-			go read(conn)
-			w := &wire{http2.NewFramer(conn, nil), conn, a, 1}
-			w.AllowIllegalWrites = true
-			if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-				return
-			}
-			if err := attack(ctx, w); err != nil && ctx.Err() == nil {
-				a.got("ended by the server")
-			}
-		})
+		onConnections(ctx, func(ctx context.Context) { framesOver(ctx, a, read, attack) })
+	}
+}
+
+// framesOver attacks over a connection.
+func framesOver(ctx context.Context, a *attacker, read func(net.Conn), attack func(ctx context.Context, w *wire) error) {
+	raw, err := a.dialUntil(ctx)
+	if err != nil {
+		a.got("no connection")
+		return
+	}
+	defer raw.Close()
+	config := a.tls.Clone()
+	config.NextProtos = []string{"h2"}
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		a.got("no handshake")
+		return
+	}
+	go read(conn)
+	w := &wire{http2.NewFramer(conn, nil), conn, a, 1}
+	w.AllowIllegalWrites = true
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		return
+	}
+	if err := attack(ctx, w); err != nil && ctx.Err() == nil {
+		a.got("ended by the server")
 	}
 }
 

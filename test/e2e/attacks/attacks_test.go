@@ -20,6 +20,8 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -213,9 +215,11 @@ func frameAttacks() map[string]attack {
 			return err
 		})},
 		"handshakes that never end":               {run: handshakes},
+		"connections with large buffers":          {run: buffers},
 		"slow bodies":                             {user: writer, run: frames(slowBodies)},
-		"slow readers of lists":                   {user: reader, run: frames(slowReaders)},
-		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders)},
+		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath))},
+		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath))},
+		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath + "/pizza-1"))},
 		"watches of big events that nobody reads": {user: writer, run: watches},
 	}
 }
@@ -255,6 +259,35 @@ func handshakes(ctx context.Context, a *attacker) {
 	})
 }
 
+// buffers opens connections, makes the server read a large frame, of a type that it does not
+// know, over each, and leaves them alone.
+func buffers(ctx context.Context, a *attacker) {
+	const (
+		each       = 16
+		frameBytes = 256 << 10
+		frameType  = 0xf0
+	)
+	onConnections(ctx, func(ctx context.Context) {
+		var all sync.WaitGroup
+		for range each {
+			all.Go(func() {
+				framesOver(ctx, a, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, func(ctx context.Context, w *wire) error {
+					if err := w.WriteSettings(); err != nil {
+						return err
+					}
+					if err := w.WriteRawFrame(frameType, 0, 0, make([]byte, frameBytes)); err != nil {
+						return err
+					}
+					a.got("sent")
+					<-ctx.Done()
+					return nil
+				})
+			})
+		}
+		all.Wait()
+	})
+}
+
 const streams = 100 // of a connection, as many as it may have
 
 // slowBodies begins bodies that go on with a byte a second.
@@ -285,17 +318,19 @@ func slowBodies(ctx context.Context, w *wire) error {
 	return nil
 }
 
-// slowReaders asks for lists and lets the server send nothing of them.
-func slowReaders(ctx context.Context, w *wire) error {
-	if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
-		return err
-	}
-	for range streams {
-		if _, err := w.open(w.block(http.MethodGet, menuPath), true); err != nil {
+// slowReaders asks for a path and lets the server send nothing of it.
+func slowReaders(path string) func(context.Context, *wire) error {
+	return func(ctx context.Context, w *wire) error {
+		if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
 			return err
 		}
+		for range streams {
+			if _, err := w.open(w.block(http.MethodGet, path), true); err != nil {
+				return err
+			}
+		}
+		return w.wait(ctx)
 	}
-	return w.wait(ctx)
 }
 
 // watches opens 300 of them, reads nothing, and changes a big object.

@@ -103,31 +103,6 @@ func residentBytes(pid int) (int64, error) {
 	return kilobytes << 10, err
 }
 
-// heapBytes is what is in use after a collection of garbage.
-func heapBytes(config *rest.Config) (int64, error) {
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return 0, err
-	}
-	defer client.CloseIdleConnections()
-	for _, path := range []string{"/debug/pprof/heap?gc=1", "/metrics"} {
-		response, err := client.Get(config.Host + path)
-		if err != nil {
-			return 0, err
-		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK {
-			return 0, errors.Join(fmt.Errorf("GET %s answers %s", path, response.Status), err)
-		}
-		if match := regexp.MustCompile(`(?m)^go_memstats_heap_inuse_bytes (\S+)$`).FindSubmatch(body); match != nil {
-			bytes, err := strconv.ParseFloat(string(match[1]), 64)
-			return int64(bytes), err
-		}
-	}
-	return 0, errors.New("the server has no metric of its heap")
-}
-
 // experience is what somebody had who used the server during an attack.
 type experience struct {
 	requests int

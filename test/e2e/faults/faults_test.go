@@ -29,6 +29,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -59,6 +61,8 @@ const (
 	longestCalm  = 2 * time.Second
 	// slowness is what a slow network adds to each packet.
 	slowness = 50 * time.Millisecond
+	// nearlyFull is when the embedded etcd accepts no writes.
+	nearlyFull = 64 << 20
 	// checkTimeout bounds the search for an order of the requests for one object.
 	checkTimeout = 2 * time.Minute
 )
@@ -75,14 +79,13 @@ func number(t *testing.T, variable string, fallback int) int {
 	return n
 }
 
-// TestReplicas breaks two replicas, their external etcd, the network between them, and
-// kube-apiserver.
+// TestReplicas breaks two replicas, their external etcd with its disk, the networks between
+// them and to a webhook, and kube-apiserver, and replaces certificates.
 func TestReplicas(t *testing.T) {
 	c := newCampaign(t, "storage", 2)
 	etcd := c.cp.Component("storage")
 	client := framework.EtcdClient(t, c.cp, etcd)
-	faults := slices.Concat(c.faultsOf(c.servers[0]), c.faultsOf(c.servers[1]), c.faultsOf(etcd), []fault{
-		{"kill kube-apiserver", func() { c.killAndStart(c.cp.KubeAPIServer) }},
+	faults := slices.Concat(c.faultsOf(c.servers[0]), c.faultsOf(c.servers[1]), c.faultsOf(etcd), c.faultsOf(c.cp.KubeAPIServer), c.webhookFaults(), []fault{
 		{"kill all replicas", func() { c.killAndStart(c.servers...) }},
 		{"kill all replicas and etcd", func() { c.killAndStart(slices.Concat(c.servers, []*controlplane.Component{etcd})...) }},
 		{"compact etcd", func() {
@@ -95,26 +98,45 @@ func TestReplicas(t *testing.T) {
 			leases := kubernetes.NewForConfigOrDie(c.cp.RESTConfig()).CoordinationV1().Leases("restaurant-system")
 			require.NoError(t, leases.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 		}},
+		c.servingFault(c.servers[0]), c.servingFault(c.servers[1]), c.servingFault(etcd), c.clientFault(), c.frontProxyFault(),
+		c.drillFault(etcd),
 	})
-	for _, network := range []struct {
-		name      string
-		condition condition
-	}{{"cut", cut}, {"silence", silent}, {"slow down", slow}} {
-		for i, link := range c.links {
-			faults = append(faults, fault{fmt.Sprintf("%s replica %d's network to etcd", network.name, i), func() {
-				link.set(network.condition)
-				c.sleep(longestFault)
-				link.set(healthy)
-			}})
-		}
+	for i, link := range c.links {
+		faults = append(faults, c.networkFaults(fmt.Sprintf("replica %d's network to etcd", i), link)...)
+	}
+	if c.disk != nil {
+		faults = append(faults, c.disk.faultsOf(c, etcd)...)
 	}
 	c.staleReads(c.run(faults))
 }
 
-// TestEmbedded breaks a server with an etcd in its process.
+// TestEmbedded breaks a server with an etcd in its process, and its disk.
 func TestEmbedded(t *testing.T) {
 	c := newCampaign(t, "", 1)
-	c.run(append(c.faultsOf(c.servers[0]), fault{"kill kube-apiserver", func() { c.killAndStart(c.cp.KubeAPIServer) }}))
+	server := c.servers[0]
+	faults := slices.Concat(c.faultsOf(server), c.faultsOf(c.cp.KubeAPIServer), c.webhookFaults(), []fault{
+		c.servingFault(server), c.frontProxyFault(), c.restoreFault(server),
+	})
+	if c.disk != nil {
+		faults = append(faults, fault{"nearly fill the disk of " + server.Name(), func() {
+			pid := server.PID()
+			free := c.disk.fill(nearlyFull)
+			defer func() { require.Equal(t, pid, server.PID(), "The server has ended.") }()
+			defer free()
+			controlplane.Eventually(t, func() error {
+				err := c.write(c.Context(), c.toppings[0])
+				if !apierrors.IsServiceUnavailable(err) {
+					return fmt.Errorf("a write to a disk that is nearly full gets: %w", err)
+				}
+				return nil
+			})
+			_, err := c.toppings[0].List(c.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			c.sleep(longestFault)
+		}})
+		faults = append(faults, c.disk.faultsOf(c, server)...)
+	}
+	c.run(faults)
 }
 
 // fault is something that goes wrong, and is repaired.
@@ -130,8 +152,15 @@ type campaign struct {
 	servers []*controlplane.Component
 	links   []*link
 	configs []*rest.Config
-	seed    uint64
-	random  *rand.Rand
+	// toppings are those of each server, and of kube-apiserver.
+	toppings []typed.ToppingInterface
+	// disk is what objects are stored on, if this user may mount one; data, the directory
+	// of the etcd in the process of the server.
+	disk   *disk
+	data   string
+	load   *workload
+	seed   uint64
+	random *rand.Rand
 }
 
 // newCampaign starts servers with the etcd of that name, or with their own.
@@ -148,6 +177,8 @@ func newCampaign(t *testing.T, etcd string, servers int) *campaign {
 		require.NoError(t, err)
 		c.servers = append(c.servers, server)
 		if etcd == "" {
+			c.mount(server)
+			server.SetFlags("--data-dir=" + c.data)
 			continue
 		}
 		link := newLink(t, strings.TrimPrefix(c.cp.Component(etcd).URL(), "https://"))
@@ -155,6 +186,8 @@ func newCampaign(t *testing.T, etcd string, servers int) *campaign {
 		c.links = append(c.links, link)
 	}
 	if etcd != "" {
+		c.mount(c.cp.Component(etcd))
+		c.cp.Component(etcd).SetFlags("--data-dir=" + c.data)
 		require.NoError(t, c.cp.Component(etcd).Start(t.Context()))
 	}
 	for _, server := range c.servers {
@@ -163,8 +196,22 @@ func newCampaign(t *testing.T, etcd string, servers int) *campaign {
 	}
 	require.NoError(t, c.cp.Register(t.Context(), c.servers[0]))
 	c.configs = append(c.configs, c.cp.RESTConfig())
+	for _, config := range c.configs {
+		c.toppings = append(c.toppings, versioned.NewForConfigOrDie(config).RestaurantV1().Toppings())
+	}
 	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(c.cp.RESTConfig()), "tomato"))
 	return c
+}
+
+// mount gives a component that stores objects a directory, on a disk of its own.
+func (c *campaign) mount(component *controlplane.Component) {
+	root := filepath.Join(component.Dir(), "disk")
+	if os.Geteuid() == 0 {
+		c.disk = newDisk(c.T, root)
+	} else {
+		c.Log("Only root may mount disks: nothing is going to happen to them.")
+	}
+	c.data = filepath.Join(root, "first")
 }
 
 // sleep waits for a random time.
@@ -175,7 +222,7 @@ func (c *campaign) sleep(longest time.Duration) {
 // faultsOf are what can go wrong with a process.
 func (c *campaign) faultsOf(component *controlplane.Component) []fault {
 	name := component.Name()
-	return []fault{
+	return append(c.clockFault(component), []fault{
 		{"kill " + name, func() { c.killAndStart(component) }},
 		{"kill " + name + " while it starts", func() {
 			component.Kill()
@@ -193,7 +240,23 @@ func (c *campaign) faultsOf(component *controlplane.Component) []fault {
 			c.sleep(longestFault)
 			require.NoError(c, syscall.Kill(pid, syscall.SIGCONT))
 		}},
+	}...)
+}
+
+// networkFaults are what can go wrong with a network.
+func (c *campaign) networkFaults(name string, network *link) []fault {
+	var faults []fault
+	for _, problem := range []struct {
+		name      string
+		condition condition
+	}{{"cut", cut}, {"silence", silent}, {"slow down", slow}} {
+		faults = append(faults, fault{problem.name + " " + name, func() {
+			network.set(problem.condition)
+			c.sleep(longestFault)
+			network.set(healthy)
+		}})
 	}
+	return faults
 }
 
 // killAndStart ends processes as a crash would, and starts them again after a while.
@@ -216,17 +279,14 @@ func (c *campaign) run(faults []fault) *workload {
 	c.Logf("FAULTS=%d FAULTS_SEED=%d", count, c.seed)
 	load, err := newWorkload(c.configs)
 	require.NoError(c, err)
-	var toppings []typed.ToppingInterface
-	for _, config := range c.configs {
-		toppings = append(toppings, versioned.NewForConfigOrDie(config).RestaurantV1().Toppings())
-	}
+	c.load = load
 	var copies []*watcher
 	var watching, working sync.WaitGroup
 	watchContext, stopWatching := context.WithCancel(c.Context())
 	defer watching.Wait()
 	defer stopWatching()
 	for i := range watchers {
-		copies = append(copies, &watcher{servers: toppings, random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))})
+		copies = append(copies, &watcher{servers: c.toppings, random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))})
 		watching.Go(func() { copies[i].run(watchContext) })
 	}
 	workContext, stopWorking := context.WithCancel(c.Context())
@@ -237,33 +297,46 @@ func (c *campaign) run(faults []fault) *workload {
 	}
 
 	back := map[string][]time.Duration{}
-	for range count {
+	// Each fault comes before any comes again.
+	var next []int
+	for i := range count {
 		c.sleep(longestCalm)
-		fault := faults[c.random.IntN(len(faults))]
+		if len(next) == 0 {
+			next = c.random.Perm(len(faults))
+		}
+		fault := faults[next[0]]
+		next = next[1:]
+		began := time.Now()
 		fault.cause()
 		repaired := time.Now()
-		c.waitForWrites(toppings)
+		c.waitForWrites()
 		back[fault.name] = append(back[fault.name], time.Since(repaired))
+		c.Logf("%4d %s: %s, and writes %.1f s after it", i, began.Format(time.TimeOnly), fault.name, time.Since(repaired).Seconds())
 		load.epoch.Add(1)
 	}
 	stopWorking()
 	working.Wait()
 	c.report(load, copies, back)
-	c.check(load, copies, toppings[0])
+	c.check(load, copies, c.toppings[0])
 	return load
 }
 
 // waitForWrites waits until every server stores what it is sent.
-func (c *campaign) waitForWrites(servers []typed.ToppingInterface) {
-	for _, toppings := range servers {
+func (c *campaign) waitForWrites() {
+	for _, toppings := range c.toppings {
 		controlplane.Eventually(c, func() error {
 			ctx, cancel := context.WithTimeout(c.Context(), requestTimeout)
 			defer cancel()
-			patch := fmt.Sprintf(`{"metadata": {"annotations": {"faults.example.com/written": "%d"}}}`, time.Now().UnixNano())
-			_, err := toppings.Patch(ctx, "tomato", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-			return err
+			return c.write(ctx, toppings)
 		})
 	}
+}
+
+// write changes what no client does.
+func (c *campaign) write(ctx context.Context, toppings typed.ToppingInterface) error {
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {"faults.example.com/written": "%d"}}}`, time.Now().UnixNano())
+	_, err := toppings.Patch(ctx, "tomato", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
 }
 
 // check compares what clients and watchers were told with what is possible.

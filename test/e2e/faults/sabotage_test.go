@@ -60,13 +60,18 @@ func TestHistories(t *testing.T) {
 		done []done
 		want bool
 	}{
-		"one after the other":         {[]done{absent(0, 1), write(1, none, answerOK, 2, 3), read(1, 4, 5), write(2, 1, answerOK, 6, 7), read(2, 8, 9), remove(answerOK, 10, 11), absent(12, 13)}, true},
-		"a read beside a write":       {[]done{write(1, none, answerOK, 0, 9), read(1, 1, 2)}, true},
-		"a lost write":                {[]done{write(1, none, answerOK, 0, 1), absent(2, 3)}, false},
-		"a stale read":                {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 3), read(1, 4, 5)}, false},
-		"two updates of one value":    {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 5), write(3, 1, answerOK, 3, 6)}, false},
-		"an unknown write, stored":    {[]done{write(1, none, answerUnknown, 0, never), absent(2, 3), read(1, 4, 5)}, true},
-		"an unknown write, not":       {[]done{write(1, none, answerUnknown, 0, never), absent(2, 3)}, true},
+		"one after the other":          {[]done{absent(0, 1), write(1, none, answerOK, 2, 3), read(1, 4, 5), write(2, 1, answerOK, 6, 7), read(2, 8, 9), remove(answerOK, 10, 11), absent(12, 13)}, true},
+		"a read beside a write":        {[]done{write(1, none, answerOK, 0, 9), read(1, 1, 2)}, true},
+		"a lost write":                 {[]done{write(1, none, answerOK, 0, 1), absent(2, 3)}, false},
+		"a stale read":                 {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 3), read(1, 4, 5)}, false},
+		"two updates of one value":     {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 5), write(3, 1, answerOK, 3, 6)}, false},
+		"an unknown write, stored":     {[]done{write(1, none, answerUnknown, 0, never), absent(2, 3), read(1, 4, 5)}, true},
+		"an unknown write, not":        {[]done{write(1, none, answerUnknown, 0, never), absent(2, 3)}, true},
+		"an unknown write, seen early": {[]done{read(1, 0, 1), write(1, none, answerUnknown, 2, never)}, false},
+		"unknown writes, most unseen": {[]done{
+			write(1, none, answerUnknown, 0, never), write(2, none, answerUnknown, 0, never), remove(answerUnknown, 0, never), write(3, none, answerUnknown, 0, never),
+			read(2, 4, 5), absent(6, 7), read(3, 8, 9),
+		}, true},
 		"an unknown write, undone":    {[]done{write(1, none, answerUnknown, 0, never), read(1, 2, 3), absent(4, 5)}, false},
 		"an unknown deletion, late":   {[]done{write(1, none, answerOK, 0, 1), remove(answerUnknown, 2, never), read(1, 3, 4), absent(5, 6)}, true},
 		"a conflict with another":     {[]done{write(1, none, answerOK, 0, 1), write(2, 1, answerOK, 2, 3), write(3, 1, answerConflict, 4, 5)}, true},

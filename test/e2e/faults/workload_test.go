@@ -76,11 +76,16 @@ type workload struct {
 	history *history
 	epoch   atomic.Int64
 	values  atomic.Int64
+	// gate is held by each client for a step; who locks it keeps all from the next one.
+	gate sync.RWMutex
 
 	mu sync.Mutex
 	// acknowledged are the writes that clients know to be stored, by revision.
 	acknowledged map[uint64]string
 }
+
+// objectName is the name of one of the objects of an epoch.
+func objectName(epoch int64, i int) string { return fmt.Sprintf("epoch-%d-%d", epoch, i) }
 
 func newWorkload(configs []*rest.Config) (*workload, error) {
 	w := &workload{history: &history{began: time.Now()}, acknowledged: map[uint64]string{}}
@@ -99,23 +104,30 @@ func newWorkload(configs []*rest.Config) (*workload, error) {
 // run is one client.
 func (w *workload) run(ctx context.Context, client int, random *rand.Rand) {
 	for ctx.Err() == nil {
-		name := fmt.Sprintf("epoch-%d-%d", w.epoch.Load(), random.IntN(objectsPerEpoch))
-		server := w.servers[random.IntN(len(w.servers))]
-		switch n := random.IntN(10); {
-		case n == 0:
-			w.request(ctx, server, client, request{verb: verbDelete, name: name}, "")
-		case n < 3:
-			w.request(ctx, server, client, request{verb: verbCreate, name: name, value: w.value()}, "")
-		default:
-			topping := w.request(ctx, server, client, request{verb: verbGet, name: name}, "")
-			if topping == nil || n < 6 {
-				continue
-			}
-			// Perhaps by another server than the one that was asked.
-			server = w.servers[random.IntN(len(w.servers))]
-			w.request(ctx, server, client, request{verb: verbUpdate, name: name, value: w.value(), before: valueOf(topping)}, topping.ResourceVersion)
-		}
+		w.step(ctx, client, random)
 		pause(ctx, time.Duration(random.Int64N(int64(thinkTime))))
+	}
+}
+
+// step sends one request, or reads an object and updates it.
+func (w *workload) step(ctx context.Context, client int, random *rand.Rand) {
+	w.gate.RLock()
+	defer w.gate.RUnlock()
+	name := objectName(w.epoch.Load(), random.IntN(objectsPerEpoch))
+	server := w.servers[random.IntN(len(w.servers))]
+	switch n := random.IntN(10); {
+	case n == 0:
+		w.request(ctx, server, client, request{verb: verbDelete, name: name}, "")
+	case n < 3:
+		w.request(ctx, server, client, request{verb: verbCreate, name: name, value: w.value()}, "")
+	default:
+		topping := w.request(ctx, server, client, request{verb: verbGet, name: name}, "")
+		if topping == nil || n < 6 {
+			return
+		}
+		// Perhaps by another server than the one that was asked.
+		server = w.servers[random.IntN(len(w.servers))]
+		w.request(ctx, server, client, request{verb: verbUpdate, name: name, value: w.value(), before: valueOf(topping)}, topping.ResourceVersion)
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -309,6 +310,20 @@ func TestEncryptionKeyRotation(t *testing.T) {
 		require.Equal(t, want, sets.List(got))
 	}
 
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})
+	require.NoError(t, err)
+	reach := []string{
+		"--etcd-servers=" + cp.Component("storage").URL(), "--etcd-cafile=" + cp.PKI.ServingCA.File,
+		"--etcd-certfile=" + framework.File(t, string(issued.Cert)), "--etcd-keyfile=" + framework.File(t, string(issued.Key)),
+	}
+	// diagnose requires what the doctor says about the stored pizzas.
+	diagnose := func(want string) {
+		t.Helper()
+		_, stdout, stderr := framework.Tool(t, cp, nil, slices.Concat([]string{"doctor", "--kubeconfig=" + cp.Kubeconfig(), "--encryption-provider-config=" + replicas[0].file}, reach)...)
+		require.Regexp(t, `(?m)^`+want+`$`, stdout, stderr)
+	}
+	const present = `ok +storage +all \d+ pizzas\.\S+ are stored in the version v1 and under the present key: no stored object is in v1alpha1 or v1beta1 any more, .*`
+
 	keys("plain")
 	for _, replica := range replicas {
 		replica.SetFlags(still, "--encryption-provider-config="+replica.file, "--encryption-provider-config-automatic-reload=true")
@@ -318,8 +333,10 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	require.NoError(t, cp.WaitAvailable(t.Context()))
 	share("encrypted")
 	keys("old", "plain")
+	diagnose(`warning +storage +1 of 3 pizzas\.\S+ are stored under an old key, or not encrypted, .*`)
 	rewrite()
 	keys("old")
+	diagnose(present)
 
 	// The one that has not noticed yet goes on as well as the one that has.
 	framework.ReplaceFile(t, replicas[0].file, []byte(encryptionConfig("*.*", strings.Replace(successor, "secret: ", "secret: short", 1))))
@@ -336,9 +353,11 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	use(replicas[:1], successor, old)
 	share("mixed")
 	keys("new", "old")
+	diagnose(`warning +storage +\d+ of 9 pizzas\.\S+ are stored under an old key, or not encrypted, .*`)
 	use(replicas[1:], successor, old)
 	rewrite()
 	keys("new")
+	diagnose(present)
 	use(replicas, successor)
 	share("done")
 	keys("new")
