@@ -42,6 +42,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // checkTimeout bounds every check.
@@ -94,6 +95,8 @@ type Config struct {
 	// EtcdServers are the members of the server's etcd, and EtcdClient reaches them.
 	EtcdServers []string
 	EtcdClient  func(servers ...string) (*clientv3.Client, error)
+	// Stores returns where and how the server stores objects.
+	Stores func(context.Context) ([]stored.Objects, error)
 	// Egress says how the server connects with a network.
 	Egress egressselector.Lookup
 	// EtcdSocket is the file by which an embedded etcd is reached.
@@ -130,6 +133,7 @@ func checks() []check {
 		permissions    = "permissions"
 		service        = "service"
 		certificate    = "certificate"
+		etcd           = "etcd"
 	)
 	return []check{
 		{version, nil, (*examination).checkVersion},
@@ -142,7 +146,8 @@ func checks() []check {
 		{"admission", nil, (*examination).checkAdmission},
 		{"webhooks", []string{version}, (*examination).checkWebhooks},
 		{"policies", []string{version, permissions}, (*examination).checkPolicies},
-		{"etcd", nil, (*examination).checkEtcd},
+		{etcd, nil, (*examination).checkEtcd},
+		{"storage", []string{etcd}, (*examination).checkStorage},
 		{"proxy", []string{version}, (*examination).checkProxy},
 		{"leftovers", []string{version}, (*examination).checkLeftovers},
 	}

@@ -47,17 +47,26 @@ const (
 
 // checkEtcd asks the members of etcd how they are.
 func (e *examination) checkEtcd(ctx context.Context) []Result {
-	if e.EtcdSocket != "" {
-		_, err := os.Stat(e.EtcdSocket)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return []Result{result(Skipped, fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers")}
-		}
+	if away, found := e.etcdAway(); found {
+		return []Result{away}
 	}
 	var results []Result
 	for _, endpoint := range e.EtcdServers {
 		results = append(results, e.checkMember(ctx, endpoint)...)
 	}
 	return append(results, e.checkAlarms(ctx)...)
+}
+
+// etcdAway says so if there is an embedded etcd that can't be reached from here.
+func (e *examination) etcdAway() (Result, bool) {
+	if e.EtcdSocket == "" {
+		return Result{}, false
+	}
+	_, err := os.Stat(e.EtcdSocket)
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return Result{}, false
+	}
+	return result(Skipped, fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers"), true
 }
 
 func (e *examination) checkMember(ctx context.Context, endpoint string) []Result {

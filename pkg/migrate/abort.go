@@ -58,8 +58,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 	if err := c.removeCopies(ctx); err != nil {
 		return err
 	}
-	_, err = c.write(ctx, clientv3.OpDelete(m.StateKey))
-	return err
+	return c.forget(ctx)
 }
 
 // abortBack leaves kube-apiserver's own objects as they are, which nobody sees.

@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
@@ -76,22 +77,72 @@ func (m *Migration) normalized(object *unstructured.Unstructured, version schema
 func (m *Migration) locals(ctx context.Context, move move) (map[string]local, error) {
 	found := map[string]local{}
 	_, err := m.list(ctx, move.door(), func(object *unstructured.Unstructured) error {
-		entry := local{
-			uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
-			deleted: object.GetDeletionTimestamp() != nil, finalized: len(object.GetFinalizers()) > 0,
-		}
-		object, content, err := m.normalized(object, move.from.GroupVersion())
-		entry.content = content
-		found[path.Join(object.GetNamespace(), object.GetName())] = entry
+		var err error
+		found[keyOf(object)], err = m.localOf(object, move)
 		return err
 	})
 	return found, err
 }
 
+func (m *Migration) localOf(object *unstructured.Unstructured, move move) (local, error) {
+	entry := local{
+		uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
+		deleted: object.GetDeletionTimestamp() != nil, finalized: len(object.GetFinalizers()) > 0,
+	}
+	var err error
+	_, entry.content, err = m.normalized(object, move.from.GroupVersion())
+	return entry, err
+}
+
+// copyOneBack makes one of kube-apiserver's own objects equal to the server's.
+func (c *claim) copyOneBack(ctx context.Context, move move, key string, position *position) (written bool, err error) {
+	object, err := c.get(ctx, move.from, key)
+	if err != nil {
+		return false, err
+	}
+	own, err := c.get(ctx, move.door(), key)
+	if err != nil {
+		return false, err
+	}
+	var before *local
+	if own != nil {
+		entry, err := c.localOf(own, move)
+		if err != nil {
+			return false, err
+		}
+		before = &entry
+	}
+	if object == nil {
+		if before == nil {
+			return false, nil
+		}
+		return true, c.writeBack(ctx, move, key, before, nil)
+	}
+	if c.KubeEtcd == nil && (before == nil || before.uid != object.GetUID()) {
+		position.newUIDs.Insert(key)
+	}
+	object, content, err := c.normalized(object, move.from.GroupVersion())
+	if err != nil || before != nil && before.content == content {
+		return false, err
+	}
+	return true, c.writeBack(ctx, move, key, before, object)
+}
+
+// countLocals is how many objects kube-apiserver has in its own etcd.
+func (c *claim) countLocals(ctx context.Context, move move) (int, error) {
+	_, count, err := c.revisionNow(ctx, move.door())
+	return count, err
+}
+
+// toKube copies the server's objects to kube-apiserver.
+func (c *claim) toKube() follower {
+	return follower{pass: c.copyBack, verify: c.verifyBack, one: c.copyOneBack, count: c.countLocals}
+}
+
 // compareBack calls a function for each object that kube-apiserver has not in its own etcd, or
 // in another state, and for each that the server has not, with nil.
 func (m *Migration) compareBack(ctx context.Context, move move, differs func(key string, before *local, object *unstructured.Unstructured) error) (difference, error) {
-	var found difference
+	found := newDifference()
 	locals, err := m.locals(ctx, move)
 	if err != nil {
 		return found, err
@@ -107,12 +158,13 @@ func (m *Migration) compareBack(ctx context.Context, move move, differs func(key
 		before, exists := locals[key]
 		delete(locals, key)
 		if m.KubeEtcd == nil && (!exists || before.uid != object.GetUID()) {
-			found.newUIDs = append(found.newUIDs, key)
+			found.newUIDs.Insert(key)
 		}
 		if exists && before.content == content {
 			return nil
 		}
 		found.written++
+		found.keys.Insert(key)
 		if !exists {
 			return differs(key, nil, object)
 		}
@@ -123,6 +175,7 @@ func (m *Migration) compareBack(ctx context.Context, move move, differs func(key
 	}
 	for key, before := range locals {
 		found.deleted++
+		found.keys.Insert(key)
 		if err := differs(key, &before, nil); err != nil {
 			return found, err
 		}
@@ -333,17 +386,18 @@ func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 	}
 	p := &plan{Migration: m}
 	for _, check := range []struct {
-		name string
-		run  func(context.Context) error
+		name   string
+		reason Reason
+		run    func(context.Context) error
 	}{
-		{"migration", func(ctx context.Context) error { return m.checkReturnable(ctx, state) }},
-		{"apiservices", m.checkRegistered},
-		{"etcd", m.checkKubeGap},
-		{"encryption", m.checkEncryptions},
+		{"migration", NotMoved, func(ctx context.Context) error { return m.checkReturnable(ctx, state) }},
+		{"apiservices", NotRegistered, m.checkRegistered},
+		{"etcd", RevisionTooLow, m.checkKubeGap},
+		{"encryption", Encrypted, m.checkEncryptions},
 	} {
-		finding := Finding{check.name, OK, "nothing is in the way", ""}
+		finding := Finding{Check: check.name, Status: OK, Cause: nothing}
 		if err := check.run(ctx); err != nil {
-			finding = Finding{check.name, Failure, err.Error(), ""}
+			finding = Finding{check.name, check.reason, Failure, err.Error(), ""}
 		}
 		p.findings = append(p.findings, finding)
 	}
@@ -391,12 +445,11 @@ func (p *plan) planBackOf(ctx context.Context, move move, state State) error {
 	if err != nil {
 		return err
 	}
-	finding := Finding{p.check, Notice, fmt.Sprintf("%d %s would move back, with their UIDs", count, move.GroupResource), ""}
-	if p.KubeEtcd == nil && len(created) > 0 {
-		finding.Cause = fmt.Sprintf("%d %s would move back, of which %d get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
-		finding.Fix = "give --kube-etcd-servers to keep their UIDs"
+	if p.KubeEtcd != nil || len(created) == 0 {
+		p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
+		return nil
 	}
-	p.findings = append(p.findings, finding)
+	p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, of which %d get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
 	return nil
 }
 
@@ -423,11 +476,19 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 
 // copyAllBack copies the objects while they change.
 func (c *claim) copyAllBack(ctx context.Context) error {
-	moves, err := c.openedMoves(ctx)
+	found, err := c.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.passes(ctx, moves, c.copyBack); err != nil {
+	moves, err := c.openedMoves(ctx, found)
+	if err != nil {
+		return err
+	}
+	// Without its etcd this takes so long that what changes meanwhile could not be followed.
+	if err := c.raiseKube(ctx); err != nil {
+		return err
+	}
+	if err := c.copyWhileUsed(ctx, moves, c.toKube()); err != nil {
 		return err
 	}
 	return c.raiseKube(ctx)
@@ -444,33 +505,26 @@ func (c *claim) freezeAndCompareBack(ctx context.Context, f *freezer) (err error
 	if err := c.freeze(ctx, f); err != nil {
 		return err
 	}
-	moves, err := c.openedMoves(ctx)
+	found, err := c.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	moves, err := c.openedMoves(ctx, found)
 	if err != nil {
 		return err
 	}
 	c.Objects, c.Revisions, c.NewUIDs = map[string]int{}, map[string]string{}, nil
-	if err := c.beginPass(ctx, moves); err != nil {
+	positions, err := c.copyFrozen(ctx, moves, c.toKube())
+	if err != nil {
 		return err
 	}
 	for _, move := range moves {
-		copied, err := c.copyBack(ctx, move)
-		if err != nil {
-			return err
-		}
-		for _, key := range copied.newUIDs {
+		position := positions[move.Resource]
+		c.progress("%d %s are equal", position.objects, move.GroupResource)
+		c.Objects[move.Resource], c.Revisions[move.Resource] = position.objects, position.revision
+		for _, key := range sets.List(position.newUIDs) {
 			c.NewUIDs = append(c.NewUIDs, move.Resource+"/"+key)
 		}
-	}
-	if err := c.beginPass(ctx, moves); err != nil {
-		return err
-	}
-	for _, move := range moves {
-		compared, err := c.verifyBack(ctx, move)
-		if err != nil {
-			return err
-		}
-		c.progress("%d %s are equal", compared.objects, move.GroupResource)
-		c.Objects[move.Resource], c.Revisions[move.Resource] = compared.objects, compared.revision
 	}
 	if err := c.checkKubeGap(ctx); err != nil {
 		return err

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
@@ -77,14 +78,9 @@ func (m *Migration) copies(ctx context.Context, store *stored.Objects) (map[stri
 		}
 		for _, kv := range response.Kvs {
 			key = string(kv.Key)
-			data, _, err := store.Transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
-			if err == nil {
-				data, err = encode(store.Codec, data)
+			if found[key], err = storedContent(ctx, store, key, kv.Value); err != nil {
+				return nil, err
 			}
-			if err != nil {
-				return nil, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
-			}
-			found[key] = contentOf(data)
 		}
 		if !response.More {
 			return found, nil
@@ -93,16 +89,88 @@ func (m *Migration) copies(ctx context.Context, store *stored.Objects) (map[stri
 	}
 }
 
+// storedContent is that of a value in the server's etcd.
+func storedContent(ctx context.Context, store *stored.Objects, key string, encrypted []byte) (content, error) {
+	data, _, err := store.Transformer.TransformFromStorage(ctx, encrypted, value.DefaultContext(key))
+	if err == nil {
+		data, err = encode(store.Codec, data)
+	}
+	if err != nil {
+		return content{}, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
+	}
+	return contentOf(data), nil
+}
+
+// copyOne makes one of the server's objects equal to kube-apiserver's.
+func (c *claim) copyOne(ctx context.Context, move move, name string, position *position) (written bool, err error) {
+	object, err := c.get(ctx, move.from, name)
+	if err != nil {
+		return false, err
+	}
+	key := move.Prefix + name
+	response, err := c.Etcd.Get(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("reading the server's etcd: %w", err)
+	}
+	if object == nil {
+		if len(response.Kvs) == 0 {
+			return false, nil
+		}
+		_, err = c.write(ctx, clientv3.OpDelete(key))
+		return true, err
+	}
+	if len(object.GetFinalizers()) > 0 {
+		position.finalized.Insert(name)
+	}
+	data, err := object.MarshalJSON()
+	if err == nil {
+		data, err = encode(move.Codec, data)
+	}
+	if err != nil {
+		return false, fmt.Errorf("the server can't store it: %w", err)
+	}
+	for _, kv := range response.Kvs {
+		before, err := storedContent(ctx, move.Objects, key, kv.Value)
+		if err != nil || before == contentOf(data) {
+			return false, err
+		}
+	}
+	encrypted, err := move.Transformer.TransformToStorage(ctx, data, value.DefaultContext(key))
+	if err != nil {
+		return false, fmt.Errorf("encrypting it: %w", err)
+	}
+	_, err = c.write(ctx, clientv3.OpPut(key, string(encrypted)))
+	return true, err
+}
+
+// countAtServer is how many objects the server has.
+func (c *claim) countAtServer(ctx context.Context, move move) (int, error) {
+	response, err := c.Etcd.Get(ctx, move.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("reading the server's etcd: %w", err)
+	}
+	return int(response.Count), nil
+}
+
+// toServer copies kube-apiserver's objects to the server.
+func (c *claim) toServer() follower {
+	return follower{pass: c.copy, verify: c.verify, one: c.copyOne, count: c.countAtServer}
+}
+
 // difference is how the server's objects differed from kube-apiserver's.
 type difference struct {
-	revision        string
-	objects         int
-	written         int
-	deleted         int
-	finalized       []string
-	finalizedObject int
-	// newUIDs are objects that get another UID.
-	newUIDs []string
+	revision string
+	objects  int
+	written  int
+	deleted  int
+	// keys are those of all that differed, as namespace/name.
+	keys sets.Set[string]
+	// finalized are objects with finalizers, and newUIDs those that get another UID.
+	finalized, newUIDs sets.Set[string]
+}
+
+func newDifference() difference {
+	return difference{keys: sets.New[string](), finalized: sets.New[string](), newUIDs: sets.New[string]()}
 }
 
 func (d difference) changes() int { return d.written + d.deleted }
@@ -147,7 +215,7 @@ func (c *claim) copy(ctx context.Context, move move) (difference, error) {
 // compare calls a function for each object that the server has not, or in another state,
 // with what it would store, and for each that only the server has, with nil.
 func (m *Migration) compare(ctx context.Context, move move, differs func(key string, data []byte) error) (difference, error) {
-	var found difference
+	found := newDifference()
 	stored, err := m.copies(ctx, move.Objects)
 	if err != nil {
 		return found, err
@@ -156,10 +224,7 @@ func (m *Migration) compare(ctx context.Context, move move, differs func(key str
 		found.objects++
 		key := move.Key(object.GetNamespace(), object.GetName())
 		if len(object.GetFinalizers()) > 0 {
-			found.finalizedObject++
-			if len(found.finalized) < maxNamed {
-				found.finalized = append(found.finalized, key[len(move.Prefix):])
-			}
+			found.finalized.Insert(keyOf(object))
 		}
 		data, err := object.MarshalJSON()
 		if err == nil {
@@ -175,6 +240,7 @@ func (m *Migration) compare(ctx context.Context, move move, differs func(key str
 			return nil
 		}
 		found.written++
+		found.keys.Insert(keyOf(object))
 		return differs(key, data)
 	})
 	if err != nil {
@@ -182,6 +248,7 @@ func (m *Migration) compare(ctx context.Context, move move, differs func(key str
 	}
 	for key := range stored {
 		found.deleted++
+		found.keys.Insert(key[len(move.Prefix):])
 		if err := differs(key, nil); err != nil {
 			return found, err
 		}

@@ -53,11 +53,7 @@ func (m move) door() schema.GroupVersionResource {
 
 // openedMoves opens the doors of all definitions, if they are not open yet, and returns what
 // is to be moved through them.
-func (c *claim) openedMoves(ctx context.Context) ([]move, error) {
-	found, err := c.definitions(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (c *claim) openedMoves(ctx context.Context, found []definition) ([]move, error) {
 	if err := c.openDoors(ctx, found); err != nil {
 		return nil, err
 	}

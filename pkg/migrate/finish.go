@@ -22,7 +22,6 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -67,8 +66,7 @@ func (m *Migration) Finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.write(ctx, clientv3.OpDelete(c.StateKey))
-	return err
+	return c.forget(ctx)
 }
 
 // awaitEndOfWatches waits until nobody watches the copies any more, who would take their
@@ -104,10 +102,7 @@ func (c *claim) finishDefined(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.openDoors(ctx, found); err != nil {
-		return err
-	}
-	moves, err := c.moves(ctx)
+	moves, err := c.openedMoves(ctx, found)
 	if err != nil {
 		return err
 	}

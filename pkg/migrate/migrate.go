@@ -35,6 +35,7 @@ import (
 	"go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -83,6 +84,9 @@ type Migration struct {
 	dynamic    dynamic.Interface
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
+	metadata   metadata.Interface
+	// metrics returns those of kube-apiserver.
+	metrics func(context.Context) ([]byte, error)
 	// meter measures the present pass over all objects.
 	meter *meter
 }
@@ -93,14 +97,24 @@ func New(config Config) (*Migration, error) {
 	if m.Report == nil {
 		m.Report = func(Progress) {}
 	}
+	// By default a client sends five requests a second, and clients that write would wait for that.
+	// kube-apiserver bounds what it takes by itself.
+	m.Cluster = rest.CopyConfig(config.Cluster)
+	m.Cluster.QPS = -1
 	var err error
-	if m.dynamic, err = dynamic.NewForConfig(config.Cluster); err != nil {
+	if m.dynamic, err = dynamic.NewForConfig(m.Cluster); err != nil {
 		return nil, err
 	}
-	if m.kube, err = kubernetes.NewForConfig(config.Cluster); err != nil {
+	if m.kube, err = kubernetes.NewForConfig(m.Cluster); err != nil {
 		return nil, err
 	}
-	m.aggregator, err = aggregator.NewForConfig(config.Cluster)
+	if m.metadata, err = metadata.NewForConfig(m.Cluster); err != nil {
+		return nil, err
+	}
+	m.metrics = func(ctx context.Context) ([]byte, error) {
+		return m.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	}
+	m.aggregator, err = aggregator.NewForConfig(m.Cluster)
 	return m, err
 }
 

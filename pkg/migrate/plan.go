@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -28,8 +29,11 @@ import (
 	"go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
@@ -52,7 +56,9 @@ const (
 
 // Finding is one result of a plan.
 type Finding struct {
-	Check  string `json:"check"`
+	Check string `json:"check"`
+	// Reason names what was found, for programs. It is empty if nothing is in the way.
+	Reason Reason `json:"reason,omitempty"`
 	Status Status `json:"status"`
 	// Cause says what was found.
 	Cause string `json:"cause"`
@@ -74,38 +80,33 @@ func Failures(findings []Finding) error {
 	return fmt.Errorf("%d of %d findings keep the objects from moving", count, len(findings))
 }
 
-// Plan finds out whether the objects can move, and changes nothing. It reads all of them.
+// Plan finds out whether the objects can move, and what to know before. It changes nothing. It
+// reads all of them, and the metadata of everything else in the cluster.
 func (m *Migration) Plan(ctx context.Context) ([]Finding, error) {
-	if _, err := m.Status(ctx); err == nil {
-		return nil, errors.New("the migration has begun already: see \"migrate status\", and continue it with \"migrate run\"")
-	} else if !errors.Is(err, ErrNone) {
-		return nil, err
-	}
-	found, err := m.definitions(ctx)
+	p, found, err := m.examine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{Migration: m, namespaces: map[string]bool{}}
-	for _, check := range []struct {
-		name string
-		run  func(context.Context, []definition) error
-	}{
-		{"definitions", p.checkDefinitions},
-		{"apiservices", p.checkAPIServices},
-		{"etcd", p.checkEtcd},
-		{"controllers", p.checkControllers},
-		{"objects", p.checkObjects},
-	} {
-		p.check = check.name
-		before := len(p.findings)
-		if err := check.run(ctx, found); err != nil {
-			return nil, err
-		}
-		if len(p.findings) == before {
-			p.findings = append(p.findings, Finding{Check: check.name, Status: OK, Cause: "nothing is in the way"})
-		}
+	err = p.run(ctx, found, []planCheck{{"dependents", p.checkDependents}, {"admission", p.checkAdmission}, {"watches", p.checkWatches}})
+	return p.findings, err
+}
+
+// examine finds out what could keep the objects from moving.
+func (m *Migration) examine(ctx context.Context) (*plan, []definition, error) {
+	if _, err := m.Status(ctx); err == nil {
+		return nil, nil, errors.New("the migration has begun already: see \"migrate status\", and continue it with \"migrate run\"")
+	} else if !errors.Is(err, ErrNone) {
+		return nil, nil, err
 	}
-	return p.findings, nil
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &plan{Migration: m, namespaces: map[string]bool{}}
+	err = p.run(ctx, found, []planCheck{
+		{"definitions", p.checkDefinitions}, {"apiservices", p.checkAPIServices}, {"etcd", p.checkEtcd}, {"controllers", p.checkControllers}, {"objects", p.checkObjects},
+	})
+	return p, found, err
 }
 
 type plan struct {
@@ -116,44 +117,88 @@ type plan struct {
 	namespaces map[string]bool
 }
 
-func (p *plan) fail(fix, cause string, args ...any) {
-	p.findings = append(p.findings, Finding{p.check, Failure, fmt.Sprintf(cause, args...), fix})
+type planCheck struct {
+	name string
+	run  func(context.Context, []definition) error
+}
+
+func (p *plan) run(ctx context.Context, found []definition, checks []planCheck) error {
+	for _, check := range checks {
+		p.check = check.name
+		before := len(p.findings)
+		if err := check.run(ctx, found); err != nil {
+			return err
+		}
+		if len(p.findings) == before {
+			p.findings = append(p.findings, Finding{Check: check.name, Status: OK, Cause: nothing})
+		}
+	}
+	return nil
+}
+
+// nothing is the cause of a Finding with the status OK.
+const nothing = "nothing is in the way"
+
+func (p *plan) fail(reason Reason, fix, cause string, args ...any) {
+	p.findings = append(p.findings, Finding{p.check, reason, Failure, fmt.Sprintf(cause, args...), fix})
+}
+
+func (p *plan) notice(reason Reason, fix, cause string, args ...any) {
+	p.findings = append(p.findings, Finding{p.check, reason, Notice, fmt.Sprintf(cause, args...), fix})
 }
 
 // checkDefinitions compares what is defined with what the server has.
 func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 	if len(found) == 0 {
-		p.fail("check the group: there is nothing to move", "no CustomResourceDefinition defines a resource of %s", p.Group)
+		p.fail(NothingDefined, "check the group: there is nothing to move", "no CustomResourceDefinition defines a resource of %s", p.Group)
 	}
 	for _, d := range found {
 		if d.DeletionTimestamp != nil {
-			p.fail("nothing can keep its objects from being deleted", "the CustomResourceDefinition %s is being deleted", d.Name)
+			p.fail(DefinitionDeleted, "nothing can keep its objects from being deleted", "the CustomResourceDefinition %s is being deleted", d.Name)
 		}
 		i := slices.IndexFunc(p.Stores, func(store stored.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 {
-			p.fail("use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
+			p.fail(NotStored, "use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
 			continue
 		}
 		store := p.Stores[i]
+		if !d.established() {
+			p.fail(NotEstablished, "free the names that another definition has, and wait for the condition Established", "the CustomResourceDefinition %s is not established, so that its objects can't be read", d.Name)
+		}
 		if store.Kind != d.Spec.Names.Kind {
-			p.fail("use a server with the same kinds", "the kind of %s is %s, and at the server %s", d.Name, d.Spec.Names.Kind, store.Kind)
+			p.fail(KindDiffers, "use a server with the same kinds", "the kind of %s is %s, and at the server %s", d.Name, d.Spec.Names.Kind, store.Kind)
 		}
 		if scope := map[bool]string{true: "Namespaced", false: "Cluster"}[store.Namespaced]; scope != d.Spec.Scope {
-			p.fail("use a server with the same scope", "the scope of %s is %s, and at the server %s", d.Name, d.Spec.Scope, scope)
+			p.fail(ScopeDiffers, "use a server with the same scope", "the scope of %s is %s, and at the server %s", d.Name, d.Spec.Scope, scope)
 		}
 		if len(d.served()) == 0 {
-			p.fail("set served in one of its versions", "no version of %s is served, so that its objects can't be read", d.Name)
+			p.fail(NothingServed, "set served in one of its versions", "no version of %s is served, so that its objects can't be read", d.Name)
 		}
 		for _, version := range d.Spec.Versions {
 			if !slices.Contains(store.Versions, version.Name) {
-				p.fail("use a server that serves it, or remove the version from the definition", "the server does not serve %s in the version %s", d.Name, version.Name)
+				p.fail(VersionMissing, "use a server that serves it, or remove the version from the definition", "the server does not serve %s in the version %s", d.Name, version.Name)
 			}
 			if version.Storage && !version.Served {
-				p.fail("set served in it: objects are read in this version", "%s is stored in the version %s, which is not served", d.Name, version.Name)
+				p.fail(StorageVersionNotServed, "set served in it: objects are read in this version", "%s is stored in the version %s, which is not served", d.Name, version.Name)
 			}
 		}
+		p.noteVersions(d, store)
 	}
 	return nil
+}
+
+// noteVersions says in which versions objects are stored, here and there.
+func (p *plan) noteVersions(d definition, store stored.Objects) {
+	storage := d.stored().Version
+	if store.StorageVersion != "" && store.StorageVersion != storage {
+		p.notice(StorageVersionDiffers, "", "%s is stored in the version %s, and would be stored in %s by the server", d.Name, storage, store.StorageVersion)
+	}
+	if older := slices.DeleteFunc(slices.Clone(d.Status.StoredVersions), func(version string) bool { return version == storage }); len(older) > 0 {
+		p.notice(OlderVersionsStored, "", "objects of %s may be stored in %s, too: they move as kube-apiserver converts them to %s", d.Name, strings.Join(older, ", "), storage)
+	}
+	if d.converts() {
+		p.notice(ConversionWebhook, "let it run until the objects have moved", "a webhook converts %s: reading all objects calls it for each one that is stored in another version than %s", d.Name, storage)
+	}
 }
 
 // checkAPIServices finds out who serves the versions now.
@@ -166,9 +211,9 @@ func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 		case err != nil:
 			return fmt.Errorf("reading the APIService %s: %w", name, err)
 		case apiService.Spec.Service != nil:
-			p.fail("delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
+			p.fail(LeadsToServer, "delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
 		case apiService.Labels[managedLabel] == "":
-			p.fail("delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, managedLabel)
+			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, managedLabel)
 		}
 	}
 	return nil
@@ -183,7 +228,7 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 			return fmt.Errorf("reading the server's etcd: %w", err)
 		}
 		if response.Count > 0 {
-			p.fail("delete them: those of the same names would be overwritten, and the others deleted", "the server has %d %s already", response.Count, store.GroupResource)
+			p.fail(ServerHasObjects, "delete them: those of the same names would be overwritten, and the others deleted", "the server has %d %s already", response.Count, store.GroupResource)
 		}
 	}
 	for _, d := range found {
@@ -211,7 +256,7 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 				break // The rest is raised by writes.
 			}
 		}
-		p.fail("before its first object, restore a snapshot of the server's etcd, which continues at a later revision: \"snapshot save\" and \"snapshot restore\" for the embedded etcd, \"etcdutl snapshot restore --bump-revision --mark-compacted\" for another",
+		p.fail(RevisionTooLow, "before its first object, restore a snapshot of the server's etcd, which continues at a later revision: \"snapshot save\" and \"snapshot restore\" for the embedded etcd, \"etcdutl snapshot restore --bump-revision --mark-compacted\" for another",
 			"the server's etcd has not compacted the revision %d that kube-apiserver's has reached, so that clients that resume a watch would miss changes", revision)
 		break
 	}
@@ -229,7 +274,7 @@ func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
 		return fmt.Errorf("reading the Lease of the server's controllers: %w", err)
 	}
 	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
-		p.fail("start the server with --run-controllers=false until the objects have moved; a Lease that a killed server has left can be deleted", "the Lease %s/%s says that controllers of the server run, in %s", lease.Namespace, lease.Name, *holder)
+		p.fail(ControllersRun, "start the server with --run-controllers=false until the objects have moved; a Lease that a killed server has left can be deleted", "the Lease %s/%s says that controllers of the server run, in %s", lease.Namespace, lease.Name, *holder)
 	}
 	return nil
 }
@@ -249,45 +294,128 @@ func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 }
 
 func (p *plan) checkObjectsOf(ctx context.Context, move move) error {
-	var count, bytes, finalizers, deleted, owned int
-	var refused []string
-	refusals := 0
-	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
-		data, err := object.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		p.namespaces[object.GetNamespace()] = true
-		count++
-		bytes += len(data)
-		if len(object.GetFinalizers()) > 0 {
-			finalizers++
-		}
-		if object.GetDeletionTimestamp() != nil {
-			deleted++
-		}
-		if len(object.GetOwnerReferences()) > 0 {
-			owned++
-		}
-		if _, _, err = move.Strict.Decode(data, nil, nil); err == nil {
-			_, err = encode(move.Codec, data)
-		}
-		if err != nil {
-			refusals++
-			if len(refused) < maxNamed {
-				refused = append(refused, fmt.Sprintf("%s (%v)", path.Join(object.GetNamespace(), object.GetName()), err))
-			}
-		}
-		return nil
-	})
+	seen := objectsSeen{finalizers: map[string]int{}, owners: map[string]int{}}
+	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error { return p.look(ctx, move, object, &seen) })
 	if err != nil {
 		return err
 	}
-	if refusals > 0 {
-		p.fail("change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", refusals, count, move.GroupResource, strings.Join(refused, "; "))
+	if seen.refused.total > 0 {
+		p.fail(ObjectsRefused, "change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", seen.refused.total, seen.count, move.GroupResource, seen.refused)
 	}
-	p.findings = append(p.findings, Finding{p.check, Notice, fmt.Sprintf("%d %s would move, %d kB as JSON: %d have finalizers, %d are being deleted, %d have owners", count, move.GroupResource, bytes/1000, finalizers, deleted, owned), ""})
+	if seen.unconverted.total > 0 {
+		p.fail(NotConverted, "change these objects: clients that use the version would get errors", "%d of %d %s can't be converted by the server to a version that it serves: %s", seen.unconverted.total, seen.count, move.GroupResource, seen.unconverted)
+	}
+	p.notice(ObjectsMove, "", "%d %s would move, %d kB as JSON: %d have finalizers, %d are being deleted, %d have owners", seen.count, move.GroupResource, seen.bytes/1000, seen.finalized, seen.deleted, seen.owned)
+	if seen.invalid.total > 0 {
+		p.notice(ObjectsInvalid, "correct them before or after they move: they move as they are, and the server refuses the next update that leaves them invalid", "%d of %d %s would be refused by the server's validation: %s", seen.invalid.total, seen.count, move.GroupResource, seen.invalid)
+	}
+	if len(seen.finalizers) > 0 {
+		p.notice(Finalizers, "let the controllers that remove them run on", "%s have finalizers: %s", move.GroupResource, counts(seen.finalizers))
+	}
+	if len(seen.owners) > 0 {
+		p.notice(Owners, "", "%s are owned by objects, and deleted with these as before: %s", move.GroupResource, counts(seen.owners))
+	}
 	return nil
+}
+
+// look lets the server decode, encode, convert and validate an object.
+func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, seen *objectsSeen) error {
+	data, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	p.namespaces[object.GetNamespace()] = true
+	seen.add(object, len(data))
+	name := path.Join(object.GetNamespace(), object.GetName())
+	decoded, _, err := move.Strict.Decode(data, nil, nil)
+	if err == nil {
+		_, err = encode(move.Codec, data)
+	}
+	if err != nil {
+		seen.refused.add(name, err)
+		return nil
+	}
+	for _, version := range move.Versions {
+		if move.Convert == nil {
+			break
+		}
+		if err := move.Convert(decoded, version); err != nil {
+			seen.unconverted.add(name, fmt.Errorf("%s: %w", version, err))
+			return nil
+		}
+	}
+	if move.Validate == nil {
+		return nil
+	}
+	for _, version := range move.Versions {
+		if errs := move.Validate(ctx, created(decoded), version); len(errs) > 0 {
+			seen.invalid.add(name, errs.ToAggregate())
+			return nil
+		}
+	}
+	return nil
+}
+
+// created is an object as somebody who creates it would send it.
+func created(object runtime.Object) runtime.Object {
+	object = object.DeepCopyObject()
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetResourceVersion("")
+	}
+	return object
+}
+
+// objectsSeen sums up what is special of the objects of a resource.
+type objectsSeen struct {
+	count, bytes, finalized, deleted, owned int
+	// finalizers and owners are how many objects have each.
+	finalizers, owners            map[string]int
+	refused, unconverted, invalid named
+}
+
+func (s *objectsSeen) add(object *unstructured.Unstructured, size int) {
+	s.count++
+	s.bytes += size
+	if object.GetDeletionTimestamp() != nil {
+		s.deleted++
+	}
+	if finalizers := object.GetFinalizers(); len(finalizers) > 0 {
+		s.finalized++
+		for _, finalizer := range finalizers {
+			s.finalizers[finalizer]++
+		}
+	}
+	if owners := object.GetOwnerReferences(); len(owners) > 0 {
+		s.owned++
+		for _, owner := range owners {
+			s.owners[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String()]++
+		}
+	}
+}
+
+// named counts objects, and names some of them, with an error each.
+type named struct {
+	total int
+	first []string
+}
+
+func (n *named) add(name string, err error) {
+	n.total++
+	if len(n.first) < maxNamed {
+		n.first = append(n.first, fmt.Sprintf("%s (%v)", name, err))
+	}
+}
+
+// String implements fmt.Stringer.
+func (n named) String() string { return strings.Join(n.first, "; ") }
+
+// counts says how many there are of each.
+func counts(of map[string]int) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		texts = append(texts, fmt.Sprintf("%d %s", of[name], name))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // checkNamespaces looks for namespaces of the objects that are being deleted: the objects
@@ -299,7 +427,7 @@ func (p *plan) checkNamespaces(ctx context.Context) error {
 	}
 	for _, namespace := range list.Items {
 		if p.namespaces[namespace.Name] && namespace.Status.Phase == corev1.NamespaceTerminating {
-			p.fail("wait until it is gone", "the namespace %s, which has some of the objects, is being deleted", namespace.Name)
+			p.fail(NamespaceDeleted, "wait until it is gone", "the namespace %s, which has some of the objects, is being deleted", namespace.Name)
 		}
 	}
 	return nil

@@ -45,7 +45,8 @@ func lines(findings []Finding) string {
 
 func TestCheckDefinitions(t *testing.T) {
 	const usual = `{"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "names": {"plural": "things", "kind": "Thing"}, "scope": "Namespaced",
-		"versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v1beta1", "served": false}]}}`
+		"versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v1beta1", "served": false}]},
+		"status": {"conditions": [{"type": "Established", "status": "True"}]}}`
 	for name, test := range map[string]struct {
 		definition, want string
 	}{

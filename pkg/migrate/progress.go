@@ -18,10 +18,11 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"go.etcd.io/etcd/client/v3"
 )
 
 // reportInterval is how often the progress of reading many objects is reported.
@@ -79,18 +80,52 @@ func (m *meter) add(size int) {
 }
 
 // beginPass begins to measure a pass over all objects.
-func (m *Migration) beginPass(ctx context.Context, moves []move) error {
+func (c *claim) beginPass(ctx context.Context, moves []move) error {
 	total := 0
 	for _, move := range moves {
-		list, err := m.dynamic.Resource(move.from).List(ctx, metav1.ListOptions{Limit: 1})
+		_, count, err := c.revisionNow(ctx, move.from)
 		if err != nil {
-			return fmt.Errorf("counting the %s: %w", move.GroupResource, err)
+			return err
 		}
-		total += len(list.Items)
-		if more := list.GetRemainingItemCount(); more != nil {
-			total += int(*more)
-		}
+		total += max(count, 0)
 	}
-	m.meter = newMeter(total, m.Report, time.Now)
+	c.meter = newMeter(total, func(progress Progress) {
+		c.Report(progress)
+		c.saveProgress(ctx, progress)
+	}, time.Now)
 	return nil
+}
+
+// progressKey is that of the progress of the present pass, which other processes read.
+func (m *Migration) progressKey() string { return m.StateKey + ".progress" }
+
+// saveProgress tells other processes how far this one is. If they can't be told, the next report
+// does, or what this process does next fails for the same reason.
+func (c *claim) saveProgress(ctx context.Context, progress Progress) {
+	if content, err := json.Marshal(progress); err == nil {
+		_, _ = c.write(ctx, clientv3.OpPut(c.progressKey(), string(content)))
+	}
+}
+
+// readProgress returns how far the process is that moves the objects, as it has said after the
+// state was written.
+func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress, error) {
+	response, err := m.Etcd.Get(ctx, m.progressKey())
+	if err != nil {
+		return nil, fmt.Errorf("reading the migration's progress from the server's etcd: %w", err)
+	}
+	if len(response.Kvs) == 0 || response.Kvs[0].ModRevision < revision {
+		return nil, nil
+	}
+	progress := &Progress{}
+	if err := json.Unmarshal(response.Kvs[0].Value, progress); err != nil {
+		return nil, fmt.Errorf("the migration's progress, the key %s in the server's etcd, can't be read: %w", m.progressKey(), err)
+	}
+	return progress, nil
+}
+
+// forget ends a migration: there is none any more.
+func (c *claim) forget(ctx context.Context) error {
+	_, err := c.write(ctx, clientv3.OpDelete(c.StateKey), clientv3.OpDelete(c.progressKey()))
+	return err
 }

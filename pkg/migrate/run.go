@@ -22,13 +22,15 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// maxPasses is how often all objects are read before writes are frozen, to leave little to
-// be copied then.
-const maxPasses = 5
+// maxFollows is how often changes are copied before writes are frozen, to leave little to be
+// copied then.
+const maxFollows = 10
 
-// fewChanges is how many changes a pass may find for the next to be the one under the freeze.
+// fewChanges is how many changes there may be for the next to be copied under the freeze.
 const fewChanges = 100
 
 // Run moves the objects, or continues to, and returns when clients use the server. If it
@@ -50,11 +52,11 @@ func (m *Migration) Run(ctx context.Context) error {
 		return nil
 	})
 	if errors.Is(err, ErrNone) {
-		findings, planErr := m.Plan(ctx)
+		plan, _, planErr := m.examine(ctx)
 		if planErr != nil {
 			return planErr
 		}
-		if err := Failures(findings); err != nil {
+		if err := Failures(plan.findings); err != nil {
 			return fmt.Errorf("%w: see \"migrate plan\"", err)
 		}
 		c, err = m.begin(ctx)
@@ -113,32 +115,10 @@ func (c *claim) copyAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.passes(ctx, moves, c.copy); err != nil || !c.Defined {
+	if err := c.copyWhileUsed(ctx, moves, c.toServer()); err != nil || !c.Defined {
 		return err
 	}
 	return c.raiseServer(ctx)
-}
-
-// passes copies all objects again and again, until few have changed since.
-func (c *claim) passes(ctx context.Context, moves []move, one func(context.Context, move) (difference, error)) error {
-	for range maxPasses {
-		changes := 0
-		if err := c.beginPass(ctx, moves); err != nil {
-			return err
-		}
-		for _, move := range moves {
-			found, err := one(ctx, move)
-			if err != nil {
-				return err
-			}
-			c.progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
-			changes += found.changes()
-		}
-		if changes <= fewChanges {
-			break
-		}
-	}
-	return nil
 }
 
 // freezeAndCompare makes the server's objects equal to kube-apiserver's for good. After an
@@ -157,27 +137,15 @@ func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
 		return err
 	}
 	c.Objects, c.Revisions, c.Finalized = map[string]int{}, map[string]string{}, nil
-	if err := c.beginPass(ctx, moves); err != nil {
+	positions, err := c.copyFrozen(ctx, moves, c.toServer())
+	if err != nil {
 		return err
 	}
 	for _, move := range moves {
-		if _, err := c.copy(ctx, move); err != nil {
-			return err
-		}
-	}
-	// Nothing may have changed since: what was read before could be of a write that had
-	// been admitted before the freeze.
-	if err := c.beginPass(ctx, moves); err != nil {
-		return err
-	}
-	for _, move := range moves {
-		found, err := c.verify(ctx, move)
-		if err != nil {
-			return err
-		}
-		c.progress("%d %s are equal", found.objects, move.GroupResource)
-		c.Objects[move.Resource], c.Revisions[move.Resource] = found.objects, found.revision
-		for _, name := range found.finalized {
+		position := positions[move.Resource]
+		c.progress("%d %s are equal", position.objects, move.GroupResource)
+		c.Objects[move.Resource], c.Revisions[move.Resource] = position.objects, position.revision
+		for _, name := range sets.List(position.finalized) {
 			if len(c.Finalized) < maxNamed {
 				c.Finalized = append(c.Finalized, move.Resource+"/"+name)
 			}

@@ -24,6 +24,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,6 +58,23 @@ type definition struct {
 		} `json:"versions"`
 		Conversion json.RawMessage `json:"conversion,omitempty"`
 	} `json:"spec"`
+	Status struct {
+		StoredVersions []string           `json:"storedVersions,omitempty"`
+		Conditions     []metav1.Condition `json:"conditions,omitempty"`
+	} `json:"status"`
+}
+
+// established tells whether kube-apiserver has accepted the names.
+func (d definition) established() bool {
+	return meta.IsStatusConditionTrue(d.Status.Conditions, "Established")
+}
+
+// converts tells whether a webhook converts between the versions.
+func (d definition) converts() bool {
+	var conversion struct {
+		Strategy string `json:"strategy"`
+	}
+	return json.Unmarshal(d.Spec.Conversion, &conversion) == nil && conversion.Strategy == "Webhook"
 }
 
 // served are the names of the versions that are served.
@@ -126,7 +144,7 @@ type move struct {
 	from schema.GroupVersionResource
 }
 
-// list calls a function for all objects, as they are at one revision, which it returns.
+// list calls a function for all objects, and returns a revision. The objects are as they were then, or later.
 func (m *Migration) list(ctx context.Context, from schema.GroupVersionResource, each func(*unstructured.Unstructured) error) (revision string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -139,13 +157,16 @@ func (m *Migration) list(ctx context.Context, from schema.GroupVersionResource, 
 		if err != nil {
 			return "", fmt.Errorf("reading the %s from kube-apiserver: %w", from.GroupResource(), err)
 		}
+		if revision == "" {
+			revision = list.GetResourceVersion()
+		}
 		for i := range list.Items {
 			if err := each(&list.Items[i]); err != nil {
 				return "", err
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
-			return list.GetResourceVersion(), nil
+			return revision, nil
 		}
 	}
 }

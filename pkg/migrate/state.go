@@ -78,6 +78,8 @@ type State struct {
 	// what it said about conversion.
 	Served      map[string][]string        `json:"served,omitempty"`
 	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
+	// Progress is how far the present pass over all objects is, and set by Status only.
+	Progress *Progress `json:"progress,omitempty"`
 }
 
 // ErrNone says that there is no migration.
@@ -91,11 +93,16 @@ type claim struct {
 	*Migration
 	State
 	revision int64
+	// positions are up to where this process has compared objects, by resource.
+	positions map[string]*position
 }
 
 // Status returns the state, or ErrNone.
 func (m *Migration) Status(ctx context.Context) (State, error) {
-	state, _, err := m.readState(ctx)
+	state, revision, err := m.readState(ctx)
+	if err == nil {
+		state.Progress, err = m.readProgress(ctx, revision)
+	}
 	return state, err
 }
 

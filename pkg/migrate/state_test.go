@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/client/v3"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -98,5 +99,59 @@ func TestClaim(t *testing.T) {
 	}
 	if string(got.Kvs[0].Value) != "still first" {
 		t.Errorf("got the value %q of the process that may no longer write", got.Kvs[0].Value)
+	}
+}
+
+// Other processes see how far the one is that moves the objects, until it goes on to something else.
+func TestStatusOfAnother(t *testing.T) {
+	m := newMigration(t)
+	c, err := m.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	progress := func() *Progress {
+		t.Helper()
+		other := &Migration{Config: m.Config}
+		state, err := other.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.Progress
+	}
+	if got := progress(); got != nil {
+		t.Errorf("got the progress %+v before there is any", got)
+	}
+	left := 7
+	want := Progress{Message: "500 of 1000 objects", Objects: 500, Total: 1000, Bytes: 4096, SecondsLeft: &left}
+	c.saveProgress(t.Context(), want)
+	if difference := cmp.Diff(&want, progress()); difference != "" {
+		t.Error(difference)
+	}
+	if err := c.enter(t.Context(), Freezing); err != nil {
+		t.Fatal(err)
+	}
+	if got := progress(); got != nil {
+		t.Errorf("got the progress %+v of the phase before", got)
+	}
+	c.saveProgress(t.Context(), want)
+	second, err := m.claim(t.Context(), anyState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := want
+	late.Objects = 999
+	c.saveProgress(t.Context(), late)
+	if got := progress(); got != nil {
+		t.Errorf("got the progress %+v of a process that may no longer write", got)
+	}
+	if err := second.forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	response, err := m.Etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Count != 0 {
+		t.Errorf("there are %d keys left of a migration that is over", response.Count)
 	}
 }

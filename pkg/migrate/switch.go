@@ -214,7 +214,7 @@ func (c *claim) checkWatches(ctx context.Context) error {
 
 func (c *claim) checkWatch(ctx context.Context, move move) error {
 	revision := c.Revisions[move.Resource]
-	seconds := int64(5)
+	seconds := int64(1)
 	watcher, err := c.dynamic.Resource(move.from).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: &seconds})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return nil

@@ -19,8 +19,11 @@ limitations under the License.
 package stored
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
@@ -43,6 +46,8 @@ type Objects struct {
 	Namespaced bool
 	// Versions are those in which the resource is served, the preferred one first.
 	Versions []string
+	// StorageVersion is the one in which objects are written to etcd.
+	StorageVersion string
 	// Prefix is what the keys of all objects begin with. It ends with a slash, and is
 	// followed by the namespace, if there is one, and the name.
 	Prefix string
@@ -50,6 +55,12 @@ type Objects struct {
 	Codec runtime.Codec
 	// Strict decodes as well, and returns an error for fields that the version lacks.
 	Strict runtime.Decoder
+	// Convert returns an error if a decoded object can't be converted to a version. It is nil if
+	// others define how that is done.
+	Convert func(object runtime.Object, version string) error
+	// Validate returns what a create in a version would find wrong with a decoded object. It is nil if
+	// others define what is valid.
+	Validate func(ctx context.Context, object runtime.Object, version string) field.ErrorList
 	// Transformer encrypts what is stored. Its context is the object's key.
 	Transformer value.Transformer
 }

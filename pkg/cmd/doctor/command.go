@@ -21,9 +21,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -45,6 +47,7 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 	options.Base = base
 	config := doctor.Config{Groups: groups}
 	var format, bundle string
+	var pause time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Finds what keeps this server from working in a cluster",
@@ -58,8 +61,19 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 			if _, _, err := net.SplitHostPort(config.Address); err != nil && config.Address != "" {
 				return fmt.Errorf("--server-address must be host:port: %w", err)
 			}
+			if pause < 0 {
+				return errors.New("--watch must be longer than nothing, for instance 5m")
+			}
+			if pause != 0 && bundle != "" {
+				return errors.New("--bundle is written once: leave out --watch")
+			}
 			if err := complete(options, &config); err != nil {
 				return err
+			}
+			if pause != 0 {
+				return doctor.Watch(cmd.Context(), config, pause, func(results []doctor.Result) error {
+					return printNews(cmd.OutOrStdout(), format, results)
+				})
 			}
 			results, err := doctor.Examine(cmd.Context(), config)
 			if err != nil {
@@ -88,6 +102,8 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 		"Where the server can be reached from here, as host:port, for instance by \"kubectl port-forward\". By default the endpoints of its Service are tried.")
 	own.StringVar(&bundle, "bundle", "", ""+
 		"File to write, for instance support.tar.gz, with what others need to find a fault: findings, versions, and the logs, metrics and objects of the server's namespace, without what is confidential.")
+	own.DurationVar(&pause, "watch", 0, ""+
+		"How long to wait before examining again, for instance 5m, until Ctrl-C. After the first time, only what has changed is printed. 0 examines once.")
 	own.StringVarP(&format, "output", "o", "", `"json" for programs.`)
 	// It writes no log, but takes a server's flags as they are.
 	server := tool.ServerFlags(options, logsapi.NewLoggingConfiguration())
@@ -124,11 +140,24 @@ func complete(o *apiserver.Options, config *doctor.Config) error {
 	config.AdmissionOff = completed.AdmissionOff()
 	config.EtcdServers = completed.Etcd.StorageConfig.Transport.ServerList
 	config.EtcdClient = completed.NewEtcdClient
+	config.Stores = completed.Stores
 	config.Egress = completed.Egress
 	if completed.Embedded() {
 		config.EtcdSocket = strings.TrimPrefix(completed.EmbeddedEtcd.Endpoint(), "unix://")
 	}
 	return nil
+}
+
+// printNews prints what has been found just now.
+func printNews(out io.Writer, format string, results []doctor.Result) error {
+	now := time.Now().UTC().Format(time.RFC3339)
+	if format == tool.FormatJSON {
+		return tool.PrintJSON(out, map[string]any{"time": now, "results": results})
+	}
+	if _, err := fmt.Fprintln(out, now); err != nil {
+		return err
+	}
+	return doctor.Print(out, results)
 }
 
 // writeBundle writes a support bundle into a new file.

@@ -336,5 +336,8 @@ func printState(ctx context.Context, out io.Writer, format string, m *migrate.Mi
 			fmt.Fprintf(table, "Objects:\t%d %s\n", count, store.Resource)
 		}
 	}
+	if state.Progress != nil {
+		fmt.Fprintf(table, "Progress:\t%s\n", state.Progress.Message)
+	}
 	return table.Flush()
 }

@@ -196,9 +196,10 @@ func TestDoctor(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		require.Empty(t, stderr)
 		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
-		require.Len(t, lines, 13)
+		require.Len(t, lines, 14)
 		require.Regexp(t, `^ok       kube-apiserver   kube-apiserver at https://127\.0\.0\.1:\d+ is v1\.37\.\d+, this server is made for 1\.37$`, lines[0])
 		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[10])
+		require.Regexp(t, `^skipped  storage          the embedded etcd can't be looked at from here `, lines[11])
 	})
 
 	// Whoever may only read, and ask what others may do, finds the same.
@@ -497,7 +498,7 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.Equal(t, []string{absent}, symptoms(findings))
 	require.Equal(t, map[string]string{
-		"kube-apiserver": "ok", "request-headers": "ok", "apiservices": "warning", "permissions": "skipped", "service": "skipped", "certificate": "skipped",
+		"kube-apiserver": "ok", "request-headers": "ok", "apiservices": "warning", "permissions": "skipped", "service": "skipped", "storage": "skipped", "certificate": "skipped",
 		"availability": "skipped", "admission": "ok", "webhooks": "ok", "policies": "ok", "etcd": "skipped", "proxy": "ok", "leftovers": "ok",
 	}, statuses(findings))
 	_, findings = doctor(t, cp)

@@ -1,0 +1,142 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+)
+
+// keys reads what begins with the number of a key. 1 is the present one.
+type keys struct{ value.Transformer }
+
+func (keys) TransformFromStorage(_ context.Context, data []byte, _ value.Context) ([]byte, bool, error) {
+	switch {
+	case bytes.HasPrefix(data, []byte("1")):
+		return data[1:], false, nil
+	case bytes.HasPrefix(data, []byte("2")):
+		return data[1:], true, nil
+	}
+	return nil, false, errors.New("no such key")
+}
+
+func TestCheckStorage(t *testing.T) {
+	config := etcd.Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 64 << 20}
+	member, err := config.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := member.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	things := stored.Objects{
+		GroupResource: schema.GroupResource{Group: "example.com", Resource: "things"}, Prefix: "/registry/things/",
+		Versions: []string{"v1", "v1beta1", "v1alpha1"}, StorageVersion: "v1", Transformer: keys{},
+	}
+	const v1, v1alpha1 = `{"apiVersion":"example.com/v1","kind":"Thing"}`, `{"apiVersion":"example.com/v1alpha1","kind":"Thing"}`
+	const rewriting = `rewrite them by a StorageVersionMigration, see "Rewrite what is stored" in docs/operations.md`
+	for name, test := range map[string]struct {
+		objects map[string]string
+		stores  func(context.Context) ([]stored.Objects, error)
+		socket  string
+		want    []Result
+	}{
+		"as it should be": {
+			objects: map[string]string{"a": "1" + v1, "b": "1" + v1},
+			want: []Result{{Status: OK, Cause: "all 2 things.example.com are stored in the version v1 and under the present key: " +
+				"no stored object is in v1alpha1 or v1beta1 any more, so that a release may drop it, once no older release runs that writes it"}},
+		},
+		"an old version, and an old key": {
+			objects: map[string]string{"a": "1" + v1alpha1, "b": "2" + v1, "c": "2" + v1alpha1},
+			want: []Result{
+				{Status: Warning, Cause: "2 of 3 things.example.com are stored in the version v1alpha1, and not in v1, so that no release may drop v1alpha1", Fix: rewriting},
+				{Status: Warning, Cause: "2 of 3 things.example.com are stored under an old key, or not encrypted, so that this may not be taken out of --encryption-provider-config", Fix: rewriting},
+			},
+		},
+		"a key that is missing": {
+			objects: map[string]string{"a": "3" + v1, "b": "1" + v1},
+			want: []Result{{
+				Status: Failure, Cause: "1 of 2 things.example.com can't be read, such as /registry/things/a: no such key",
+				Fix: "check --encryption-provider-config: the keys under which objects are stored must be in it",
+			}},
+		},
+		"nothing is stored": {
+			stores: func(context.Context) ([]stored.Objects, error) { return nil, nil },
+			want:   []Result{{Status: OK, Cause: "the server stores nothing"}},
+		},
+		"nobody knows what is stored": {
+			stores: func(context.Context) ([]stored.Objects, error) { return nil, errors.New("forbidden") },
+			want:   []Result{{Status: Skipped, Cause: "what the server stores can't be found out (forbidden)"}},
+		},
+		"an etcd elsewhere": {
+			socket: "/nonexistent/etcd.sock",
+			want: []Result{{
+				Status: Skipped, Cause: "the embedded etcd can't be looked at from here (stat /nonexistent/etcd.sock: no such file or directory)",
+				Fix: "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers",
+			}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := func(...string) (*clientv3.Client, error) {
+				return clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}})
+			}
+			writer, err := client()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = writer.Close() }()
+			if _, err := writer.Delete(t.Context(), "/", clientv3.WithPrefix()); err != nil {
+				t.Fatal(err)
+			}
+			for name, data := range test.objects {
+				// With a checksum, as a server with an embedded etcd writes it.
+				if _, err := writer.Put(t.Context(), things.Prefix+name, string(etcd.SealValue(things.Prefix+name, []byte(data)))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.stores == nil {
+				test.stores = func(context.Context) ([]stored.Objects, error) { return []stored.Objects{things}, nil }
+			}
+			e := &examination{Config: Config{EtcdServers: []string{config.Endpoint()}, EtcdClient: client, EtcdSocket: test.socket, Stores: test.stores}}
+			if difference := cmp.Diff(test.want, e.checkStorage(t.Context())); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
+
+// What is not looked at is not said to be as it should be.
+func TestScanIsBounded(t *testing.T) {
+	found := scan{objects: maxScanned, more: true, versions: map[string]int{"v1": maxScanned}}
+	store := stored.Objects{GroupResource: schema.GroupResource{Resource: "things"}, StorageVersion: "v1", Versions: []string{"v1", "v1beta1"}}
+	want := []Result{{Status: Skipped, Cause: "all the first 100000 things are stored in the version v1 and under the present key; the others were not looked at"}}
+	if difference := cmp.Diff(want, found.results(&store)); difference != "" {
+		t.Error(difference)
+	}
+}

@@ -1,0 +1,74 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Watch examines again and again, with a pause between, until the context ends or report has
+// an error. It reports all results first, and then those of checks that have found something
+// else: a result of another status, or another cause of a warning or a failure, apart from
+// numbers in it.
+func Watch(ctx context.Context, config Config, pause time.Duration, report func([]Result) error) error {
+	known := map[string][]Result{}
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		results, err := Examine(ctx, config)
+		if err != nil {
+			return false, err
+		}
+		if found := news(known, results); len(found) > 0 {
+			return false, report(found)
+		}
+		return false, nil
+	})
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// news returns the results of checks that have found something else than what is known, and
+// makes it known.
+func news(known map[string][]Result, results []Result) (found []Result) {
+	byCheck := map[string][]Result{}
+	for _, result := range results {
+		byCheck[result.Check] = append(byCheck[result.Check], result)
+	}
+	for _, check := range checks() {
+		if !slices.EqualFunc(known[check.name], byCheck[check.name], alike) {
+			found = append(found, byCheck[check.name]...)
+		}
+		known[check.name] = byCheck[check.name]
+	}
+	return found
+}
+
+var numbers = regexp.MustCompile(`[0-9.]+`)
+
+// alike tells whether two results of a check are no news for each other.
+func alike(a, b Result) bool {
+	if a.Status != b.Status {
+		return false
+	}
+	return a.Status == OK || a.Status == Skipped || numbers.ReplaceAllString(a.Cause+a.Fix, "") == numbers.ReplaceAllString(b.Cause+b.Fix, "")
+}

@@ -1,0 +1,45 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNews(t *testing.T) {
+	known := map[string][]Result{}
+	version := Result{"kube-apiserver", OK, "v1.37.1", ""}
+	for _, step := range []struct {
+		name    string
+		results []Result
+		want    []Result
+	}{
+		{"the first time", []Result{version, {"etcd", OK, "answers in 1.2 ms", ""}}, []Result{version, {"etcd", OK, "answers in 1.2 ms", ""}}},
+		{"the same", []Result{version, {"etcd", OK, "answers in 1.2 ms", ""}}, nil},
+		{"another number", []Result{version, {"etcd", OK, "answers in 20 ms", ""}}, nil},
+		{"another status", []Result{version, {"etcd", Warning, "takes 120 ms", "get another disk"}}, []Result{{"etcd", Warning, "takes 120 ms", "get another disk"}}},
+		{"another number in a warning", []Result{version, {"etcd", Warning, "takes 99.5 ms", "get another disk"}}, nil},
+		{"another warning", []Result{version, {"etcd", Warning, "has 90 MiB left", "get another disk"}}, []Result{{"etcd", Warning, "has 90 MiB left", "get another disk"}}},
+		{"one more", []Result{version, {"etcd", OK, "first", ""}, {"etcd", OK, "second", ""}}, []Result{{"etcd", OK, "first", ""}, {"etcd", OK, "second", ""}}},
+	} {
+		if diff := cmp.Diff(step.want, news(known, step.results)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+// Reason names what a Finding is about.
+type Reason string
+
+// The reasons of findings, see docs/migration.md.
+const (
+	NothingDefined          Reason = "NothingDefined"
+	DefinitionDeleted       Reason = "DefinitionDeleted"
+	NotEstablished          Reason = "NotEstablished"
+	NotStored               Reason = "NotStored"
+	KindDiffers             Reason = "KindDiffers"
+	ScopeDiffers            Reason = "ScopeDiffers"
+	NothingServed           Reason = "NothingServed"
+	VersionMissing          Reason = "VersionMissing"
+	StorageVersionNotServed Reason = "StorageVersionNotServed"
+	StorageVersionDiffers   Reason = "StorageVersionDiffers"
+	OlderVersionsStored     Reason = "OlderVersionsStored"
+	ConversionWebhook       Reason = "ConversionWebhook"
+
+	LeadsToServer Reason = "LeadsToServer"
+	NotManaged    Reason = "NotManaged"
+
+	ServerHasObjects Reason = "ServerHasObjects"
+	RevisionTooLow   Reason = "RevisionTooLow"
+	ControllersRun   Reason = "ControllersRun"
+
+	ObjectsMove      Reason = "ObjectsMove"
+	ObjectsRefused   Reason = "ObjectsRefused"
+	NotConverted     Reason = "NotConverted"
+	ObjectsInvalid   Reason = "ObjectsInvalid"
+	Finalizers       Reason = "Finalizers"
+	Owners           Reason = "Owners"
+	NamespaceDeleted Reason = "NamespaceDeleted"
+
+	Dependents Reason = "Dependents"
+	Unread     Reason = "Unread"
+	Webhooks   Reason = "Webhooks"
+	Policies   Reason = "Policies"
+	Quotas     Reason = "Quotas"
+	Watches    Reason = "Watches"
+
+	// These are findings of a plan of the way back only.
+	NotMoved      Reason = "NotMoved"
+	NotRegistered Reason = "NotRegistered"
+	Encrypted     Reason = "Encrypted"
+	NewUIDs       Reason = "NewUIDs"
+)

@@ -1,0 +1,440 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package migrate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/client/v3"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+)
+
+// scene is a cluster and a server for a plan.
+type scene struct {
+	// definition and object are JSON, or empty for none.
+	definition, object string
+	// revision is that of kube-apiserver's etcd.
+	revision   string
+	store      stored.Objects
+	apiService *apiregistrationv1.APIService
+	kube       []runtime.Object
+	owned      []runtime.Object
+	metrics    string
+	// etcd is what the server's etcd has, and kubeEtcd says that the same is kube-apiserver's.
+	etcd     map[string]string
+	kubeEtcd bool
+	refused  error
+}
+
+const usualDefinition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
+	"spec": {"group": "example.com", "names": {"plural": "things", "kind": "Thing"}, "scope": "Namespaced", "conversion": {"strategy": "None"},
+		"versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v1beta1", "served": false, "storage": false}]},
+	"status": {"storedVersions": ["v1"], "conditions": [{"type": "Established", "status": "True"}]}}`
+
+const usualObject = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"namespace": "default", "name": "one", "uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}}`
+
+func usualScene() *scene {
+	store := things
+	store.StorageVersion = "v1"
+	store.Codec, store.Strict = unstructured.UnstructuredJSONScheme, unstructured.UnstructuredJSONScheme
+	return &scene{
+		definition: usualDefinition, object: usualObject, revision: "2", store: store,
+		apiService: &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.example.com", Labels: map[string]string{managedLabel: "true"}}},
+	}
+}
+
+func (s *scene) inDefinition(before, after string) {
+	s.definition = strings.Replace(s.definition, before, after, 1)
+}
+
+func (s *scene) inMetadata(member string) {
+	s.object = strings.Replace(s.object, `"name": "one"`, `"name": "one", `+member, 1)
+}
+
+// registered makes the scene one in which the server serves the group.
+func (s *scene) registered() {
+	s.apiService.Spec.Service = &apiregistrationv1.ServiceReference{}
+	s.etcd["/state"] = `{"phase": "Moved", "switched": "2026-02-01T00:00:00Z"}`
+}
+
+func unmarshal(t *testing.T, text string) []unstructured.Unstructured {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	var object unstructured.Unstructured
+	if err := object.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return []unstructured.Unstructured{object}
+}
+
+// migration has fakes for all of the cluster but the etcd.
+func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
+	t.Helper()
+	if _, err := etcd.Delete(t.Context(), "/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range s.etcd {
+		if _, err := etcd.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		definitions: "CustomResourceDefinitionList",
+		{Group: "example.com", Version: "v1", Resource: "things"}: "ThingList",
+	})
+	for name, text := range map[string]string{"customresourcedefinitions": s.definition, "things": s.object} {
+		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: unmarshal(t, text)}
+		list.SetResourceVersion(s.revision)
+		objects.PrependReactor("list", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
+	}
+	kube := kubefake.NewClientset(s.kube...)
+	kube.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
+		{Name: "configmaps", Kind: "ConfigMap", Verbs: metav1.Verbs{"list"}}, {Name: "configmaps/status", Verbs: metav1.Verbs{"list"}}, {Name: "bindings", Verbs: metav1.Verbs{"create"}},
+	}}}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	owned := metadatafake.NewSimpleMetadataClient(scheme, s.owned...)
+	if s.refused != nil {
+		owned.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refused })
+	}
+	m := &Migration{
+		Config: Config{
+			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []stored.Objects{s.store}, Etcd: etcd, StateKey: "/state",
+			Lease: "controllers", Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
+		},
+		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService), metadata: owned,
+		metrics: func(context.Context) ([]byte, error) { return []byte(s.metrics), nil },
+	}
+	if s.kubeEtcd {
+		m.KubeEtcd = etcd
+	}
+	return m
+}
+
+// refusingDecoder knows none of the fields.
+type refusingDecoder struct{ runtime.Decoder }
+
+func (refusingDecoder) Decode([]byte, *schema.GroupVersionKind, runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return nil, nil, errors.New("unknown field")
+}
+
+// findings are what a plan can find: how to come to it, and what the plan says then.
+var findings = map[Reason]struct {
+	change func(*scene)
+	want   string
+	// back says that it is found on the way back.
+	back bool
+}{
+	NothingDefined: {change: func(s *scene) { s.definition = "" }, want: "failure no CustomResourceDefinition defines a resource of example.com"},
+	DefinitionDeleted: {
+		change: func(s *scene) {
+			s.inDefinition(`"metadata": {`, `"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", `)
+		},
+		want: "failure the CustomResourceDefinition things.example.com is being deleted",
+	},
+	NotEstablished: {
+		change: func(s *scene) { s.inDefinition(`"status": "True"`, `"status": "False"`) },
+		want:   "failure the CustomResourceDefinition things.example.com is not established, so that its objects can't be read",
+	},
+	NotStored:   {change: func(s *scene) { s.store.Resource = "others" }, want: "failure the server does not store things.example.com"},
+	KindDiffers: {change: func(s *scene) { s.store.Kind = "Other" }, want: "failure the kind of things.example.com is Thing, and at the server Other"},
+	ScopeDiffers: {
+		change: func(s *scene) { s.store.Namespaced = false },
+		want:   "failure the scope of things.example.com is Namespaced, and at the server Cluster",
+	},
+	NothingServed: {
+		change: func(s *scene) { s.inDefinition(`"served": true`, `"served": false`) },
+		want:   "failure no version of things.example.com is served, so that its objects can't be read",
+	},
+	VersionMissing: {
+		change: func(s *scene) { s.store.Versions = []string{"v1"} },
+		want:   "failure the server does not serve things.example.com in the version v1beta1",
+	},
+	StorageVersionNotServed: {
+		change: func(s *scene) { s.inDefinition(`"served": true`, `"served": false`) },
+		want:   "failure things.example.com is stored in the version v1, which is not served",
+	},
+	StorageVersionDiffers: {
+		change: func(s *scene) { s.store.StorageVersion = "v1beta1" },
+		want:   "notice things.example.com is stored in the version v1, and would be stored in v1beta1 by the server",
+	},
+	OlderVersionsStored: {
+		change: func(s *scene) { s.inDefinition(`"storedVersions": ["v1"]`, `"storedVersions": ["v1beta1", "v1"]`) },
+		want:   "notice objects of things.example.com may be stored in v1beta1, too: they move as kube-apiserver converts them to v1",
+	},
+	ConversionWebhook: {
+		change: func(s *scene) { s.inDefinition(`"None"`, `"Webhook"`) },
+		want:   "notice a webhook converts things.example.com: reading all objects calls it for each one that is stored in another version than v1",
+	},
+	LeadsToServer: {
+		change: func(s *scene) { s.apiService.Spec.Service = &apiregistrationv1.ServiceReference{} },
+		want:   "failure the APIService v1.example.com leads to a server, so that clients do not see the custom resources",
+	},
+	NotManaged: {
+		change: func(s *scene) { s.apiService.Labels = nil },
+		want:   "failure the APIService v1.example.com has no label kube-aggregator.kubernetes.io/automanaged",
+	},
+	ServerHasObjects: {
+		change: func(s *scene) { s.etcd["/registry/example.com/things/default/other"] = "{}" },
+		want:   "failure the server has 1 things.example.com already",
+	},
+	RevisionTooLow: {
+		change: func(s *scene) { s.revision = "1000000" },
+		want:   "failure the server's etcd has not compacted the revision 1000000 that kube-apiserver's has reached, so that clients that resume a watch would miss changes",
+	},
+	ControllersRun: {
+		change: func(s *scene) {
+			holder := "server-0"
+			s.kube = append(s.kube, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "server", Name: "controllers"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}})
+		},
+		want: "failure the Lease server/controllers says that controllers of the server run, in server-0",
+	},
+	ObjectsMove: {
+		change: func(s *scene) {
+			s.inMetadata(`"finalizers": ["a"], "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"kind": "Thing"}]`)
+		},
+		want: "notice 1 things.example.com would move, 0 kB as JSON: 1 have finalizers, 1 are being deleted, 1 have owners",
+	},
+	ObjectsRefused: {
+		change: func(s *scene) { s.store.Strict = refusingDecoder{} },
+		want:   "failure 1 of 1 things.example.com can't be stored by the server without loss: default/one (unknown field)",
+	},
+	NotConverted: {
+		change: func(s *scene) {
+			s.store.Convert = func(_ runtime.Object, version string) error {
+				if version == "v1" {
+					return nil
+				}
+				return errors.New("no such kind")
+			}
+		},
+		want: "failure 1 of 1 things.example.com can't be converted by the server to a version that it serves: default/one (v1beta1: no such kind)",
+	},
+	ObjectsInvalid: {
+		change: func(s *scene) {
+			s.store.Validate = func(_ context.Context, _ runtime.Object, version string) field.ErrorList {
+				if version == "v1" {
+					return nil
+				}
+				return field.ErrorList{field.Required(field.NewPath("spec", "size"), "")}
+			}
+		},
+		want: "notice 1 of 1 things.example.com would be refused by the server's validation: default/one (spec.size: Required value)",
+	},
+	Finalizers: {
+		change: func(s *scene) { s.inMetadata(`"finalizers": ["example.com/b", "example.com/a"]`) },
+		want:   "notice things.example.com have finalizers: 1 example.com/a, 1 example.com/b",
+	},
+	Owners: {
+		change: func(s *scene) {
+			s.inMetadata(`"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "a", "uid": "2"}]`)
+		},
+		want: "notice things.example.com are owned by objects, and deleted with these as before: 1 Deployment.apps",
+	},
+	NamespaceDeleted: {
+		change: func(s *scene) {
+			s.kube = append(s.kube, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}})
+		},
+		want: "failure the namespace default, which has some of the objects, is being deleted",
+	},
+	Dependents: {
+		change: func(s *scene) {
+			for name, owner := range map[string]string{"of-thing": "example.com/v1", "of-another": "example.org/v1"} {
+				s.owned = append(s.owned, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{
+					Namespace: "default", Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: owner, Kind: "Thing", Name: "one", UID: "1"}},
+				}})
+			}
+		},
+		want: "notice the objects own other objects, which stay: 1 configmaps",
+	},
+	Unread: {
+		change: func(s *scene) {
+			s.refused = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no role"))
+		},
+		want: "notice the configmaps can't be read to find what the objects own: configmaps is forbidden: no role",
+	},
+	Webhooks: {
+		change: func(s *scene) {
+			rule := func(group, resource string) []admissionregistrationv1.RuleWithOperations {
+				return []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, Resources: []string{resource}}}}
+			}
+			s.kube = append(s.kube,
+				&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "validating"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{
+					{Name: "all.example.com", Rules: rule("*", "*/*")}, {Name: "others.example.com", Rules: rule("example.com", "others")},
+				}},
+				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mutating"}, Webhooks: []admissionregistrationv1.MutatingWebhook{
+					{Name: "status.example.com", Rules: rule("example.com", "things/status")}, {Name: "pods.example.com", Rules: rule("", "things")},
+				}})
+		},
+		want: "notice webhooks are asked about writes: all.example.com, status.example.com",
+	},
+	Policies: {
+		change: func(s *scene) {
+			rules := []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{APIGroups: []string{"example.com"}, Resources: []string{"things"}}}}}
+			match := &admissionregistrationv1.MatchResources{ResourceRules: rules}
+			s.kube = append(s.kube,
+				&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "none"}},
+				&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConstraints: match}},
+				&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sized"}, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: match}})
+		},
+		want: "notice policies apply to writes, now and at the server: small, sized",
+	},
+	Quotas: {
+		change: func(s *scene) {
+			for name, counted := range map[string]corev1.ResourceName{"things": "count/things.example.com", "pods": "count/pods", "cpu": "cpu"} {
+				s.kube = append(s.kube, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("1")}}})
+			}
+		},
+		want: "notice quotas count the objects, now and at the server: default/things",
+	},
+	Watches: {
+		change: func(s *scene) {
+			s.metrics = "# TYPE apiserver_longrunning_requests gauge\n" +
+				"apiserver_longrunning_requests{group=\"example.com\",resource=\"things\",scope=\"cluster\",verb=\"WATCH\",version=\"v1\"} 2\n" +
+				"apiserver_longrunning_requests{group=\"example.com\",resource=\"things\",scope=\"namespace\",verb=\"WATCH\",version=\"v1\"} 1\n" +
+				"apiserver_longrunning_requests{group=\"\",resource=\"pods\",scope=\"cluster\",verb=\"WATCH\",version=\"v1\"} 5\n"
+		},
+		want: "notice clients of the kube-apiserver that has answered watch, and will list again: 3 things in v1",
+	},
+	NotMoved: {back: true,
+		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Freezing"}` },
+		want:   "failure the migration is in the phase Freezing, and not in Moved",
+	},
+	NotRegistered: {back: true,
+		change: func(*scene) {},
+		want:   "failure no version of example.com leads to a server: there is nothing to move back",
+	},
+	Encrypted: {back: true,
+		change: func(s *scene) {
+			s.registered()
+			s.kubeEtcd = true
+			s.etcd["/registry/example.com/things/default/one"] = "k8s:enc:aescbc:v1:"
+		},
+		want: "failure kube-apiserver encrypts the things.example.com in its etcd: leave out --kube-etcd-servers, so that it writes them itself",
+	},
+	NewUIDs: {back: true,
+		change: func(s *scene) {
+			s.registered()
+			s.object = strings.Replace(s.object, "2026-01", "2026-03", 1)
+		},
+		want: "notice 1 things.example.com would move back, of which 1 get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: [default/one]",
+	},
+}
+
+// Each finding of a plan is shown by what leads to it, and is in the documentation.
+func TestFindings(t *testing.T) {
+	m := newMigration(t)
+	for range 10 {
+		if _, err := m.Etcd.Put(t.Context(), "/revision", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Etcd.Compact(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	for reason, test := range findings {
+		t.Run(string(reason), func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd = map[string]string{}
+			test.change(scene)
+			planned := scene.migration(t, m.Etcd)
+			plan := planned.Plan
+			if test.back {
+				plan = planned.PlanBack
+			}
+			all, err := plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, finding := range all {
+				if finding.Reason == reason {
+					got = append(got, string(finding.Status)+" "+finding.Cause)
+				}
+			}
+			if !slices.Equal(got, []string{test.want}) {
+				t.Errorf("got %q, want %q, in %+v", got, test.want, all)
+			}
+		})
+	}
+	t.Run("nothing but the objects", func(t *testing.T) {
+		scene := usualScene()
+		all, err := scene.migration(t, m.Etcd).Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, finding := range all {
+			if finding.Status != OK && finding.Reason != ObjectsMove {
+				t.Errorf("got %+v", finding)
+			}
+		}
+	})
+	t.Run("documented", func(t *testing.T) {
+		declared, documented := names(t, "reasons.go", `Reason = "(\w+)"`), names(t, "../../docs/migration.md", "(?m)^\\| `([A-Z]\\w+)` \\|")
+		var shown []string
+		for _, reason := range slices.Sorted(maps.Keys(findings)) {
+			shown = append(shown, string(reason))
+		}
+		for what, got := range map[string][]string{"shown by tests": shown, "documented": documented} {
+			if !slices.Equal(got, declared) {
+				t.Errorf("%s are %v, and %v are declared", what, got, declared)
+			}
+		}
+	})
+}
+
+// names returns what a pattern finds in a file, sorted.
+func names(t *testing.T, file, pattern string) (found []string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(content), -1) {
+		found = append(found, match[1])
+	}
+	slices.Sort(found)
+	return found
+}
