@@ -57,6 +57,11 @@ type Config struct {
 	// either, the programs of Kubernetes are those of package binaries, which are built
 	// the first time, and then kept in the user's cache directory.
 	BinDir string
+	// KubernetesVersion is the release of Kubernetes that runs, such as "v1.34.4", or "1.34" for
+	// the latest known one of a minor version. By default it is what the environment variable
+	// CONTROLPLANE_KUBERNETES_VERSION names, and without that the one that this module is made
+	// for. Another one is built the first time, whatever BinDir holds.
+	KubernetesVersion string
 	// Manifests is the directory with the kustomization that registers the API server in a
 	// cluster: its Service, its ServiceAccount, its APIServices, and what else it needs. By
 	// default it is artifacts/deploy/base of the module that the working directory, which

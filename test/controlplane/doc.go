@@ -27,7 +27,9 @@ limitations under the License.
 //	}
 //
 // It needs Go and nothing else. The programs of Kubernetes are built from source, see
-// package binaries: some minutes the first time, nothing after that. The server is built
+// package binaries: some minutes the first time, nothing after that. Config.KubernetesVersion,
+// or the environment variable CONTROLPLANE_KUBERNETES_VERSION, chooses another release, so that
+// the same tests run with Kubernetes 1.34 to 1.37. The server is built
 // from the module of the test. Where these defaults do not fit, Config names programs,
 // packages, manifests, ports, flags and timeouts, or a function that runs the server in the
 // process of the test.

@@ -36,6 +36,9 @@ type Host interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+// Local returns the Host that is used where none is named: this machine.
+func Local() Host { return thisMachine{} }
+
 // thisMachine is the Host that is used where none is named. Its address is one
 // that only the machine itself reaches.
 type thisMachine struct{}

@@ -79,7 +79,18 @@ func (cp *ControlPlane) binary(name, program string, config ComponentConfig) fun
 // program returns how a program is found that nobody has said more of than its name.
 func (cp *ControlPlane) program(name string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
+		options := cp.building()
+		if name == "etcd" {
+			options.Version = binaries.Version()
+		}
+		release, err := options.Release()
+		if err != nil {
+			return "", err
+		}
 		dir := cp.config.BinDir
+		if binaries.Known(name) && release != binaries.Version() {
+			dir = ""
+		}
 		if dir != "" {
 			path := filepath.Join(dir, name)
 			if _, err := os.Stat(path); err == nil {
@@ -93,7 +104,7 @@ func (cp *ControlPlane) program(name string) func(context.Context) (string, erro
 			return "", fmt.Errorf("there is no %s in %s: build it there, for instance with \"make binaries\", or name no directory, so that it is built in your cache",
 				name, dir)
 		}
-		dir, err := binaries.Kubernetes(ctx, cp.building(), name)
+		dir, err = binaries.Kubernetes(ctx, options, name)
 		return filepath.Join(dir, name), err
 	}
 }
@@ -118,7 +129,7 @@ func (cp *ControlPlane) buildPackage(ctx context.Context, name, pkg string) (str
 }
 
 func (cp *ControlPlane) building() binaries.Options {
-	return binaries.Options{Progress: cp.config.Progress}
+	return binaries.Options{Version: cp.config.KubernetesVersion, Progress: cp.config.Progress}
 }
 
 // FreePort returns a port that nobody else gets while the control plane runs.

@@ -58,7 +58,7 @@ func NewCommand() *cobra.Command {
 	for _, part := range parts() {
 		create.AddCommand(newCreatePart(part))
 	}
-	cmd.AddCommand(newInit(), create, newImport(), newGenerate(), newUpgrade())
+	cmd.AddCommand(newInit(), create, newImport(), newExport(), newGenerate(), newUpgrade())
 	return cmd
 }
 

@@ -18,11 +18,12 @@ limitations under the License.
 // Kubernetes, of which there is nothing to download for the aggregation layer's tests, and
 // the server that is tested. It needs the go command and the Go modules, nothing else.
 //
-// The versions are those of a Go module that is part of this package, kubernetes.mod: the
-// libraries of Kubernetes in the same versions as this module's own, so that what
-// kube-apiserver and a server have in common is compiled once. Programs are kept in the
-// user's cache directory, by the content of that module, and so are built once for each
-// version of this package that has another.
+// By default, the versions are those of a Go module that is part of this package,
+// kubernetes.mod: the libraries of Kubernetes in the same versions as this module's own, so
+// that what kube-apiserver and a server have in common is compiled once. Options.Version
+// names another release of Kubernetes, to be built with the dependencies that the release
+// itself has. Programs are kept in the user's cache directory, by the version and by the
+// content of the module, and so are built once for each.
 package binaries
 
 import (
@@ -58,6 +59,11 @@ type Options struct {
 	// CacheDir is where programs are kept, by default a directory of this module's in
 	// os.UserCacheDir.
 	CacheDir string
+	// Version is the release of Kubernetes that is built, such as "v1.34.4", or "1.34" for the
+	// latest release of a minor version that this package knows. By default, it is what the
+	// environment variable CONTROLPLANE_KUBERNETES_VERSION names, and without that, Version().
+	// It has no effect on etcd.
+	Version string
 	// Progress, if set, is told every few seconds how far a build is that takes long.
 	Progress func(message string)
 }
@@ -74,7 +80,7 @@ func packages() map[string]string {
 // Known tells whether a program is one of Kubernetes'.
 func Known(name string) bool { return packages()[name] != "" }
 
-// Version returns the version of Kubernetes that is built, for instance "v1.37.1".
+// Version returns the version of Kubernetes that is built by default, for instance "v1.37.1".
 func Version() string {
 	return regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)`).FindStringSubmatch(goMod)[1]
 }
@@ -84,14 +90,22 @@ func Version() string {
 // yet are: kube-apiserver takes some minutes the first time. When several processes want
 // the same programs at once, one builds and the others wait.
 func Kubernetes(ctx context.Context, options Options, names ...string) (dir string, err error) {
+	version, err := options.Release()
+	if err != nil {
+		return "", err
+	}
+	release := releaseOf(version)
+	if i := slices.Index(names, "etcd"); i >= 0 && !release.own() {
+		return "", fmt.Errorf("etcd is no part of Kubernetes %s: leave out the version", version)
+	}
 	root := options.CacheDir
 	if root == "" {
 		if root, err = userCacheDir(); err != nil {
 			return "", err
 		}
 	}
-	content := sha256.Sum256([]byte(strings.Join([]string{goMod, goSum, runtime.GOOS, runtime.GOARCH}, "\x00")))
-	root = filepath.Join(root, fmt.Sprintf("%s-%x", Version(), content[:6]))
+	content := sha256.Sum256([]byte(strings.Join([]string{release.goMod, release.goSum, runtime.GOOS, runtime.GOARCH}, "\x00")))
+	root = filepath.Join(root, fmt.Sprintf("%s-%x", version, content[:6]))
 	dir = filepath.Join(root, "bin")
 	if missing, err := missing(dir, names); err != nil || len(missing) == 0 {
 		return dir, err
@@ -112,19 +126,17 @@ func Kubernetes(ctx context.Context, options Options, names ...string) (dir stri
 	if err != nil {
 		return "", err
 	}
-	for file, content := range map[string]string{"go.mod": goMod, "go.sum": goSum} {
-		if err := os.WriteFile(filepath.Join(module, file), []byte(content), 0o644); err != nil {
-			return "", err
-		}
+	if err := release.write(ctx, module); err != nil {
+		return "", err
 	}
 	for _, name := range wanted {
 		err := options.build(ctx, build{
 			dir: module, target: filepath.Join(dir, name), pkg: packages()[name], shared: true,
 			// The same for all, so that what they have in common is compiled once.
-			flags: []string{"-mod=readonly", "-trimpath", "-buildvcs=false"},
-			env:   []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
+			flags: []string{"-trimpath", "-buildvcs=false"},
+			env:   []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=" + release.mode(), "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
 			// Without them, the programs would report v0.0.0.
-			ldflags: versionFlags(),
+			ldflags: versionFlags(version),
 		})
 		if err != nil {
 			return "", err
@@ -174,10 +186,10 @@ func missing(dir string, names []string) ([]string, error) {
 	return missing, nil
 }
 
-func versionFlags() string {
-	const version = "k8s.io/component-base/version"
-	parts := strings.SplitN(strings.TrimPrefix(Version(), "v"), ".", 3)
-	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", version, Version(), parts[0], parts[1])
+func versionFlags(version string) string {
+	const pkg = "k8s.io/component-base/version"
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version, parts[0], parts[1])
 }
 
 // lock locks a file until it is closed. It waits for another process that has locked it.

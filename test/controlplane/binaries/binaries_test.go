@@ -30,7 +30,68 @@ import (
 
 func TestVersion(t *testing.T) {
 	require.Regexp(t, `^v1\.\d+\.\d+$`, Version())
-	require.Regexp(t, `^-X k8s\.io/component-base/version\.gitVersion=v1\.\d+\.\d+ -X \S+Major=1 -X \S+Minor=\d+$`, versionFlags())
+	require.Regexp(t, `^-X k8s\.io/component-base/version\.gitVersion=v1\.\d+\.\d+ -X \S+Major=1 -X \S+Minor=\d+$`, versionFlags(Version()))
+}
+
+func TestRelease(t *testing.T) {
+	for name, test := range map[string]struct{ option, variable, want, err string }{
+		"by default":           {want: Version()},
+		"an option":            {option: "1.34", want: "v1.34.4"},
+		"with a v":             {option: "v1.35", want: "v1.35.4"},
+		"a release":            {option: "1.34.1", want: "v1.34.1"},
+		"before a release":     {option: "v1.38.0-alpha.0", want: "v1.38.0-alpha.0"},
+		"the default's minor":  {option: "1.37", want: Version()},
+		"a variable":           {variable: "1.36", want: "v1.36.3"},
+		"an option beside one": {option: "1.34", variable: "1.36", want: "v1.34.4"},
+		"something else":       {option: "latest", err: `"latest" is not a version of Kubernetes: name a release, such as ` + Version() + `, or one of the minor versions 1.34 to 1.37`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(VersionVariable, test.variable)
+			got, err := Options{Version: test.option}.Release()
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestDerive(t *testing.T) {
+	require.Equal(t, `module kubernetes.build
+
+go 1.24.0
+
+godebug default=go1.24
+
+require (
+	github.com/armon/circbuf v0.0.0-20190214190532-5111143e8da2
+	k8s.io/api v0.0.0
+)
+
+replace (
+	k8s.io/api => k8s.io/api v0.34.4
+	k8s.io/kubectl => k8s.io/kubectl v0.34.4
+)
+
+require k8s.io/kubernetes v1.34.4
+`, derive(`module k8s.io/kubernetes
+
+go 1.24.0
+
+godebug default=go1.24
+
+require (
+	github.com/armon/circbuf v0.0.0-20190214190532-5111143e8da2
+	k8s.io/api v0.0.0
+)
+
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+	k8s.io/kubectl => ./staging/src/k8s.io/kubectl
+)
+`, "v1.34.4"))
 }
 
 // TestKubernetes builds the smallest program, whose packages the build cache has as a rule.
@@ -68,6 +129,10 @@ func TestKubernetes(t *testing.T) {
 	require.Equal(t, dirs[0], dir)
 	_, err = Kubernetes(t.Context(), options, "etcd", "kubectl")
 	require.ErrorContains(t, err, `kubectl cannot be built: go build k8s.io/kubernetes/cmd/kubectl: exec: "go": executable file not found in $PATH`)
+	older := options
+	older.Version = "1.34"
+	_, err = Kubernetes(t.Context(), older, "kubectl", "etcd")
+	require.EqualError(t, err, "etcd is no part of Kubernetes v1.34.4: leave out the version")
 	_, err = Kubernetes(t.Context(), options, "kubelet")
 	require.EqualError(t, err, `"kubelet" is not a program of a control plane: choose from etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl`)
 }

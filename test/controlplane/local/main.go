@@ -64,6 +64,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("local", flag.ContinueOnError)
 	flags.StringVar(&config.Dir, "dir", "_output/local", "directory for the data of the control plane")
 	flags.StringVar(&config.BinDir, "bin", "", "directory with the programs of Kubernetes and the server; those that are not named are built")
+	flags.StringVar(&config.KubernetesVersion, "kubernetes-version", "", "release of Kubernetes, such as 1.34 or v1.34.4; if empty, "+binaries.VersionVariable+" or "+binaries.Version())
 	flags.StringVar(&config.Manifests, "manifests", "", "directory with the kustomization that registers the server; artifacts/deploy/base of this module if empty")
 	flags.StringVar(&config.APIServer.Package, "package", "", "main package of the server, which is built; if empty, apiserver of -bin or cmd/apiserver of this module")
 	flags.DurationVar(&config.Timeouts.Ready, "ready-timeout", 0, "how long a component may take until it is ready; 0 means 5 minutes")
@@ -111,7 +112,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if network != nil {
 		err = welcomeBehind(ctx, out, network, cp)
 	} else {
-		err = welcome(ctx, out, cp.Kubeconfig(), config.BinDir, next)
+		err = welcome(ctx, out, cp.Kubeconfig(), config, next)
 	}
 	if err != nil {
 		return errors.Join(err, cp.Stop())
@@ -155,15 +156,19 @@ func startRest(ctx context.Context, cp *controlplane.ControlPlane, build string,
 const examples = "artifacts/examples"
 
 // welcome says what to do with the running control plane.
-func welcome(ctx context.Context, out io.Writer, kubeconfig, binDir string, next []string) error {
-	if binDir == "" {
-		var err error
-		if binDir, err = binaries.Kubernetes(ctx, binaries.Options{}); err != nil {
+func welcome(ctx context.Context, out io.Writer, kubeconfig string, config controlplane.Config, next []string) error {
+	binDir := config.BinDir
+	options := binaries.Options{Version: config.KubernetesVersion}
+	release, err := options.Release()
+	if err != nil {
+		return err
+	}
+	if binDir == "" || release != binaries.Version() {
+		if binDir, err = binaries.Kubernetes(ctx, options); err != nil {
 			return err
 		}
 	}
-	binDir, err := filepath.Abs(binDir)
-	if err != nil {
+	if binDir, err = filepath.Abs(binDir); err != nil {
 		return err
 	}
 	if _, err := os.Stat(examples); err == nil && len(next) == 0 {

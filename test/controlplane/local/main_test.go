@@ -87,7 +87,7 @@ func TestWelcome(t *testing.T) {
 				require.NoError(t, os.MkdirAll(examples, 0o700))
 			}
 			var out bytes.Buffer
-			require.NoError(t, welcome(t.Context(), &out, "kubeconfig", "bin", test.next))
+			require.NoError(t, welcome(t.Context(), &out, "kubeconfig", controlplane.Config{BinDir: "bin"}, test.next))
 			require.Contains(t, out.String(), test.want)
 			require.Contains(t, out.String(), "export KUBECONFIG=kubeconfig PATH=")
 		})

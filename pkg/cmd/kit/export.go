@@ -1,0 +1,65 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"bytes"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
+)
+
+func newExport() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Writes what the module declares in another form",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newExportCRD())
+	return cmd
+}
+
+func newExportCRD() *cobra.Command {
+	var dir, file string
+	cmd := &cobra.Command{
+		Use:   "crd",
+		Short: "Writes CustomResourceDefinitions of the module's kinds",
+		Long: `Writes CustomResourceDefinitions of the kinds of the module: schemas with defaults, validation and
+list types, columns, field selectors, short names, categories, the subresources status and scale,
+all versions, and which of them is stored. They are valid, as kube-apiserver sees it.
+
+What a definition can't express is printed on the standard error: rules in Go, columns of several
+fields, Actions, Streams and Reviews.`,
+		Example: "  kit export crd --file artifacts/crd.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return kit.ExportCRD(cmd.Context(), dir, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			var definitions bytes.Buffer
+			if err := kit.ExportCRD(cmd.Context(), dir, &definitions, cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			return os.WriteFile(file, definitions.Bytes(), 0o644) //nolint:gosec // G306: definitions are no secret.
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "File to write. (default the standard output)")
+	addDir(cmd, &dir)
+	return cmd
+}

@@ -1,0 +1,244 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package definitions
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// prober finds out which field of a version a function of the declaration returns: it fills in one
+// field after the other, and looks at what changes.
+type prober struct {
+	*exporter
+	gvk       schema.GroupVersionKind
+	features  *registry.Features
+	schema    *props
+	constants []string
+}
+
+// probe is an object with a value in one field.
+type probe struct {
+	// path is that of the field as in a definition, and value what it has.
+	path, value string
+	// column is the type of a column that shows it.
+	column string
+	object runtime.Object
+}
+
+const moment = "2001-02-03T04:05:06Z"
+
+// probes are an object for each field.
+func (p *prober) probes() (probes []probe, err error) {
+	add := func(path, column string, value any, fields ...string) error {
+		object := map[string]any{}
+		if err := unstructured.SetNestedField(object, value, fields...); err != nil {
+			return err
+		}
+		internal, err := p.internal(object)
+		if err != nil {
+			// Not everything that the schema allows can be converted.
+			return nil //nolint:nilerr // What can't be tried out is not found.
+		}
+		probes = append(probes, probe{path: path, value: fmt.Sprint(value), column: column, object: internal})
+		return nil
+	}
+	if err := add(".metadata.name", "string", "probe", "metadata", "name"); err != nil {
+		return nil, err
+	}
+	if err := add(".metadata.creationTimestamp", "date", moment, "metadata", "creationTimestamp"); err != nil {
+		return nil, err
+	}
+	return probes, p.walk(p.schema, nil, add)
+}
+
+// walk calls a function with a value for each field that has a single one, and for the fields of
+// conditions of all known types.
+func (p *prober) walk(s *props, fields []string, add func(path, column string, value any, fields ...string) error) error {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if len(fields) == 0 && (name == "metadata" || name == "apiVersion" || name == "kind") {
+			continue
+		}
+		property := s.Properties[name]
+		at := append(slices.Clone(fields), name)
+		path := "." + strings.Join(at, ".")
+		var err error
+		switch {
+		case property.XIntOrString:
+			err = add(path, "string", "7", at...)
+		case property.Type == "string" && property.Format == "date-time":
+			err = add(path, "date", moment, at...)
+		case property.Type == "string" && len(property.Enum) > 0:
+			var value string
+			if err = json.Unmarshal(property.Enum[len(property.Enum)-1].Raw, &value); err == nil {
+				err = add(path, "string", value, at...)
+			}
+		case property.Type == "string" && property.Format == "":
+			err = add(path, "string", "probe", at...)
+		case property.Type == "integer":
+			err = add(path, "integer", int64(7), at...)
+		case property.Type == "boolean":
+			err = add(path, "boolean", true, at...)
+		case property.Type == "object":
+			err = p.walk(&property, at, add)
+		case name == "conditions" && property.Type == "array":
+			err = p.conditions(at, add)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *prober) conditions(fields []string, add func(path, column string, value any, fields ...string) error) error {
+	for _, kind := range slices.Compact(slices.Sorted(slices.Values(p.constants))) {
+		for _, field := range []string{"status", "reason", "message"} {
+			condition := map[string]any{"type": kind, field: "probe"}
+			if err := add(fmt.Sprintf(".%s[?(@.type==%q)].%s", strings.Join(fields, "."), kind, field), "string", []any{condition}, fields...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// internal converts an object of the version, without defaults.
+func (p *prober) internal(fields map[string]any) (runtime.Object, error) {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	versioned, err := p.scheme.New(p.gvk)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, versioned); err != nil {
+		return nil, err
+	}
+	return p.scheme.ConvertToVersion(versioned, schema.GroupVersion{Group: p.group, Version: runtime.APIVersionInternal})
+}
+
+// show calls a function of the author, which may not expect an object that is nearly empty.
+func show(of func(runtime.Object) string, object runtime.Object) (shown string, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return of(object), true
+}
+
+// find returns the one field on which a function depends, or false if that is not one.
+func (p *prober) find(probes []probe, of func(runtime.Object) string) (found probe, ok bool) {
+	empty, err := p.internal(map[string]any{})
+	if err != nil {
+		return probe{}, false
+	}
+	without, _ := show(of, empty)
+	n := 0
+	for _, candidate := range probes {
+		shown, ok := show(of, candidate.object)
+		if !ok || shown == without {
+			continue
+		}
+		found = candidate
+		found.value = shown
+		n++
+		// A condition of any type, rather than of one.
+		if shown != candidate.value && candidate.column != "date" && (!strings.Contains(candidate.path, "[?(") || shown != "probe") {
+			n = len(probes) + 1
+		}
+	}
+	return found, n == 1
+}
+
+// columns are those that show one field as it is.
+func (p *prober) columns() (columns []apiextensionsv1.CustomResourceColumnDefinition, err error) {
+	probes, err := p.probes()
+	if err != nil {
+		return nil, err
+	}
+	for i, column := range p.features.Columns {
+		found, ok := p.find(probes, func(o runtime.Object) string { return fmt.Sprint(p.features.Cells(o)[i]) })
+		switch {
+		case !ok:
+			p.finding(fmt.Sprintf("%s %s: the column %s is more than one field as it is: write a column with a JSON path", p.gvk.Version, p.gvk.Kind, column.Name))
+		case found.path != ".metadata.name":
+			columns = append(columns, apiextensionsv1.CustomResourceColumnDefinition{
+				Name: column.Name, Type: found.column, Description: description(column), Priority: column.Priority, JSONPath: found.path,
+			})
+		}
+	}
+	return columns, nil
+}
+
+func description(column metav1.TableColumnDefinition) string {
+	if column.Description == (metav1.ObjectMeta{}).SwaggerDoc()["creationTimestamp"] {
+		return "When the object was created."
+	}
+	return column.Description
+}
+
+// selectable are the fields that can be selected in a custom resource, too.
+func (p *prober) selectable() (fields []apiextensionsv1.SelectableField) {
+	for _, name := range slices.Sorted(maps.Keys(p.features.Fields)) {
+		field := p.schema
+		for part := range strings.SplitSeq(name, ".") {
+			next, found := field.Properties[part]
+			if !found {
+				next = props{}
+			}
+			field = &next
+		}
+		if slices.Contains([]string{"string", "integer", "boolean"}, field.Type) {
+			fields = append(fields, apiextensionsv1.SelectableField{JSONPath: "." + name})
+		} else {
+			p.finding(fmt.Sprintf("%s %s: the field %s can't be selected, as it is no string, integer or boolean", p.gvk.Version, p.gvk.Kind, name))
+		}
+	}
+	return fields
+}
+
+// scale is where /scale finds its numbers.
+func (p *prober) scale() (*apiextensionsv1.CustomResourceSubresourceScale, error) {
+	probes, err := p.probes()
+	if err != nil {
+		return nil, err
+	}
+	replicas, ok := p.find(probes, func(o runtime.Object) string { return fmt.Sprint(p.features.StatusReplicas(o)) })
+	if !ok {
+		p.finding(fmt.Sprintf("%s %s: no field is the observed number of replicas, so that there is no /scale", p.gvk.Version, p.gvk.Kind))
+		return nil, nil
+	}
+	scale := &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: replicas.path}
+	if selector, ok := p.find(probes, p.features.Selector); ok {
+		scale.LabelSelectorPath = &selector.path
+	}
+	return scale, nil
+}

@@ -1,0 +1,382 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package definitions
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+type (
+	models = map[string]common.OpenAPIDefinition
+	props  = apiextensionsv1.JSONSchemaProps
+)
+
+// quantityPattern is how the definitions of other projects say that a string is a quantity.
+const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+
+// converter makes a structural schema of OpenAPI definitions and tags.
+type converter struct {
+	*exporter
+	tags *tagsOfVersion
+	// prefix is what the names of the version's own definitions begin with.
+	prefix string
+	// where is the kind that is converted, for findings.
+	where string
+	// within are the definitions that are being converted, to notice cycles.
+	within []string
+}
+
+// root is the schema of a kind.
+func (c *converter) root(model string) (*props, error) {
+	root, err := c.model(model, "")
+	if err != nil {
+		return nil, err
+	}
+	root.Properties["apiVersion"], root.Properties["kind"] = props{Type: "string"}, props{Type: "string"}
+	root.Properties["metadata"] = props{Type: "object"}
+	return root, nil
+}
+
+// model converts a definition by its name.
+func (c *converter) model(name, path string) (*props, error) {
+	switch name {
+	case runtime.RawExtension{}.OpenAPIModelName():
+		yes := true
+		return &props{Type: "object", XPreserveUnknownFields: &yes}, nil
+	case metav1.ObjectMeta{}.OpenAPIModelName():
+		return &props{Type: "object"}, nil
+	case resource.Quantity{}.OpenAPIModelName():
+		return &props{XIntOrString: true, Pattern: quantityPattern}, nil
+	}
+	definition, found := c.models[name]
+	if !found {
+		return nil, fmt.Errorf("there is no OpenAPI definition of %s: generate the code", name)
+	}
+	if slices.Contains(c.within, name) {
+		return nil, fmt.Errorf("%s contains itself, which a definition can't describe: export the kind without it", name)
+	}
+	c.within = append(c.within, name)
+	defer func() { c.within = c.within[:len(c.within)-1] }()
+	own, isOwn := strings.CutPrefix(name, c.prefix)
+	made, err := c.schema(&definition.Schema, path, func(field string) []string {
+		if isOwn {
+			return c.tags.fields[own][field]
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case isOwn:
+		c.apply(made, c.tags.types[own], path)
+	case name == metav1.Condition{}.OpenAPIModelName():
+		boundCondition(made)
+	}
+	return made, nil
+}
+
+// schema converts a schema; tags are those of its properties.
+func (c *converter) schema(s *spec.Schema, path string, tags func(field string) []string) (*props, error) {
+	if ref := reference(s); ref != "" {
+		made, err := c.model(ref, path)
+		if err == nil && s.Description != "" {
+			made.Description = s.Description
+		}
+		return made, err
+	}
+	made := &props{Description: s.Description, Format: s.Format}
+	if len(s.OneOf) > 0 || s.Format == "int-or-string" {
+		// A number or a string, such as an IntOrString.
+		made.Format, made.XIntOrString = "", true
+		return made, nil
+	}
+	if len(s.Type) == 1 {
+		made.Type = s.Type[0]
+	}
+	if made.Type == "" {
+		yes := true
+		made.XPreserveUnknownFields = &yes
+	}
+	if err := extensions(made, s.Extensions); err != nil {
+		return nil, err
+	}
+	for _, value := range s.Enum {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		made.Enum = append(made.Enum, apiextensionsv1.JSON{Raw: raw})
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		items, err := c.schema(s.Items.Schema, path+"[]", nil)
+		if err != nil {
+			return nil, err
+		}
+		made.Items = &apiextensionsv1.JSONSchemaPropsOrArray{Schema: items}
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		values, err := c.schema(s.AdditionalProperties.Schema, path+"{}", nil)
+		if err != nil {
+			return nil, err
+		}
+		made.AdditionalProperties = &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: values}
+	}
+	return made, c.properties(made, s, path, tags)
+}
+
+// properties converts the fields of a struct.
+func (c *converter) properties(made *props, s *spec.Schema, path string, tags func(field string) []string) error {
+	required := slices.Clone(s.Required)
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		property, at := s.Properties[name], path+"."+name
+		field, err := c.schema(&property, at, nil)
+		if err != nil {
+			return err
+		}
+		var own []string
+		if tags != nil {
+			own = tags(name)
+		}
+		c.apply(field, own, at)
+		switch isRequired := slices.Contains(required, name); {
+		case isDefaulted(own):
+		case slices.Contains(own, "+k8s:required") && slices.Contains(own, "+optional"):
+			// Clients may leave it out, as admission fills it in.
+			made.XValidations = append(made.XValidations, present(name, field))
+		case slices.Contains(own, "+k8s:required") && !isRequired:
+			required = append(required, name)
+			fallthrough
+		case slices.Contains(own, "+k8s:required"):
+			notEmpty(field)
+		}
+		// A struct is always there. What it requires itself is missed if it is not.
+		if isEmptyObject(property.Default) {
+			if len(field.Required) > 0 && !slices.Contains(required, name) {
+				required = append(required, name)
+			}
+			lift(made, field, name)
+		}
+		// What is required has the default "" or 0 only because Go has no value without it.
+		if property.Default != nil && (isDefaulted(own) || !slices.Contains(required, name)) {
+			raw, err := json.Marshal(property.Default)
+			if err != nil {
+				return err
+			}
+			field.Default = &apiextensionsv1.JSON{Raw: raw}
+		}
+		if made.Properties == nil {
+			made.Properties = map[string]props{}
+		}
+		made.Properties[name] = *field
+	}
+	made.Required = required
+	return nil
+}
+
+func isDefaulted(tags []string) bool {
+	return slices.ContainsFunc(tags, func(tag string) bool { return strings.HasPrefix(tag, "+default=") })
+}
+
+func isEmptyObject(value any) bool {
+	object, ok := value.(map[string]any)
+	return ok && len(object) == 0
+}
+
+// present is the rule that a field has a value, where clients may leave it out.
+func present(name string, field *props) apiextensionsv1.ValidationRule {
+	rule := fmt.Sprintf("has(self.%s)", name)
+	if field.Type == "array" || field.Type == "object" && field.AdditionalProperties != nil || field.Type == "string" && field.Format == "" {
+		rule += fmt.Sprintf(" && self.%s.size() > 0", name)
+	}
+	reason := apiextensionsv1.FieldValueRequired
+	return apiextensionsv1.ValidationRule{Rule: rule, Message: "must be set", Reason: &reason, FieldPath: "." + name}
+}
+
+// lift moves the rules that fields have values from a struct that may be left out, and then is
+// empty, to the one around it: a default has to be valid by itself.
+func lift(around, within *props, name string) {
+	within.XValidations = slices.DeleteFunc(within.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+		if rule.Reason == nil || *rule.Reason != apiextensionsv1.FieldValueRequired {
+			return false
+		}
+		rule.Rule = fmt.Sprintf("has(self.%s) && %s", name, strings.ReplaceAll(rule.Rule, "self.", "self."+name+"."))
+		rule.FieldPath = "." + name + rule.FieldPath
+		around.XValidations = append(around.XValidations, rule)
+		return true
+	})
+	if len(within.XValidations) == 0 {
+		within.XValidations = nil
+	}
+}
+
+// notEmpty is what the tag k8s:required demands besides presence.
+func notEmpty(field *props) {
+	one := int64(1)
+	switch {
+	case field.Type == "string" && field.Format == "" && len(field.Enum) == 0 && field.MinLength == nil:
+		field.MinLength = &one
+	case field.Type == "array" && field.MinItems == nil:
+		field.MinItems = &one
+	case field.Type == "object" && field.AdditionalProperties != nil && field.MinProperties == nil:
+		field.MinProperties = &one
+	}
+}
+
+// reference is the name of the definition that a schema refers to, if it does.
+func reference(s *spec.Schema) string {
+	const prefix = "#/definitions/"
+	if name, found := strings.CutPrefix(s.Ref.String(), prefix); found {
+		return name
+	}
+	if len(s.AllOf) == 1 {
+		name, _ := strings.CutPrefix(s.AllOf[0].Ref.String(), prefix)
+		return name
+	}
+	return ""
+}
+
+// extensions are how server-side apply merges.
+func extensions(made *props, all spec.Extensions) error {
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	var known struct {
+		ListType    *string  `json:"x-kubernetes-list-type"`
+		ListMapKeys []string `json:"x-kubernetes-list-map-keys"`
+		MapType     *string  `json:"x-kubernetes-map-type"`
+	}
+	if err := json.Unmarshal(raw, &known); err != nil {
+		return err
+	}
+	made.XListType, made.XListMapKeys, made.XMapType = known.ListType, known.ListMapKeys, known.MapType
+	return nil
+}
+
+// formats are the rules in CEL for formats of strings, with the longest that they allow: it bounds
+// what a rule may cost.
+func formats() map[string]struct {
+	function string
+	length   int64
+} {
+	return map[string]struct {
+		function string
+		length   int64
+	}{
+		"k8s-long-name":   {"dns1123Subdomain", 253},
+		"k8s-short-name":  {"dns1123Label", 63},
+		"k8s-label-key":   {"qualifiedName", 317},
+		"k8s-label-value": {"labelValue", 63},
+		"k8s-uuid":        {"uuid", 36},
+	}
+}
+
+// apply adds what tags of a field or a type demand.
+func (c *converter) apply(field *props, tags []string, path string) {
+	for _, tag := range tags {
+		tag, found := strings.CutPrefix(tag, "+k8s:")
+		if !found {
+			continue
+		}
+		if !c.applyOne(field, tag, path) {
+			c.finding(fmt.Sprintf("%s%s: the tag +k8s:%s is not exported", c.where, path, tag))
+		}
+	}
+}
+
+// applyOne returns false if a schema can't say what a tag does.
+func (c *converter) applyOne(field *props, tag, path string) bool {
+	name, value, _ := strings.Cut(tag, "=")
+	number, err := strconv.ParseInt(value, 10, 64)
+	limits := map[string]**int64{
+		"minLength": &field.MinLength, "maxLength": &field.MaxLength, "minItems": &field.MinItems, "maxItems": &field.MaxItems,
+		"minProperties": &field.MinProperties, "maxProperties": &field.MaxProperties,
+	}
+	switch limit, isLimit := limits[name]; {
+	case isLimit && err == nil:
+		*limit = &number
+	case (name == "minimum" || name == "maximum") && err == nil && field.Type == "integer":
+		bound := float64(number)
+		if name == "minimum" {
+			field.Minimum = &bound
+		} else {
+			field.Maximum = &bound
+		}
+	case name == "format":
+		return applyFormat(field, value)
+	case name == "immutable":
+		field.XValidations = append(field.XValidations, apiextensionsv1.ValidationRule{Rule: "self == oldSelf", Message: "field is immutable"})
+	case name == "eachVal" && field.Items != nil:
+		c.apply(field.Items.Schema, []string{value}, path+"[]")
+	case name == "eachVal" && field.AdditionalProperties != nil:
+		c.apply(field.AdditionalProperties.Schema, []string{value}, path+"{}")
+	default:
+		// The first ones say nothing, or something that OpenAPI definitions have.
+		return slices.Contains([]string{"optional", "required", "opaqueType", "listType", "listMapKey", "supportsSubresource", "enum", "deepcopy-gen:interfaces"}, name)
+	}
+	return true
+}
+
+func applyFormat(field *props, format string) bool {
+	rule, known := formats()[format]
+	if !known || field.Type != "string" {
+		return false
+	}
+	if field.MaxLength == nil {
+		field.MaxLength = &rule.length
+	}
+	call := fmt.Sprintf("format.%s().validate(self)", rule.function)
+	field.XValidations = append(field.XValidations, apiextensionsv1.ValidationRule{Rule: "!" + call + ".hasValue()", MessageExpression: call + ".value()[0]"})
+	return true
+}
+
+// boundCondition adds the limits that conditions have everywhere in Kubernetes.
+func boundCondition(condition *props) {
+	bound := func(name string, change func(*props)) {
+		property := condition.Properties[name]
+		property.Default = nil
+		change(&property)
+		condition.Properties[name] = property
+	}
+	length := func(n int64) *int64 { return &n }
+	bound("type", func(p *props) {
+		p.MaxLength = length(316)
+		p.Pattern = `^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`
+	})
+	bound("status", func(p *props) {
+		p.Enum = []apiextensionsv1.JSON{{Raw: []byte(`"True"`)}, {Raw: []byte(`"False"`)}, {Raw: []byte(`"Unknown"`)}}
+	})
+	bound("observedGeneration", func(p *props) { p.Minimum = new(float64) })
+	bound("reason", func(p *props) {
+		p.MinLength, p.MaxLength = length(1), length(1024)
+		p.Pattern = `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`
+	})
+	bound("message", func(p *props) { p.MaxLength = length(32768) })
+}

@@ -1,0 +1,59 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// ExportCRD writes the CustomResourceDefinitions of the module's kinds, and says elsewhere what
+// they can't express. It runs a program in the module, which looks at the group as the server
+// does: see pkg/definitions.
+func ExportCRD(ctx context.Context, dir string, out, notes io.Writer) (err error) {
+	m, err := open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := m.readNamespace(); err != nil {
+		return err
+	}
+	output := m.file("_output")
+	if err := os.MkdirAll(output, 0o755); err != nil { //nolint:gosec // G301: what is built is for everybody.
+		return err
+	}
+	temporary, err := os.MkdirTemp(output, "export-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+	program := &writer{dir: temporary}
+	if err := program.render("export", &m.data); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, "go", "run", filepath.Join(temporary, "main.go"))
+	command.Dir, command.Stdout, command.Stderr = m.dir, out, notes
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("the definitions could not be made, see above: %w", err)
+	}
+	return nil
+}
