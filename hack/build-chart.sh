@@ -63,3 +63,4 @@ render ha ha
 render monitoring '' monitoring
 render backup-standalone '' backup-embedded
 render backup-ha '' backup-etcd
+render doctor '' doctor

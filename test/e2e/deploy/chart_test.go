@@ -90,7 +90,7 @@ func TestChart(t *testing.T) {
 	chart := newChart(t)
 	program(t, chart.env, chart.helm, "lint", "--strict", chart.dir)
 	const plain = "createNamespace=true,storage.keep=false,backup.storage.keep=false"
-	const more = plain + ",monitoring.enabled=true,backup.enabled=true"
+	const more = plain + ",monitoring.enabled=true,backup.enabled=true,doctor.enabled=true"
 	for name, test := range map[string]struct {
 		kustomization, namespace string
 		flags                    []string
@@ -98,15 +98,15 @@ func TestChart(t *testing.T) {
 		"standalone": {overlayDirectory("standalone"), systemNamespace, []string{"--set=" + plain}},
 		"ha":         {overlayDirectory("ha"), systemNamespace, []string{"--set=mode=ha," + plain}},
 		"standalone with components": {
-			kustomization(t, "overlays/standalone", []string{"components/monitoring", "components/backup-embedded"}, ""),
+			kustomization(t, "overlays/standalone", []string{"components/monitoring", "components/backup-embedded", "components/doctor"}, ""),
 			systemNamespace, []string{"--set=" + more},
 		},
 		"ha with components": {
-			kustomization(t, "overlays/ha", []string{"components/monitoring", "components/backup-etcd"}, ""),
+			kustomization(t, "overlays/ha", []string{"components/monitoring", "components/backup-etcd", "components/doctor"}, ""),
 			systemNamespace, []string{"--set=mode=ha," + more},
 		},
 		"a second instance": {
-			instance(t, "ha", "trattoria", "trattoria-system", "components/monitoring", "components/backup-etcd", "components/unregistered"),
+			instance(t, "ha", "trattoria", "trattoria-system", "components/monitoring", "components/backup-etcd", "components/doctor", "components/unregistered"),
 			"trattoria-system", []string{"--set=mode=ha,name=trattoria,registered=false," + more},
 		},
 	} {

@@ -56,7 +56,7 @@ metadata: {name: instance, annotations: {config.kubernetes.io/local-config: "tru
 func TestNamesOfInstances(t *testing.T) {
 	for overlay, backup := range map[string]string{"standalone": "components/backup-embedded", "ha": "components/backup-etcd"} {
 		t.Run(overlay, func(t *testing.T) {
-			components := []string{"components/monitoring", backup, "components/second-scheduler", "components/webhook"}
+			components := []string{"components/monitoring", backup, "components/doctor", "components/second-scheduler", "components/webhook"}
 			plain := render(t, kustomization(t, "overlays/"+overlay, components, ""))
 			require.Equal(t, plain, render(t, instance(t, overlay, "restaurant", systemNamespace, components...)))
 			for _, object := range render(t, instance(t, overlay, "trattoria", "trattoria-system", components...)) {
@@ -65,7 +65,7 @@ func TestNamesOfInstances(t *testing.T) {
 				require.NotContains(t, string(text), systemNamespace)
 			}
 
-			components = append(components[:2], "components/unregistered")
+			components = append(components[:3], "components/unregistered")
 			others := map[string]bool{}
 			for _, object := range plain {
 				others[identity(object)] = true

@@ -54,6 +54,8 @@ func (ha *highAvailability) testMetrics(t *testing.T) {
 	require.NoError(t, err)
 	published.add(t, get(t, admin, cp.KubeAPIServer.URL()+"/metrics"))
 
+	published.add(t, kubeStateMetrics)
+
 	rules, alerts := alertRules(t)
 	for name, expression := range rules {
 		t.Run(name, func(t *testing.T) { published.check(t, expression) })
@@ -74,6 +76,13 @@ func (ha *highAvailability) testMetrics(t *testing.T) {
 	}
 	require.Equal(t, alerts, documented, "Every alert is documented, in the same order.")
 }
+
+// kubeStateMetrics are of the CronJob of the component "doctor", as documented in
+// https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/cronjob-metrics.md.
+const kubeStateMetrics = `
+kube_cronjob_created{namespace="restaurant-system",cronjob="restaurant-doctor"} 1.7e+09
+kube_cronjob_status_last_successful_time{namespace="restaurant-system",cronjob="restaurant-doctor"} 1.7e+09
+`
 
 // scrape returns the metrics of a replica, read as the ServiceMonitor tells Prometheus to.
 func scrape(t *testing.T, server *controlplane.Component) string {
