@@ -102,15 +102,16 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 # run, as Go's cache does not know which binaries they used, and two at a time:
 # each has its own control plane, and often waits for it.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
-E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|e2e/(attacks|remote|konnectivity))$$')
+E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|e2e/(attacks|remote|konnectivity))$$')
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
 TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=2
 
-# What fails does not keep the rest from running, but is in the exit code.
+# What fails does not keep the rest from running, but is in the exit code. Two at a time:
+# the end-to-end tests often wait.
 .PHONY: test
 test: ## Runs all tests; says first which this machine can't run, and for want of what
 	@hack/test-needs.sh
-	@$(MAKE) --keep-going --no-print-directory test-unit test-fuzz test-e2e test-remote
+	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz test-remote
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
@@ -131,15 +132,16 @@ cover: ## Prints how much of the generic packages their own tests cover
 		printf 'pkg/%-14s %s\n' "$${subject}" "$$(go tool cover -func=$${profile} | awk 'END { print $$3 }')"; \
 	done
 
-# Go fuzzes one function of one package at a time. What it finds is kept in testdata, and
-# is a test case of "make test-unit" from then on.
+# Go fuzzes one function of one package at a time. What it finds is kept in testdata, with some
+# inputs to begin with, and is a test case of "make test-unit" from then on.
 FUZZ_TIME ?= 5m
 
 .PHONY: fuzz
-fuzz: ## Looks for bodies that cost more than their bounds, FUZZ_TIME for each target
-	for package in ./pkg/apiserver/filters ./pkg/quantities; do \
+fuzz: ## Looks for bodies that cost more than their bounds, or that the server fails at, FUZZ_TIME for each target
+	for package in ./pkg/apiserver/filters ./pkg/quantities ./pkg/registry/restaurant ./pkg/webhook; do \
 		for target in $$(go test -list='^Fuzz' $${package} | grep '^Fuzz'); do \
 			go test -run='^$$' -fuzz="^$${target}\$$" -fuzztime=$(FUZZ_TIME) $${package}; \
+			hack/keep-corpus.sh $${package} $${target}; \
 		done; \
 	done
 
@@ -149,9 +151,14 @@ test-e2e: binaries ## Runs the tests against a real control plane
 		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages} || failed=1; \
 		CGO_ENABLED=0 go -C test/controllerruntime test -trimpath -count=1 -timeout=10m ./... || failed=1; \
 		E2E_CRD_APISERVER=true $(TEST_E2E) -timeout=10m ./test/e2e/crd || failed=1; \
+		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
 		exit $${failed}
 
 # The second command runs the tests that framework.AlsoRemote marks.
+.PHONY: test-tutorial
+test-tutorial: binaries ## Executes docs/tutorial.md, command by command
+	$(TEST_E2E) -timeout=60m ./test/tutorial
+
 .PHONY: test-remote
 test-remote: binaries ## Runs the tests through proxies, SSH and Konnectivity, as root, and the core of the others through SSH
 	failed=0; \
@@ -164,11 +171,35 @@ FAULTS_SEED ?= $(shell date +%s)
 
 .PHONY: test-faults
 test-faults: binaries ## Breaks servers, etcd and networks FAULTS=100 times under load, and checks what clients were told
-	FAULTS=$(FAULTS) FAULTS_SEED=$(FAULTS_SEED) go test -count=1 -v -timeout=12h ./test/e2e/faults
+	FAULTS=$(FAULTS) FAULTS_SEED=$(FAULTS_SEED) CGO_ENABLED=0 go test -trimpath -count=1 -v -timeout=12h ./test/e2e/faults
 
-ROUNDS ?= 20
-E2E_ROUNDS ?= 5
-STRESS = go run ./hack/stress -load=20
+SOAK ?= 30m
+STOPS ?= 1000
+OUTAGE ?= 240s
+ROLLINGS ?= 20
+BY_HAND = CGO_ENABLED=0 go test -trimpath -count=1 -v -timeout=12h
+
+.PHONY: soak
+soak: binaries ## Uses two replicas for SOAK=30m, and fails if their memory, goroutines or files grow
+	SOAK=$(SOAK) $(BY_HAND) -run='^TestSoak$$' ./test/e2e/faults
+
+.PHONY: test-stops
+test-stops: binaries ## Stops servers STOPS=1000 times at any moment, and fails if one takes 6 s more than its delay
+	STOPS=$(STOPS) $(BY_HAND) -run='^TestStops$$' ./test/e2e/faults
+
+.PHONY: test-outages
+test-outages: binaries ## Takes etcd away for OUTAGE=240s, in four ways, and fails if writes come back later than after 2 s
+	OUTAGE=$(OUTAGE) $(BY_HAND) -run='^TestOutages$$' ./test/e2e/faults
+
+.PHONY: test-rollings
+test-rollings: binaries ## Replaces 2 and 3 replicas ROLLINGS=20 times, routed by kube-apiserver or by a balancer, at 200 requests/s
+	ROLLINGS=$(ROLLINGS) $(BY_HAND) -run='^TestRollingRestart$$' ./test/e2e/rollout
+
+OBJECTS ?= 100000
+
+.PHONY: test-migration
+test-migration: binaries ## Moves OBJECTS=100000 custom resources there and back while clients write 50 times a second, and prints how long writes waited
+	CGO_ENABLED=0 MIGRATION_OBJECTS=$(OBJECTS) go test -trimpath -count=1 -v -timeout=6h -run='^TestManyObjects$$' ./test/e2e/migration
 
 ATTACK_SECONDS ?= 60
 
@@ -176,21 +207,36 @@ ATTACK_SECONDS ?= 60
 test-attacks: binaries ## Attacks a server that may have 512 MiB, ATTACK_SECONDS=60 each, and prints what became of it and of others
 	CGO_ENABLED=0 ATTACK_SECONDS=$(ATTACK_SECONDS) go test -trimpath -count=1 -v -timeout=4h ./test/e2e/attacks
 
+REQUESTS ?= 1000000
+SEED ?= $(shell date +%s)
+
+.PHONY: fuzz-requests
+fuzz-requests: binaries ## Sends REQUESTS=1000000 mutated requests to a server, and keeps those that are answered like none before: SEED
+	CGO_ENABLED=0 REQUESTS=$(REQUESTS) SEED=$(SEED) CORPUS=write go test -trimpath -count=1 -v -timeout=12h -run=TestRequests ./test/e2e/fuzz
+
 .PHONY: test-release
 test-release: binaries ## Makes a release twice for this platform, and compares the two
 	RELEASE_TWICE=true $(TEST_E2E) -timeout=30m ./test/e2e/release
 
+# All rounds of a package run at once: each is the load of the others.
+ROUNDS ?= 20
+E2E_ROUNDS ?= 5
+STRESS = -p=1 -count=1 -timeout=0 -exec='$(CURDIR)/$(BIN)/stress -timeout=60m
+
 .PHONY: stress
-stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times beside a load of 20: UNIT_PACKAGES and E2E_PACKAGES
+stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times at once: UNIT_PACKAGES and E2E_PACKAGES
 	@$(MAKE) --keep-going --no-print-directory $(if $(filter-out 0,$(ROUNDS)),stress-unit) $(if $(filter-out 0,$(E2E_ROUNDS)),stress-e2e)
 
 .PHONY: stress-unit
-stress-unit:
-	packages="$(UNIT_PACKAGES)"; $(STRESS) -rounds=$(ROUNDS) env $(TEST_UNIT) -count=1 -timeout=60m $${packages}
+stress-unit: $(BIN)/stress
+	packages="$(UNIT_PACKAGES)"; CGO_ENABLED=1 go test -race $(STRESS) -p=$(ROUNDS) -count=$(ROUNDS)' $${packages}
 
 .PHONY: stress-e2e
-stress-e2e: binaries
-	packages="$(E2E_PACKAGES)"; $(STRESS) -rounds=$(E2E_ROUNDS) env $(TEST_E2E) -timeout=60m $${packages}
+stress-e2e: binaries $(BIN)/stress
+	packages="$(E2E_PACKAGES)"; CGO_ENABLED=0 go test -trimpath $(STRESS) -p=$(E2E_ROUNDS) -count=$(E2E_ROUNDS)' $${packages}
+
+$(BIN)/stress: hack/tools/stress/go.mod hack/tools/stress/go.sum
+	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ golang.org/x/tools/cmd/stress
 
 # On a machine that does nothing else. What is measured beside others takes half an hour.
 BENCH_OUT ?= docs/benchmarks/$(shell date -u +%F).json
@@ -208,13 +254,13 @@ bench-compare: binaries ## Compares what requests cost this build of the server 
 	go run ./test/bench/comparison -base=_output/base/apiserver -rounds=9
 
 .PHONY: profile
-profile: binaries ## Writes profiles of the server at each verb to _output/profiles
+profile: binaries ## Writes profiles of the server at each verb and way to list to _output/profiles
 	go run ./test/bench/comparison -contenders=pizzas -identities=user -profiles=_output/profiles
 
 ##@ Verify
 
 .PHONY: verify
-verify: verify-lint verify-boundaries verify-headers verify-figures verify-shell verify-modules verify-codegen verify-vulnerabilities test-hack ## Runs all checks
+verify: verify-lint verify-boundaries verify-headers verify-figures verify-translations verify-shell verify-modules verify-codegen verify-vulnerabilities test-hack ## Runs all checks
 
 .PHONY: test-hack
 test-hack: ## Shows that the checks of "make verify" fail when they should
@@ -235,6 +281,10 @@ verify-headers: ## Checks that every source file has the licence header
 .PHONY: verify-figures
 verify-figures: ## Checks that figures match their sources
 	hack/verify-figures.sh
+
+.PHONY: verify-translations
+verify-translations: ## Checks that docs/zh is in step with what it translates
+	hack/verify-translations.sh
 
 .PHONY: verify-shell
 verify-shell: ## Checks the shell scripts

@@ -46,12 +46,12 @@ readonly created
 rm -rf "${out}"
 mkdir -p "${out}"
 
-# Servers run on Linux. What operators use on their own machines is a part of the server's
-# binary: doctor, snapshot and migrate.
+# Servers run on Linux. What operators use on their own machines is a part of the servers'
+# binaries: doctor, snapshot and migrate.
 programs() {
 	case $1 in
 	linux/*) echo apiserver crd-apiserver webhook ;;
-	*) echo apiserver ;;
+	*) echo apiserver crd-apiserver ;;
 	esac
 }
 
@@ -70,28 +70,33 @@ for platform in ${platforms}; do
 	VERSION=${version} DIRECTORY=${dir} GOOS=${platform%%/*} GOARCH=${platform##*/} hack/build-binaries.sh "${names[@]}"
 	case ${platform} in
 	linux/*) images+=("${platform##*/}=${dir}") ;;
-	windows/*) mv "${dir}/apiserver" "${dir}/apiserver.exe" ;;
+	windows/*) for name in "${names[@]}"; do mv "${dir}/${name}" "${dir}/${name}.exe"; done ;;
 	esac
 	binaries+=("${dir}"/*)
 done
 
 CGO_ENABLED=0 go run -trimpath ./hack/sbom -version "${version}" -created "${created}" "${binaries[@]}" >"${out}/apiserver-${version}.spdx.json"
 
-for name in apiserver webhook; do
+for name in apiserver crd-apiserver webhook; do
 	VERSION=${version} BINARIES="${images[*]}" hack/build-image.sh "${name}" "${out}/${name}-${version}-image.tar"
 done
 
 # One file each for those who do not use kustomize.
-for overlay in standalone ha; do
-	work=${out}/${overlay}
+# install FILE SERVER OVERLAY
+install() {
+	local work=${out}/work
 	mkdir "${work}"
 	cat >"${work}/kustomization.yaml" <<EOF
-resources: [../../../artifacts/deploy/overlays/${overlay}]
-images: [{name: apiserver, newName: ${registry}/apiserver, newTag: ${version}}]
+resources: [../../../artifacts/$3]
+images: [{name: $2, newName: ${registry}/$2, newTag: ${version}}]
 EOF
-	_output/bin/kubectl kustomize "${work}" >"${out}/install-${overlay}.yaml"
+	_output/bin/kubectl kustomize "${work}" >"${out}/install-$1.yaml"
 	rm -r "${work}"
-done
+}
+install standalone apiserver deploy/overlays/standalone
+install ha apiserver deploy/overlays/ha
+install crd-apiserver-standalone crd-apiserver crd-apiserver/overlays/standalone
+install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/external-etcd
 
 # What has to be copied into a registry of a closed network.
 sed -n 's/^ *image: //p' "${out}"/install-*.yaml | sort --unique >"${out}/images.txt"

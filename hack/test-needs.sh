@@ -24,6 +24,7 @@ package() {
 	case $1 in
 	sshd) echo openssh-server ;;
 	ssh | ssh-keygen) echo openssh-client ;;
+	mkfs.ext4) echo e2fsprogs ;;
 	protoc) echo protobuf-compiler ;;
 	nsenter | unshare) echo util-linux ;;
 	*) echo "$1" ;;
@@ -58,12 +59,13 @@ while IFS='|' read -r tests needs; do
 done <<'TABLE'
 networks of hosts (test/network)|root nsenter
 rollouts (test/e2e/rollout)|root nsenter
+faults of disks (test/e2e/faults)|root mkfs.ext4
 SSH (test/e2e/remote, test/controlplane/local, and test/e2e/api a second time)|root nsenter unshare sshd ssh ssh-keygen
 an HTTP proxy (test/e2e/remote)|root nsenter tinyproxy
 "kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root nsenter openssl
 the image (test/e2e/deploy)|root buildah
-a group of another module (test/bakery)|protoc
+groups of other modules (test/bakery, test/kit, test/tutorial)|protoc
 TABLE
 
 if ((skipped == 0)); then

@@ -156,6 +156,35 @@ echo '{"later": true}' >docs/benchmarks/2026-01-02.json
 rejects figures 'docs/figures/bench-rate.svg'
 rm -r docs drawn
 
+mkdir -p docs/zh
+tee README.md docs/guide.md >/dev/null <<'EOF'
+# Title
+
+Text with a [link](a).
+
+```console
+$ command
+```
+EOF
+tee docs/zh/README.md docs/zh/guide.md >/dev/null <<'EOF'
+# 标题
+
+带[链接](../a)的文字。
+
+```console
+$ command
+```
+EOF
+passes translations
+printf '\nMore.\n' >>README.md
+rejects translations '-paragraph with 0 links'
+cp docs/guide.md README.md
+sed -i 's/command/other/' docs/guide.md
+rejects translations '+$ command'
+rm docs/guide.md
+rejects translations 'its source docs/guide.md does not exist.'
+rm -r docs README.md
+
 for file in pkg/apis/group/bare.go bare.dot bare.sh bare bare.yaml bare.mk Makefile bare.proto; do
 	printf '#!/bin/bash\n' >"${file}"
 	rejects headers "${file}"

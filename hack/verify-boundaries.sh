@@ -26,13 +26,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 layers() {
 	cat <<'EOF'
 cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
-pkg/cmd/kit                   pkg/kit pkg/kit                       pkg/codegen artifacts
-pkg/codegen
-artifacts
+pkg/cmd/kit                   pkg/kit pkg/codegen
 pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/stored pkg/etcd pkg/certificates pkg/startup pkg/registry
 pkg/customresources           pkg/apiserver pkg/admission pkg/rbac pkg/stored
-pkg/registry/testing          pkg/registry pkg/etcd
+pkg/definitions               pkg/registry
+pkg/registry/testing          pkg/registry pkg/etcd pkg/quantities
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
+pkg/groups(tests)             pkg/definitions
 pkg/registry/*                pkg/registry pkg/apis
 pkg/registry/*(tests)         pkg/registry/testing
 pkg/admission/plugin/*        pkg/admission pkg/references pkg/lookup/* pkg/generated pkg/apis
@@ -48,7 +48,7 @@ pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/authentication
 pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/references pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored
 pkg/doctor(tests)             pkg/registry/testing
-pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/rbac
+pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/rbac pkg/stored
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd
 pkg/webhook                   pkg/quantities
@@ -69,9 +69,7 @@ pkg/migrate                   pkg/stored
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
-hack                          pkg/kit                       pkg/codegen artifacts
-pkg/codegen
-artifacts
+hack
 test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
 EOF
 }
