@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 const (
@@ -32,7 +33,8 @@ const (
 	enough = 100_000
 )
 
-// profile writes a profile of the server's processor time at each verb, <verb>.pprof.
+// profile writes a profile of the server's processor time at each verb and each way to list,
+// <contender>-<verb>.pprof.
 func (b *bench) profile(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -50,24 +52,39 @@ func (b *bench) profile(ctx context.Context, dir string) error {
 			continue
 		}
 		direct[0].host = c.server.URL()
-		objects := enough
+		made := enough
 		for _, verb := range verbs {
-			progress(fmt.Sprintf("Profiling %s of %s for %d s", verb.name, c.name, profiled))
-			done, err := b.profileVerb(ctx, direct[0], clients, objects, verb, c, filepath.Join(dir, c.name+"-"+verb.name+".pprof"))
+			do := verb.do(c, "object")
+			if verb.name == "delete" {
+				// The lists are of what has been created and not deleted yet.
+				for _, list := range lists {
+					if read := list.of(c); read != nil {
+						if _, err := b.profileTask(ctx, direct[0], clients[:readers], c, list.name, dir, enough, func(ctx context.Context, client client, _ int) error { return read(ctx, client) }); err != nil {
+							return err
+						}
+					}
+				}
+			}
+			limit := made
+			if verb.again {
+				limit = enough
+			}
+			done, err := b.profileTask(ctx, direct[0], clients, c, verb.name, dir, limit, func(ctx context.Context, client client, n int) error { return do(ctx, client, n%made) })
 			if err != nil {
-				return fmt.Errorf("%s: %s: %w", c.name, verb.name, err)
+				return err
 			}
 			if verb.name == "create" {
-				objects = done
+				made = done
 			}
 		}
 	}
 	return nil
 }
 
-// profileVerb repeats tasks while the server makes a profile of itself, and returns how many
-// were done.
-func (b *bench) profileVerb(ctx context.Context, server client, clients []client, objects int, verb verb, c *contender, file string) (done int, err error) {
+// profileTask repeats a task, at most as often as the limit says, while the server makes a
+// profile of itself, and returns how often.
+func (b *bench) profileTask(ctx context.Context, server client, clients []client, c *contender, name, dir string, limit int, do task) (done int, err error) {
+	progress(fmt.Sprintf("Profiling %s of %s for %d s", name, c.name, profiled))
 	type answer struct {
 		profile []byte
 		err     error
@@ -77,16 +94,14 @@ func (b *bench) profileVerb(ctx context.Context, server client, clients []client
 		profile, err := server.do(ctx, http.MethodGet, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profiled), "*/*", nil)
 		answered <- answer{profile, err}
 	}()
-	const batch = 10 * many
-	for do := verb.do(c, "object"); len(answered) == 0 && (verb.again || done+batch <= objects); done += batch {
-		first := done % max(objects-batch+1, 1)
-		if _, _, err := drive(ctx, clients, batch, func(ctx context.Context, c client, n int) error { return do(ctx, c, first+n) }); err != nil {
-			return 0, err
+	for batch := 10 * len(clients); len(answered) == 0 && done+batch <= limit; done += batch {
+		if _, _, err := drive(ctx, clients, batch, func(ctx context.Context, c client, n int) error { return do(ctx, c, done+n) }); err != nil {
+			return 0, fmt.Errorf("%s: %s: %w", c.name, name, err)
 		}
 	}
 	last := <-answered
 	if last.err != nil {
 		return 0, last.err
 	}
-	return done, os.WriteFile(file, last.profile, 0o644)
+	return done, os.WriteFile(filepath.Join(dir, c.name+"-"+strings.ReplaceAll(name, " ", "-")+".pprof"), last.profile, 0o644)
 }

@@ -92,7 +92,7 @@ func TestRelease(t *testing.T) {
 	require.Equal(t, []string{
 		"SHA256SUMS", "SHA256SUMS.sig",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
-		"images.txt", "install-ha.yaml", "install-standalone.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
+		"crd-apiserver-" + version + "-image.tar", "images.txt", "install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
 		"restaurant-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "webhook-" + version + "-image.tar",
 	}, names)
 	dir := t.TempDir()
@@ -126,13 +126,22 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("manifests", func(t *testing.T) {
 		require.Contains(t, run(t, nil, "tar", "--list", "--file="+path("manifests-"+version+".tar.gz")), "artifacts/deploy/overlays/ha/etcd.yaml\n")
-		for overlay, deployments := range map[string]int{"standalone": 1, "ha": 2} {
-			manifest := string(files["install-"+overlay+".yaml"])
-			require.Equal(t, deployments, strings.Count(manifest, "image: registry.example.org/a/apiserver:"+version+"\n"), overlay)
-			want := run(t, nil, "_output/bin/kubectl", "kustomize", "artifacts/deploy/overlays/"+overlay)
-			require.Equal(t, want, strings.ReplaceAll(manifest, "registry.example.org/a/apiserver:"+version, "apiserver"))
+		for file, test := range map[string]struct {
+			deployments     int
+			server, overlay string
+		}{
+			"standalone":                  {1, "apiserver", "deploy/overlays/standalone"},
+			"ha":                          {2, "apiserver", "deploy/overlays/ha"},
+			"crd-apiserver-standalone":    {2, "crd-apiserver", "crd-apiserver/overlays/standalone"},
+			"crd-apiserver-external-etcd": {2, "crd-apiserver", "crd-apiserver/overlays/external-etcd"},
+		} {
+			manifest := string(files["install-"+file+".yaml"])
+			image := "registry.example.org/a/" + test.server + ":" + version
+			require.Equal(t, test.deployments, strings.Count(manifest, "image: "+image+"\n"), file)
+			want := run(t, nil, "_output/bin/kubectl", "kustomize", "artifacts/"+test.overlay)
+			require.Equal(t, want, strings.ReplaceAll(manifest, image, test.server))
 		}
-		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\n$`, string(files["images.txt"]))
+		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\n$`, string(files["images.txt"]))
 	})
 	t.Run("chart", func(t *testing.T) {
 		helm, archive := framework.Helm(t), path("restaurant-apiserver-"+strings.TrimPrefix(version, "v")+".tgz")
@@ -160,7 +169,9 @@ func TestRelease(t *testing.T) {
 			require.Contains(t, described, relationship.RelatedSPDXElement)
 		}
 		all := fmt.Sprint(described)
-		require.Contains(t, all, "restaurant.programming-kubernetes.info/apiserver/cmd/webhook "+version)
+		for _, program := range []string{"apiserver", "crd-apiserver", "webhook"} {
+			require.Contains(t, all, "restaurant.programming-kubernetes.info/apiserver/cmd/"+program+" "+version)
+		}
 		require.Contains(t, all, "stdlib "+strings.TrimPrefix(runtime.Version(), "go"))
 		require.Contains(t, all, "go.etcd.io/etcd/server/v3 v3.")
 	})
@@ -195,7 +206,7 @@ func TestRelease(t *testing.T) {
 		require.Equal(t, strings.TrimSpace(run(t, nil, "git", "rev-parse", "HEAD")), definition.ResolvedDependencies[0].Digest["gitCommit"])
 	})
 	t.Run("images", func(t *testing.T) {
-		for _, name := range []string{"apiserver", "webhook"} {
+		for _, name := range []string{"apiserver", "crd-apiserver", "webhook"} {
 			listed := run(t, nil, "tar", "--list", "--file="+path(name+"-"+version+"-image.tar"))
 			require.Contains(t, listed, "oci-layout\n")
 		}
