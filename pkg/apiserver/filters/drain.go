@@ -109,11 +109,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		if drained := d.connections[conn.RemoteAddr().String()]; drained != nil {
 			drained.http2 = told
 		}
-		closed := d.closed
 		d.mu.Unlock()
-		if closed {
-			told.goAway()
-		}
 		ctx := context.Background()
 		// As http2.ConfigureServer does.
 		if based, ok := handler.(interface{ BaseContext() context.Context }); ok {
@@ -129,7 +125,10 @@ func (d *Drain) add(client string, requests int) bool {
 	defer d.mu.Unlock()
 	if conn := d.connections[client]; conn != nil {
 		conn.requests += requests
-		conn.idle = false
+		conn.used, conn.idle = true, false
+		if d.closed {
+			conn.goAway()
+		}
 	}
 	return d.closed
 }
@@ -143,8 +142,10 @@ func (d *Drain) begin() {
 	}
 	d.closed = true
 	for _, conn := range d.connections {
-		if conn.http2 != nil {
-			go conn.http2.goAway() // It waits for what is being written.
+		// A client that has just connected would have to connect again for its first
+		// request, to a server that no longer listens.
+		if conn.used {
+			conn.goAway()
 		}
 	}
 	go func() {
@@ -164,7 +165,9 @@ func (d *Drain) sweep() bool {
 		if conn.idle {
 			idle = append(idle, conn)
 		}
-		conn.idle = conn.requests == 0
+		if conn.idle = conn.requests == 0; conn.idle {
+			conn.goAway()
+		}
 	}
 	more := len(d.connections) > len(idle)
 	d.mu.Unlock()
@@ -234,12 +237,19 @@ func (l *drainedListener) Close() error {
 type drainedConn struct {
 	net.Conn
 	drain *Drain
-	// requests and idle belong to the Drain. Idle is set if there have been no requests
-	// since the last look.
-	requests int
-	idle     bool
+	// requests, used and idle belong to the Drain. Used is set by the first request, and idle
+	// if there have been none since the last look.
+	requests   int
+	used, idle bool
 	// http2 is what its frames are written to, if it has any.
 	http2 *goAwayConn
+}
+
+// goAway asks the client of a connection of HTTP/2 to begin no more requests.
+func (c *drainedConn) goAway() {
+	if c.http2 != nil {
+		go c.http2.goAway() // It waits for what is being written.
+	}
 }
 
 // Close closes the connection.

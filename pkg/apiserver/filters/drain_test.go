@@ -161,6 +161,35 @@ func TestARequestAfterGoAway(t *testing.T) {
 		}
 	}
 	next(http2.FrameSettings)
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	// ask sends a body, and expects it back.
+	ask := func(stream uint32, body string) {
+		t.Helper()
+		headers.Reset()
+		for _, field := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "server"}, {":path", "/"}} {
+			if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := framer.WriteData(stream, true, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if status := next(http2.FrameHeaders).(*http2.MetaHeadersFrame).PseudoValue("status"); status != "200" {
+			t.Errorf("got the status %q", status)
+		}
+		data := next(http2.FrameData)
+		for data.Header().StreamID != stream { // The end of the one before.
+			data = next(http2.FrameData)
+		}
+		if data := data.(*http2.DataFrame).Data(); string(data) != body {
+			t.Errorf("got %q", data)
+		}
+	}
+	ask(1, "early")
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Config.Shutdown(context.WithoutCancel(t.Context())) }()
@@ -168,25 +197,7 @@ func TestARequestAfterGoAway(t *testing.T) {
 	if goAway.LastStreamID != 1<<31-1 || goAway.ErrCode != http2.ErrCodeNo {
 		t.Fatalf("got %v", goAway)
 	}
-	var headers bytes.Buffer
-	encoder := hpack.NewEncoder(&headers)
-	for _, field := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "server"}, {":path", "/"}} {
-		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := framer.WriteData(1, true, []byte("late")); err != nil {
-		t.Fatal(err)
-	}
-	if status := next(http2.FrameHeaders).(*http2.MetaHeadersFrame).PseudoValue("status"); status != "200" {
-		t.Errorf("got the status %q", status)
-	}
-	if data := next(http2.FrameData).(*http2.DataFrame).Data(); string(data) != "late" {
-		t.Errorf("got %q", data)
-	}
+	ask(3, "late")
 	if err := <-stopped; err != nil {
 		t.Errorf("the server has stopped with %v", err)
 	}
