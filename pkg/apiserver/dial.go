@@ -18,10 +18,13 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -32,8 +35,11 @@ import (
 const (
 	// redialInterval is how soon an etcd that answers again is noticed.
 	redialInterval = 250 * time.Millisecond
-	// redialTimeout bounds one attempt to connect to a host that does not even refuse.
-	redialTimeout = 2 * time.Second
+	// redialPatience is how long one attempt to connect is the only one: it may have been
+	// made of a host that did not even refuse, and answers now.
+	redialPatience = 2 * time.Second
+	// redialTimeout bounds one attempt.
+	redialTimeout = 20 * time.Second
 	// redialLimit bounds how long connections are attempted for a client that may be gone.
 	redialLimit = time.Hour
 )
@@ -50,6 +56,11 @@ func (o CompletedOptions) etcdEgress(network egressselector.NetworkContext) (uti
 			return nil, nil
 		}
 		dial = new(net.Dialer).DialContext
+	}
+	if !slices.ContainsFunc(o.Etcd.StorageConfig.Transport.ServerList, func(server string) bool {
+		return !strings.HasPrefix(server, "https://")
+	}) {
+		dial = proved(dial)
 	}
 	return patient(dial), nil
 }
@@ -70,30 +81,81 @@ func dialable(servers []string) bool {
 	return true
 }
 
+// proved returns a dialer that has seen a TLS handshake end before it connects. What accepts
+// connections need not be etcd: a balancer or a node that forwards its port does so, too, while
+// etcd is away.
+func proved(dial utilnet.DialFunc) utilnet.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		// gRPC verifies the connection that it gets.
+		proof := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // G402: see above.
+		err = proof.HandshakeContext(ctx)
+		_ = connection.Close()
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, network, address)
+	}
+}
+
 // patient returns a dialer that does not return before there is a connection. After each
 // attempt that has failed gRPC waits longer for the next one, up to two minutes; so it is
 // left in its first attempt, however long etcd is unavailable.
 func patient(dial utilnet.DialFunc) utilnet.DialFunc {
+	type result struct {
+		connection net.Conn
+		err        error
+	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		// The attempt's own time ends after 20 seconds.
+		// The attempt's own time ends after 20 seconds. That it does is no reason to stop.
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), redialLimit)
 		defer cancel()
-		for first := true; ; first = false {
-			attempt, cancel := context.WithTimeout(limit, redialTimeout)
-			connection, err := dial(attempt, network, address)
-			cancel()
-			switch {
-			case err == nil && ctx.Err() == nil:
-				return connection, nil
-			case err == nil:
-				// Too late for this attempt; the next one, in a second, is going to succeed.
-				return nil, errors.Join(context.Cause(ctx), connection.Close())
-			case errors.Is(ctx.Err(), context.Canceled), limit.Err() != nil:
-				return nil, err
-			case first:
-				klog.InfoS("Etcd is unavailable; connecting as soon as it answers", "address", address, "reason", err.Error())
+		defer context.AfterFunc(ctx, func() {
+			if errors.Is(ctx.Err(), context.Canceled) {
+				cancel()
 			}
-			time.Sleep(redialInterval)
+		})()
+
+		results := make(chan result)
+		attempt := func() {
+			attempted, cancel := context.WithTimeout(limit, redialTimeout)
+			defer cancel()
+			connection, err := dial(attempted, network, address)
+			select {
+			case results <- result{connection, err}:
+			case <-limit.Done():
+				if err == nil {
+					_ = connection.Close()
+				}
+			}
+		}
+		told, running := false, 0
+		for next := time.NewTimer(0); ; {
+			select {
+			case <-limit.Done():
+				return nil, limit.Err()
+			case <-next.C:
+				running++
+				go attempt()
+				next.Reset(redialPatience)
+			case got := <-results:
+				switch {
+				case got.err == nil && ctx.Err() == nil:
+					return got.connection, nil
+				case got.err == nil:
+					// Too late for this attempt; the next one, in a second, is going to succeed.
+					return nil, errors.Join(context.Cause(ctx), got.connection.Close())
+				case !told:
+					told = true
+					klog.InfoS("Etcd is unavailable; connecting as soon as it answers", "address", address, "reason", got.err.Error())
+				}
+				if running--; running == 0 {
+					next.Reset(redialInterval)
+				}
+			}
 		}
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,6 +85,70 @@ func TestPatientDialer(t *testing.T) {
 				t.Errorf("it took %d attempts, want %d", got, test.attempts)
 			}
 		})
+	}
+}
+
+// TestConnectionsWithoutEtcd has something else accept connections: it closes them, or says
+// nothing. A dialer that took one of them would leave gRPC to wait.
+func TestConnectionsWithoutEtcd(t *testing.T) {
+	for name, serve := range map[string]func(net.Conn){
+		"that are closed": func(conn net.Conn) { _ = conn.Close() },
+		"in silence":      func(net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := httptest.NewUnstartedServer(http.NotFoundHandler())
+			etcd.EnableHTTP2 = true
+			etcd.StartTLS()
+			t.Cleanup(etcd.Close)
+			something, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "localhost:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = something.Close() })
+			go func() {
+				for {
+					conn, err := something.Accept()
+					if err != nil {
+						return
+					}
+					serve(conn)
+				}
+			}()
+
+			var dials atomic.Int32
+			dial := patient(proved(func(ctx context.Context, network, _ string) (net.Conn, error) {
+				address := etcd.Listener.Addr()
+				if dials.Add(1) < 3 {
+					address = something.Addr()
+				}
+				return new(net.Dialer).DialContext(ctx, network, address.String())
+			}))
+			conn, err := dial(t.Context(), "tcp", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if got, want := conn.RemoteAddr().String(), etcd.Listener.Addr().String(); got != want {
+				t.Errorf("connected to %s, want %s", got, want)
+			}
+			if got := dials.Load(); got != 4 {
+				t.Errorf("dialed %d times, want 4: twice in vain, for the handshake, and for gRPC", got)
+			}
+		})
+	}
+}
+
+// TestPatienceEnds with the client's.
+func TestPatienceEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	if _, err := dial(ctx, "tcp", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 
