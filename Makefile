@@ -230,7 +230,7 @@ stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times at once: UNIT_PACKAGES and
 
 .PHONY: stress-unit
 stress-unit: $(BIN)/stress
-	packages="$(UNIT_PACKAGES)"; CGO_ENABLED=0 go test -trimpath $(STRESS) -p=$(ROUNDS) -count=$(ROUNDS)' $${packages}
+	packages="$(UNIT_PACKAGES)"; CGO_ENABLED=0 go test $(STRESS) -p=$(ROUNDS) -count=$(ROUNDS)' $${packages}
 
 .PHONY: stress-e2e
 stress-e2e: binaries $(BIN)/stress

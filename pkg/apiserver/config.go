@@ -75,7 +75,8 @@ type Config struct {
 	streams *filters.Streams
 	drain   *filters.Drain
 	// etcd is nil if it does not run inside this server.
-	etcd *etcd.Etcd
+	etcd         *etcd.Etcd
+	embeddedEtcd etcd.Config
 	// etcdClient is the one that writes, with the references between objects.
 	etcdClient *clientv3.Client
 	references *references.References
@@ -137,6 +138,8 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		streams: newStreams(o.Bounds, o.groups),
 		drain:   filters.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection),
 		etcd:    etcd,
+
+		embeddedEtcd: o.EmbeddedEtcd,
 	}
 	config.closeOnce = sync.OnceValue(config.close)
 	for _, group := range o.groups {

@@ -74,7 +74,7 @@ func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, er
 	}
 	return o.etcdClient(servers, egress, grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: redialInterval, Multiplier: 1, MaxDelay: redialInterval},
-		MinConnectTimeout: redialTimeout,
+		MinConnectTimeout: redialPatience,
 	}))
 }
 

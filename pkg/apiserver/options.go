@@ -125,7 +125,11 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 		EgressSelector: recommended.EgressSelector,
 		Traces:         recommended.Traces,
 		Bounds:         filters.DefaultBounds(),
-		EmbeddedEtcd:   etcd.Config{Dir: DefaultDataDir(name), QuotaBytes: etcd.DefaultQuotaBytes},
+		EmbeddedEtcd: etcd.Config{
+			Dir:        DefaultDataDir(name),
+			QuotaBytes: etcd.DefaultQuotaBytes,
+			Snapshots:  etcd.SnapshotSchedule{Keep: etcd.DefaultSnapshotsKept},
+		},
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 			LeaderElect:   true,
 			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},

@@ -76,6 +76,9 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	if err := c.streams.Install(generic); err != nil {
 		return nil, err
 	}
+	if err := c.installSnapshots(generic); err != nil {
+		return nil, err
+	}
 	if err := startInformers(generic, c.Runtimes); err != nil {
 		return nil, err
 	}

@@ -62,6 +62,8 @@ type Config struct {
 	// QuotaBytes is the size of the database above which etcd raises an alarm
 	// and refuses writes.
 	QuotaBytes int64
+	// Snapshots are those that a server saves by itself.
+	Snapshots SnapshotSchedule
 
 	// free replaces freeBytes in tests.
 	free func(dir string) (int64, error)
@@ -85,7 +87,7 @@ func (c Config) Validate() []error {
 	if c.QuotaBytes <= 0 {
 		errs = append(errs, fmt.Errorf("--etcd-quota-backend-bytes must be above 0, not %d", c.QuotaBytes))
 	}
-	return errs
+	return append(errs, c.Snapshots.Validate()...)
 }
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }

@@ -91,7 +91,7 @@ func newSaveCommand(dir string) *cobra.Command {
 				return err
 			}
 			if keep > 0 {
-				if err := prune(args[0], keep); err != nil {
+				if err := etcd.SnapshotDirectory(args[0]).Prune(keep); err != nil {
 					return err
 				}
 			}

@@ -23,7 +23,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,43 +33,16 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
-// Snapshots in a directory are named after the time, so that the latest is the last.
-const (
-	namePattern = "snapshot-*Z.db"
-	nameLayout  = "snapshot-20060102T150405Z.db"
-)
-
 // destination is the file for a path, which may be a directory of snapshots.
 func destination(path string, keep int, now time.Time) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return filepath.Join(path, now.UTC().Format(nameLayout)), nil
+		return etcd.SnapshotDirectory(path).File(now), nil
 	case keep > 0:
 		return "", fmt.Errorf("--keep needs a directory of snapshots, which %s is not", path)
 	}
 	return path, nil
-}
-
-// snapshots returns those of a directory, the latest one last.
-func snapshots(dir string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, namePattern))
-	slices.Sort(files)
-	return files, err
-}
-
-// prune deletes all but the latest snapshots of a directory.
-func prune(dir string, keep int) error {
-	files, err := snapshots(dir)
-	if err != nil {
-		return err
-	}
-	for _, file := range files[:max(0, len(files)-keep)] {
-		if err := os.Remove(file); err != nil {
-			return fmt.Errorf("deleting an old snapshot: %w", err)
-		}
-	}
-	return nil
 }
 
 // latest is the file for a path, which may be a directory of snapshots.
@@ -78,7 +50,7 @@ func latest(path string) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return path, nil //nolint:nilerr // Who opens it reports that.
 	}
-	files, err := snapshots(path)
+	files, err := etcd.SnapshotDirectory(path).Files()
 	if err != nil {
 		return "", err
 	}

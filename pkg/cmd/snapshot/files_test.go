@@ -60,10 +60,10 @@ func TestFilesOfADirectory(t *testing.T) {
 	if got, err := latest(dir); got != files[3] || err != nil {
 		t.Errorf("got %s and the error %v, want %s", got, err, files[3])
 	}
-	if err := prune(dir, 2); err != nil {
+	if err := etcd.SnapshotDirectory(dir).Prune(2); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := snapshots(dir)
+	kept, err := etcd.SnapshotDirectory(dir).Files()
 	if err != nil || !slices.Equal(kept, files[2:]) {
 		t.Errorf("got %v and the error %v, want %v", kept, err, files[2:])
 	}

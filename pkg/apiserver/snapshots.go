@@ -1,0 +1,53 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/metrics"
+)
+
+// installSnapshots makes the server save snapshots of its own etcd, if it shall.
+func (c CompletedConfig) installSnapshots(server *genericapiserver.GenericAPIServer) error {
+	if c.etcd == nil || c.embeddedEtcd.Snapshots.Spec == "" {
+		return nil
+	}
+	latest, err := sharedGauge(&metrics.GaugeOpts{
+		Namespace:      "apiserver",
+		Subsystem:      "embedded_etcd",
+		Name:           "snapshot_timestamp_seconds",
+		Help:           "When the latest snapshot of --snapshot-schedule was complete, in seconds since 1970; 0 if none has been since the start.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	if err != nil {
+		return err
+	}
+	return server.AddPostStartHook("save-snapshots", func(hook genericapiserver.PostStartHookContext) error {
+		gauge := latest.WithLabelValues(c.Name)
+		gauge.Set(0)
+		go func() {
+			defer latest.Delete(map[string]string{"server": c.Name})
+			if err := c.embeddedEtcd.SaveSnapshots(hook, func(at time.Time) { gauge.Set(float64(at.Unix())) }); err != nil {
+				utilruntime.HandleErrorWithContext(hook, err, "No snapshots are saved any more")
+			}
+		}()
+		return nil
+	})
+}
