@@ -192,8 +192,6 @@ func TestPermissionsDoNotEscalate(t *testing.T) {
 	known := map[string]string{
 		// It registers whatever groups are defined.
 		"crd-apiserver": "[create apiservices patch apiservices]",
-		// It makes the CA and the certificates of etcd, which has everything anyway.
-		"restaurant-etcd-certificates": "[create secrets]",
 	}
 	got := map[string]string{}
 	for _, r := range manifests(t) {

@@ -207,7 +207,18 @@ func (m *machine) volume(t *testing.T, pod corev1.Pod, name string) string {
 				if err != nil {
 					return err
 				}
-				return project(dir, secret.ResourceVersion, secret.Data)
+				data := secret.Data
+				if items := volume.Secret.Items; len(items) > 0 {
+					data = map[string][]byte{}
+					for _, item := range items {
+						value, ok := secret.Data[item.Key]
+						if !ok {
+							return fmt.Errorf("the Secret %s has no %s", secret.Name, item.Key)
+						}
+						data[item.Path] = value
+					}
+				}
+				return project(dir, secret.ResourceVersion, data)
 			}
 			controlplane.Eventually(t, read)
 			stop := make(chan struct{})
