@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // newPod is a pod of the library's example group.
@@ -120,7 +121,13 @@ func TestOpenAPIOfEveryServerIsListed(t *testing.T) {
 func TestMalformedResourceVersionOfReadIsInternalError(t *testing.T) {
 	pods := servePods(t)
 	for _, path := range []string{"/a?resourceVersion=x", "?watch=true&resourceVersion=x"} {
-		if a := send(t, http.MethodGet, pods+path, "", ""); a.code != http.StatusInternalServerError {
+		a := send(t, http.MethodGet, pods+path, "", "")
+		// Before the watch cache is ready, etcd's storage answers.
+		for end := time.Now().Add(10 * time.Second); a.code != http.StatusInternalServerError && time.Now().Before(end); {
+			time.Sleep(100 * time.Millisecond)
+			a = send(t, http.MethodGet, pods+path, "", "")
+		}
+		if a.code != http.StatusInternalServerError {
 			fixed(t, "the malformed resourceVersion of %s is answered with %d: %s", path, a.code, a.body)
 		}
 	}
