@@ -214,6 +214,13 @@ SEED ?= $(shell date +%s)
 fuzz-requests: binaries ## Sends REQUESTS=1000000 mutated requests to a server, and keeps those that are answered like none before: SEED
 	CGO_ENABLED=0 REQUESTS=$(REQUESTS) SEED=$(SEED) CORPUS=write go test -trimpath -count=1 -v -timeout=12h -run=TestRequests ./test/e2e/fuzz
 
+.PHONY: test-kine
+test-kine: binaries $(BIN)/kine ## Runs the API's tests with PostgreSQL behind kine instead of etcd
+	hack/with-kine.sh env $(TEST_E2E) -timeout=30m ./test/e2e/api
+
+$(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
+	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ github.com/k3s-io/kine
+
 .PHONY: test-release
 test-release: binaries ## Makes a release twice for this platform, and compares the two
 	RELEASE_TWICE=true $(TEST_E2E) -timeout=30m ./test/e2e/release

@@ -58,8 +58,15 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 	return startup.Await(ctx, "etcd", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if err := etcd.Read(ctx, client, path.Join("/", config.Prefix, "health")); err != nil {
+		key := path.Join("/", config.Prefix, "health")
+		if err := etcd.Read(ctx, client, key); err != nil {
 			return fmt.Errorf("etcd at %v does not answer: check that it runs, its addresses in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile (%w)", config.Transport.ServerList, err)
+		}
+		if !o.EtcdTransactions || len(o.groups) == 0 {
+			return nil
+		}
+		if err := etcd.CheckTransactions(ctx, client, key); err != nil {
+			return fmt.Errorf("etcd at %v has no transactions of several keys, which keep references between objects exact: if it is kine, set --etcd-transactions=false (%w)", config.Transport.ServerList, err)
 		}
 		return nil
 	})
@@ -141,7 +148,10 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 	}
 	config.etcdClient.KV = etcd3.NewETCDLatencyTracker(config.etcdClient.KV)
 	config.references = references.New(config.etcdClient, options.StorageConfig.Prefix)
-	raw := rawStorage{config.references, remote.ServerList}
+	var raw rawStorage
+	if o.EtcdTransactions {
+		raw = rawStorage{config.references, remote.ServerList}
+	}
 	generic.RESTOptionsGetter = withCache(generic.RESTOptionsGetter, &options, raw)
 	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
 	// discovery goes on, and all else does once etcd is back.

@@ -28,6 +28,8 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	}
 	o.ServerRun.AddUniversalFlags(sections.FlagSet("generic"))
 	o.Etcd.AddFlags(sections.FlagSet("etcd"))
+	sections.FlagSet("etcd").BoolVar(&o.EtcdTransactions, "etcd-transactions", o.EtcdTransactions, ""+
+		"Whether --etcd-servers have transactions of several keys, which keep references between objects exact when they are created and deleted at the same time. Set to false for kine, which has none.")
 	o.SecureServing.AddFlags(sections.FlagSet("secure serving"))
 	o.Bounds.AddFlags(sections.FlagSet("bounds"))
 	o.Authentication.AddFlags(sections.FlagSet("authentication"))

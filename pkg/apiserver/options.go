@@ -72,6 +72,9 @@ type Options struct {
 	// Bounds are what a request may cost.
 	Bounds filters.Bounds
 
+	// EtcdTransactions is false for a backend without transactions of several keys. What
+	// package references then keeps is as good as admission's look at other objects.
+	EtcdTransactions bool
 	// EmbeddedEtcd is used when Etcd names no servers.
 	EmbeddedEtcd etcd.Config
 
@@ -125,6 +128,8 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 		EgressSelector: recommended.EgressSelector,
 		Traces:         recommended.Traces,
 		Bounds:         filters.DefaultBounds(),
+
+		EtcdTransactions: true,
 		EmbeddedEtcd: etcd.Config{
 			Dir:        DefaultDataDir(name),
 			QuotaBytes: etcd.DefaultQuotaBytes,

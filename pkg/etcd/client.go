@@ -23,6 +23,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// CheckTransactions returns an error if the backend of a client has no transactions of several
+// keys, as kine has none. It writes nothing.
+func CheckTransactions(ctx context.Context, client *clientv3.Client, key string) error {
+	absent := func(key string) *etcdserverpb.Compare {
+		return &etcdserverpb.Compare{Key: []byte(key), Target: etcdserverpb.Compare_CREATE, Result: etcdserverpb.Compare_EQUAL, TargetUnion: &etcdserverpb.Compare_CreateRevision{}}
+	}
+	read := []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestRange{RequestRange: &etcdserverpb.RangeRequest{Key: []byte(key)}}}}
+	_, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(ctx, &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{absent(key + "/a"), absent(key + "/b")},
+		Success: read,
+		Failure: read,
+	})
+	return err
+}
+
 // Read reads a key, whether it exists or not, and says why that fails: the client
 // itself would wait for a connection, and know no more in the end than that it has none.
 // Upstream fault 34.

@@ -68,5 +68,9 @@ func TestMain(m *testing.M) {
 	}
 	// What a test reads, nobody else changes: the controllers have tests of their own.
 	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog, "--run-controllers=false"}
+	// Such as hack/with-kine.sh's.
+	if servers := os.Getenv("E2E_ETCD_SERVERS"); servers != "" {
+		config.APIServer.Flags = append(config.APIServer.Flags, "--etcd-servers="+servers, "--etcd-transactions=false")
+	}
 	controlplane.Main(m, &cp, config, preparations...)
 }
