@@ -17,6 +17,7 @@ limitations under the License.
 package definitions
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,7 +25,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,13 +93,15 @@ func load(t *testing.T) []*kind {
 // directory is where a module is, which is downloaded if it is not there.
 func directory(t *testing.T, module string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
+	// "go list" knows no directory of a module that nobody has downloaded yet.
+	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
 	command.Dir = filepath.Join("..", "..", "..", "hack", "definitions")
 	output, err := command.Output()
-	require.NoError(t, err)
-	dir := strings.TrimSpace(string(output))
-	require.NotEmpty(t, dir, "go list -m %s", module)
-	return dir
+	require.NoError(t, err, "%s", output)
+	var downloaded struct{ Dir string }
+	require.NoError(t, json.Unmarshal(output, &downloaded))
+	require.NotEmpty(t, downloaded.Dir, "%s", output)
+	return downloaded.Dir
 }
 
 func loadDefinitions(t *testing.T, project project, dir string) []*kind {
