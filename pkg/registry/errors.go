@@ -89,9 +89,24 @@ type statusErrorStorage struct {
 }
 
 func (s statusErrorStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	return s.try(ctx, "create", func(ctx context.Context) error {
+	err := s.try(ctx, "create", func(ctx context.Context) error {
 		return s.Interface.Create(ctx, key, obj, out, ttl)
 	})
+	return s.creationFailure(err, obj)
+}
+
+// creationFailure is the answer when nobody knows whether an object has been created whose name
+// the server has chosen: a client that is told when to try again would do so by itself, and
+// might create two. Other names are taken then.
+func (s statusErrorStorage) creationFailure(err error, obj runtime.Object) error {
+	if _, repeat := apierrors.SuggestsClientDelay(err); !repeat {
+		return err
+	}
+	if object, known := meta.Accessor(obj); known != nil || object.GetGenerateName() == "" {
+		return err
+	}
+	return apierrors.NewTimeoutError(fmt.Sprintf(
+		"etcd has not answered in time, so that it is not known whether the object has been created: list %s before you create it again", s.resource), 0)
 }
 
 func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {

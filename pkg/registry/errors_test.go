@@ -90,6 +90,31 @@ func TestStorageErrors(t *testing.T) {
 	}
 }
 
+// TestCreationsThatMayBeRepeated are those of objects whose names are taken the second time.
+func TestCreationsThatMayBeRepeated(t *testing.T) {
+	things := statusErrorStorage{resource: schema.GroupResource{Group: "example.com", Resource: "things"}}
+	for name, test := range map[string]struct {
+		object     metav1.ObjectMeta
+		err        error
+		repeatable bool
+		message    string
+	}{
+		"a name": {metav1.ObjectMeta{Name: "a"}, rpctypes.ErrTimeout, true,
+			"The create operation against things.example.com could not be completed at this time, please try again."},
+		"a name that is generated": {metav1.ObjectMeta{GenerateName: "a-", Name: "a-x2"}, rpctypes.ErrTimeout, false,
+			"Timeout: etcd has not answered in time, so that it is not known whether the object has been created: list things.example.com before you create it again"},
+		"a name that is generated, for too large an object": {metav1.ObjectMeta{GenerateName: "a-", Name: "a-x2"}, rpctypes.ErrRequestTooLarge, false,
+			"Request entity too large: the object is larger than etcd stores (by default 1.5 MiB)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := things.creationFailure(things.status(test.err, "create"), &metav1.PartialObjectMetadata{ObjectMeta: test.object})
+			if _, repeatable := apierrors.SuggestsClientDelay(err); repeatable != test.repeatable || err.Error() != test.message {
+				t.Errorf("got %q, which may be repeated: %v; want %q", err, repeatable, test.message)
+			}
+		})
+	}
+}
+
 func TestPatchErrors(t *testing.T) {
 	plain, known := errors.New("unknown patch type"), apierrors.NewConflict(schema.GroupResource{}, "name", nil)
 	for name, test := range map[string]struct {
