@@ -127,22 +127,17 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 	options := *o.Etcd
 	// Upstream fault 48.
 	options.StorageConfig.Transport.TracerProvider = generic.TracerProvider
-	config.Etcd = &options
-	factory, err := storageFactory(config, &options)
-	if err != nil {
+	livez := generic.LivezChecks
+	if _, err := o.applyStored(config, &options); err != nil {
 		return err
 	}
-	livez := generic.LivezChecks
-	if err := options.ApplyWithStorageFactoryTo(factory, generic); err != nil {
-		return fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
-	}
-	generic.RESTOptionsGetter = checksummed{generic.RESTOptionsGetter, config.etcd != nil}
 	remote := options.StorageConfig.Transport
 	// It waits for etcd, tells how long it has waited, and has spans in traces, as the library's
 	// own clients.
 	traced := grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithMessageEvents(otelgrpc.ReceivedEvents, otelgrpc.SentEvents),
 		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(remote.TracerProvider)))
+	var err error
 	if config.etcdClient, err = o.etcdClient(remote.ServerList, remote.EgressLookup, traced); err != nil {
 		return err
 	}
@@ -161,6 +156,22 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 		generic.AddReadyzChecks(healthz.NamedCheck("etcd-alarms", func(*http.Request) error { return config.etcd.CheckAlarms() }))
 	}
 	return nil
+}
+
+// applyStored says where each resource is stored, and as what: by which codec, encrypted, and
+// with a checksum.
+func (o CompletedOptions) applyStored(config *Config, options *genericoptions.EtcdOptions) (*serverstorage.DefaultStorageFactory, error) {
+	config.Etcd = options
+	factory, err := storageFactory(config, options)
+	if err != nil {
+		return nil, err
+	}
+	generic := &config.Generic.Config
+	if err := options.ApplyWithStorageFactoryTo(factory, generic); err != nil {
+		return nil, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
+	}
+	generic.RESTOptionsGetter = checksummed{generic.RESTOptionsGetter, o.embeddedEtcd}
+	return factory, nil
 }
 
 // storageFactory returns where and how each resource is stored.

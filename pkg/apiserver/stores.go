@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
@@ -38,14 +37,10 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) 
 	}
 	options := *o.Etcd
 	options.SkipHealthEndpoints = true
-	factory, err := storageFactory(config, &options)
+	factory, err := o.applyStored(config, &options)
 	if err != nil {
 		return nil, err
 	}
-	if err := options.ApplyWithStorageFactoryTo(factory, &config.Generic.Config); err != nil {
-		return nil, err
-	}
-	config.Etcd = &options
 	strict := serializer.NewCodecFactory(config.Scheme, serializer.EnableStrict)
 	var stores []stored.Objects
 	for _, group := range o.groups {
@@ -58,7 +53,6 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) 
 				GroupResource: schema.GroupResource{Group: group.Name, Resource: described.Resource},
 				Namespaced:    described.Namespaced,
 				Strict:        strict.UniversalDecoder(schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}),
-				Transformer:   identity.NewEncryptCheckTransformer(),
 			}
 			kinds, _, err := config.Scheme.ObjectKinds(described.New())
 			if err != nil {
@@ -90,8 +84,9 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) 
 					return described.Validate(ctx, config.Scheme, schema.GroupVersion{Group: group.Name, Version: version}, object)
 				}
 			}
-			if rest.StorageConfig.Transformer != nil {
-				store.Transformer = rest.StorageConfig.Transformer
+			store.Transformer, store.Encryption = rest.StorageConfig.Transformer, rest.StorageConfig.Transformer
+			if summed, ok := rest.StorageConfig.Transformer.(checksumTransformer); ok {
+				store.Encryption = summed.Transformer
 			}
 			stores = append(stores, store)
 		}

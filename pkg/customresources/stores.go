@@ -71,6 +71,7 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]store
 		if options.StorageConfig.Transformer != nil {
 			store.Transformer = options.StorageConfig.Transformer
 		}
+		store.Encryption = store.Transformer
 		stores = append(stores, store)
 	}
 	return stores, nil

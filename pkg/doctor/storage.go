@@ -114,7 +114,7 @@ func (s *scan) look(ctx context.Context, store *stored.Objects, key string, encr
 	stale, version := false, ""
 	opened, err := etcd.OpenValue(key, encrypted)
 	if err == nil {
-		data, stale, err = store.Transformer.TransformFromStorage(ctx, opened, value.DefaultContext(key))
+		data, stale, err = store.Encryption.TransformFromStorage(ctx, opened, value.DefaultContext(key))
 	}
 	if err == nil {
 		version, err = stored.VersionOf(data)

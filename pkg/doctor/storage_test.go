@@ -57,7 +57,7 @@ func TestCheckStorage(t *testing.T) {
 	})
 	things := stored.Objects{
 		GroupResource: schema.GroupResource{Group: "example.com", Resource: "things"}, Prefix: "/registry/things/",
-		Versions: []string{"v1", "v1beta1", "v1alpha1"}, StorageVersion: "v1", Transformer: keys{},
+		Versions: []string{"v1", "v1beta1", "v1alpha1"}, StorageVersion: "v1", Encryption: keys{},
 	}
 	const v1, v1alpha1 = `{"apiVersion":"example.com/v1","kind":"Thing"}`, `{"apiVersion":"example.com/v1alpha1","kind":"Thing"}`
 	const rewriting = `rewrite them by a StorageVersionMigration, see "Rewrite what is stored" in docs/operations.md`

@@ -61,8 +61,11 @@ type Objects struct {
 	// Validate returns what a create in a version would find wrong with a decoded object. It is nil if
 	// others define what is valid.
 	Validate func(ctx context.Context, object runtime.Object, version string) field.ErrorList
-	// Transformer encrypts what is stored. Its context is the object's key.
+	// Transformer makes what is stored of what is encoded: it encrypts, and adds a checksum. Its
+	// context is the object's key.
 	Transformer value.Transformer
+	// Encryption is the part of it that encrypts.
+	Encryption value.Transformer
 }
 
 // Key is that of an object in etcd.
