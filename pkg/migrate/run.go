@@ -52,14 +52,14 @@ func (m *Migration) Run(ctx context.Context) error {
 		return nil
 	})
 	if errors.Is(err, ErrNone) {
-		plan, _, planErr := m.examine(ctx)
+		plan, found, planErr := m.examine(ctx)
 		if planErr != nil {
 			return planErr
 		}
 		if err := Failures(plan.findings); err != nil {
 			return fmt.Errorf("%w: see \"migrate plan\"", err)
 		}
-		c, err = m.begin(ctx)
+		c, err = m.begin(ctx, found...)
 	}
 	if err != nil || c.Phase == Moved {
 		return err
@@ -111,11 +111,17 @@ func (c *claim) release(ctx context.Context) error {
 
 // copyAll copies the objects while they change.
 func (c *claim) copyAll(ctx context.Context) error {
+	if err := c.unchanged(ctx); err != nil {
+		return err
+	}
 	moves, err := c.moves(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.copyWhileUsed(ctx, moves, c.toServer()); err != nil || !c.Defined {
+	if err := c.copyWhileUsed(ctx, moves, c.toServer()); err != nil {
+		return err
+	}
+	if err := c.unchanged(ctx); err != nil || !c.Defined {
 		return err
 	}
 	return c.raiseServer(ctx)
@@ -129,6 +135,9 @@ func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
 			err = c.goBack(ctx, err)
 		}
 	}()
+	if err := c.unchanged(ctx); err != nil {
+		return err
+	}
 	if err := c.freeze(ctx, f); err != nil {
 		return err
 	}

@@ -62,6 +62,8 @@ type definition struct {
 		StoredVersions []string           `json:"storedVersions,omitempty"`
 		Conditions     []metav1.Condition `json:"conditions,omitempty"`
 	} `json:"status"`
+	// digests are hashes of the fields of its spec.
+	digests map[string]string
 }
 
 // established tells whether kube-apiserver has accepted the names.
@@ -110,6 +112,9 @@ func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
 		content, err := item.MarshalJSON()
 		if err == nil {
 			err = json.Unmarshal(content, &d)
+		}
+		if err == nil {
+			d.digests, err = digestsOf(&item)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", item.GetName(), err)

@@ -58,6 +58,8 @@ type State struct {
 	// Started is when the migration began, and Changed when its state changed last.
 	Started time.Time `json:"started"`
 	Changed time.Time `json:"changed"`
+	// Definitions are hashes of what the definitions were when the migration began, by name and field.
+	Definitions map[string]map[string]string `json:"definitions,omitempty"`
 	// Objects are how many were read from kube-apiserver last, by resource.
 	Objects map[string]int `json:"objects,omitempty"`
 	// Revisions are those of kube-apiserver's etcd of which the server has all objects,
@@ -137,9 +139,15 @@ func (m *Migration) claim(ctx context.Context, check func(State) error) (*claim,
 	return c, nil
 }
 
-// begin begins a migration.
-func (m *Migration) begin(ctx context.Context) (*claim, error) {
+// begin begins a migration of what these definitions define.
+func (m *Migration) begin(ctx context.Context, from ...definition) (*claim, error) {
 	c := &claim{Migration: m, State: State{Group: m.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second)}}
+	for _, d := range from {
+		if c.Definitions == nil {
+			c.Definitions = map[string]map[string]string{}
+		}
+		c.Definitions[d.Name] = d.digests
+	}
 	if err := c.save(ctx); err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ const (
 
 // switchAndStop makes kube-apiserver send requests to the server, and ends the watches that
 // it still has itself. What was done before is not done again. If the server can't be reached,
-// nothing changes for clients, and the migration is back in the phase Copying.
+// or the definitions have changed, nothing changes for clients, and the migration is back in the phase Copying.
 func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
 	// After a restart, the webhook has to lead to this process.
 	if err := c.freeze(ctx, f); err != nil {
@@ -89,6 +89,11 @@ func (c *claim) switchFirst(ctx context.Context, f *freezer) error {
 			return nil // An earlier process has come further.
 		}
 		local = append(local, name)
+	}
+	// After this, the migration ends at the server.
+	if err := c.unchanged(ctx); err != nil {
+		f.asked = false
+		return c.goBack(ctx, err)
 	}
 	if len(local) == 0 {
 		return nil

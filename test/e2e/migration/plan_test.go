@@ -147,6 +147,19 @@ func TestPlan(t *testing.T) {
 		}
 		controlplane.Eventually(t, func() error { return c.createPizza(t, c.restaurant(), "after", nil) })
 	})
+	t.Run("a definition that has changed", func(t *testing.T) {
+		patch := func(patch string) {
+			framework.Kubectl(t, c.ControlPlane, "patch", "customresourcedefinition", "pizzas."+restaurant.GroupName, "--type=json", "--patch="+patch)
+		}
+		patch(`[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/weight", "value": {"type": "string"}}]`)
+		code, _, stderr := c.migrate(t, "run")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "have changed since the migration began: pizzas."+restaurant.GroupName+" has another spec.versions; clients use them as before: ")
+		require.Equal(t, "Copying", c.phase(t))
+		require.NoError(t, c.createPizza(t, c.restaurant(), "during", nil))
+		require.NoError(t, c.pizzas().Delete(t.Context(), "during", metav1.DeleteOptions{}))
+		patch(`[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/weight"}]`)
+	})
 	t.Run("until the end", func(t *testing.T) {
 		code, _, stderr := c.migrate(t, "finish")
 		require.Equal(t, 1, code)

@@ -1,0 +1,136 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const otherDefinition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "others.example.com"},
+	"spec": {"group": "example.com", "names": {"plural": "others", "kind": "Other"}, "versions": [{"name": "v1", "served": true, "storage": true}]}}`
+
+// define replaces the definitions of the cluster.
+func define(t *testing.T, m *Migration, definitions ...string) {
+	t.Helper()
+	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
+	if !ok {
+		t.Fatalf("the client is a %T", m.dynamic)
+	}
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+	for _, text := range definitions {
+		list.Items = append(list.Items, unmarshal(t, text)...)
+	}
+	client.PrependReactor("list", "customresourcedefinitions", func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
+}
+
+// A definition that changes before the switch keeps the objects from moving, and clients go on.
+func TestChangedDefinitions(t *testing.T) {
+	etcd := newMigration(t).Etcd
+	const webhook = `"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"caBundle": "YQ==", "url": "https://a"}}}`
+	converted := strings.Replace(usualDefinition, `"conversion": {"strategy": "None"}`, webhook, 1)
+	in := func(definition, before, after string) string {
+		changed := strings.Replace(definition, before, after, 1)
+		if changed == definition {
+			t.Fatalf("%q is not in the definition", before)
+		}
+		return changed
+	}
+	for name, test := range map[string]struct {
+		before string
+		after  []string
+		want   string
+	}{
+		"nothing":            {usualDefinition, []string{usualDefinition}, ""},
+		"labels":             {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"labels": {"a": "b"}, `)}, ""},
+		"status":             {usualDefinition, []string{in(usualDefinition, `["v1"]`, `["v1", "v1beta1"]`)}, ""},
+		"a certificate":      {converted, []string{in(converted, `YQ==`, `Yg==`)}, ""},
+		"a conversion":       {converted, []string{in(converted, `https://a`, `https://b`)}, "things.example.com has another spec.conversion"},
+		"a schema":           {usualDefinition, []string{in(usualDefinition, `"name": "v1", `, `"name": "v1", "schema": {}, `)}, "things.example.com has another spec.versions"},
+		"scope and names":    {usualDefinition, []string{in(in(usualDefinition, `"Namespaced"`, `"Cluster"`), `"Thing"`, `"Other"`)}, "things.example.com has another spec.names, spec.scope"},
+		"another definition": {usualDefinition, []string{usualDefinition, otherDefinition}, "others.example.com is new"},
+		"no definition":      {usualDefinition, nil, "things.example.com is gone"},
+		"made again":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"uid": "2", `)}, "things.example.com has another metadata.uid"},
+		"a deletion":         {usualDefinition, []string{in(usualDefinition, `"metadata": {`, `"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", `)}, "things.example.com is being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.definition = test.before
+			m := scene.migration(t, etcd)
+			m.Report = func(Progress) {}
+			found, err := m.definitions(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.begin(t.Context(), found...); err != nil {
+				t.Fatal(err)
+			}
+			define(t, m, test.after...)
+			c, err := m.claim(t.Context(), anyState) // By another process.
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.want == "" {
+				if err := c.unchanged(t.Context()); err != nil {
+					t.Errorf("got the error %v", err)
+				}
+				return
+			}
+			want := "the CustomResourceDefinitions of example.com have changed since the migration began: " + test.want + "; clients use them as before: " +
+				"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now"
+			for phase, step := range map[Phase]func(context.Context) error{
+				Copying:   c.copyAll,
+				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, &freezer{}) },
+				Switching: func(ctx context.Context) error { return c.switchFirst(ctx, &freezer{asked: true}) },
+			} {
+				c.Phase = phase
+				webhooks := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+				if phase != Copying {
+					frozen := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: m.freezeName()}}
+					if _, err := webhooks.Create(t.Context(), frozen, metav1.CreateOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := step(t.Context()); err == nil || err.Error() != want {
+					t.Errorf("%s: got the error %v, want %s", phase, err, want)
+				}
+				if c.Phase != Copying {
+					t.Errorf("the phase after %s is %s", phase, c.Phase)
+				}
+				if left, err := webhooks.List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
+					t.Errorf("writes are frozen after %s (%v)", phase, err)
+				}
+				apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(t.Context(), "v1.example.com", metav1.GetOptions{})
+				if err != nil || apiService.Spec.Service != nil {
+					t.Errorf("the APIService leads to the server after %s (%v)", phase, err)
+				}
+			}
+			response, err := etcd.Get(t.Context(), scene.store.Prefix+"default/one")
+			if err != nil || response.Count > 0 {
+				t.Errorf("an object was copied (%v)", err)
+			}
+		})
+	}
+}
