@@ -29,7 +29,9 @@ import (
 )
 
 // limited is a backend whose transactions have one key, as kine's.
-type limited struct{ etcdserverpb.UnimplementedKVServer }
+type limited struct {
+	etcdserverpb.UnimplementedKVServer
+}
 
 func (limited) Txn(_ context.Context, txn *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	if len(txn.Compare) > 1 {
