@@ -166,6 +166,12 @@ test-remote: binaries ## Runs the tests through proxies, SSH and Konnectivity, a
 		E2E_BASTION=true $(TEST_E2E) -timeout=10m ./test/e2e/api || failed=1; \
 		exit $${failed}
 
+VERSIONS ?= 1.34 1.35 1.36 1.37
+
+.PHONY: test-skew
+test-skew: binaries ## Builds each of VERSIONS="1.34 1.35 1.36 1.37" of Kubernetes, tests the server with it, and writes docs/compatibility.md
+	go run ./test/skew $(VERSIONS)
+
 FAULTS ?= 100
 FAULTS_SEED ?= $(shell date +%s)
 

@@ -24,6 +24,8 @@ limitations under the License.
 // the reason given to t.Skip starts with "hardware:", for what a machine cannot
 // do, whatever is installed on it. A package whose TestMain skips all of it says so in
 // a line that begins with "Skipped: ".
+//
+// The file that TESTRUN_EVENTS names, if any, gets what "go test -json" prints.
 package main
 
 import (
@@ -49,6 +51,17 @@ func run(args []string) int {
 	// what it says then is worth printing.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 
+	events := io.Discard
+	if name := os.Getenv("TESTRUN_EVENTS"); name != "" {
+		file, err := os.Create(name)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "Cannot keep the events, which TESTRUN_EVENTS asks for: %v.\n", err)
+			return 1
+		}
+		defer file.Close()
+		events = file
+	}
+
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -61,7 +74,7 @@ func run(args []string) int {
 	}
 
 	report := report{out: os.Stdout}
-	readErr := report.read(stdout)
+	readErr := report.read(io.TeeReader(stdout, events))
 	// What can't be understood is read, too: go test waits until it is.
 	_, _ = io.Copy(io.Discard, stdout)
 	report.nameSlow()

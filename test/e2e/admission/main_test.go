@@ -25,6 +25,7 @@ import (
 	"testing"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	var config controlplane.Config
+	config.KubeAPIServer.Flags = framework.ServeMutatingPolicies()
 	// What a test reads, nobody else changes: the controllers have tests of their own.
 	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog, "--run-controllers=false"}
 	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"))

@@ -27,6 +27,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -122,11 +125,7 @@ func (s *scope) createPolicy(name string, p policy) {
 		})
 	}
 	if p.mutating != nil {
-		_, err := client.MutatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: *p.mutating}, metav1.CreateOptions{})
-		require.NoError(s.t, err)
-		s.Cleanup(func(ctx context.Context) error {
-			return client.MutatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{})
-		})
+		s.createMutating("MutatingAdmissionPolicy", "mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: *p.mutating})
 	}
 	for i, spec := range p.validatingBindings {
 		spec.PolicyName = meta.Name
@@ -142,16 +141,33 @@ func (s *scope) createPolicy(name string, p policy) {
 	}
 	for i, spec := range p.mutatingBindings {
 		spec.PolicyName = meta.Name
-		binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: spec}
+		meta := meta
 		if i > 0 {
-			binding.Name += fmt.Sprintf("-%d", i)
+			meta.Name += fmt.Sprintf("-%d", i)
 		}
-		_, err := client.MutatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{})
-		require.NoError(s.t, err)
-		s.Cleanup(func(ctx context.Context) error {
-			return client.MutatingAdmissionPolicyBindings().Delete(ctx, binding.Name, metav1.DeleteOptions{})
-		})
+		s.createMutating("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: spec})
 	}
+}
+
+// mutatingPolicies is a client of mutating policies, or of their bindings, in the version
+// that kube-apiserver serves: both versions have the same fields.
+func mutatingPolicies(resource string) dynamic.ResourceInterface {
+	gvr := admissionregistrationv1.SchemeGroupVersion.WithResource(resource)
+	gvr.Version = framework.MutatingPolicyVersion()
+	return framework.Dynamic(cp).Resource(gvr)
+}
+
+// createMutating creates a mutating policy or a binding until the test ends.
+func (s *scope) createMutating(kind, resource string, object metav1.Object) {
+	s.t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	require.NoError(s.t, err)
+	created := &unstructured.Unstructured{Object: content}
+	created.SetGroupVersionKind(schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: framework.MutatingPolicyVersion(), Kind: kind})
+	client := mutatingPolicies(resource)
+	_, err = client.Create(s.t.Context(), created, metav1.CreateOptions{})
+	require.NoError(s.t, err)
+	s.Cleanup(func(ctx context.Context) error { return client.Delete(ctx, object.GetName(), metav1.DeleteOptions{}) })
 }
 
 // enforce creates policies, and returns when they are in force.

@@ -335,7 +335,7 @@ func TestParametersThatMayNotBeRead(t *testing.T) {
 		if policies[name].validating != nil {
 			require.NoError(t, client.ValidatingAdmissionPolicies().Delete(t.Context(), s.Name(policySlug(name)), metav1.DeleteOptions{}))
 		} else {
-			require.NoError(t, client.MutatingAdmissionPolicies().Delete(t.Context(), s.Name(policySlug(name)), metav1.DeleteOptions{}))
+			require.NoError(t, mutatingPolicies("mutatingadmissionpolicies").Delete(t.Context(), s.Name(policySlug(name)), metav1.DeleteOptions{}))
 		}
 	}
 	s.awaitPolicies("without", toppingKind)
