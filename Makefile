@@ -59,7 +59,7 @@ release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VE
 .PHONY: binaries
 binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the servers, the webhook and what the tests run with them
 
-$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) sample-apiserver): hack/build-binaries.sh hack/kubernetes/go.mod hack/kubernetes/go.sum
+$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) sample-apiserver): hack/build-binaries.sh test/controlplane/binaries/kubernetes.mod test/controlplane/binaries/kubernetes.sum
 	@hack/build-binaries.sh $(@F)
 
 $(addprefix $(BIN)/,$(KONNECTIVITY_BINARIES)): hack/build-binaries.sh hack/konnectivity/go.mod hack/konnectivity/go.sum

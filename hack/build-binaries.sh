@@ -39,8 +39,6 @@ mkdir -p "${bin}" "${GOTMPDIR}"
 # Seconds between two reports on a build.
 readonly interval=${PROGRESS_INTERVAL:-5}
 
-readonly version_package=k8s.io/component-base/version
-
 # build NAME MODULE PACKAGE LDFLAGS
 build() {
 	SECONDS=0
@@ -79,32 +77,19 @@ progress() {
 	done
 }
 
-# kubernetes_ldflags sets the version, without which Kubernetes' binaries would
-# report v0.0.0.
-kubernetes_ldflags() {
-	local version major minor
-	version=$(cd hack/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
-	IFS=. read -r major minor _ <<<"${version#v}"
-	echo "-s -w -X ${version_package}.gitVersion=${version} -X ${version_package}.gitMajor=${major} -X ${version_package}.gitMinor=${minor}"
-}
-
 # own_ldflags sets the version to git's name for what is built, if it has one.
 own_ldflags() {
 	local version=${VERSION:-}
 	[[ -n ${version} ]] ||
 		version=$(git describe --tags --match 'v*' --dirty 2>/dev/null) ||
 		version=v0.0.0-g$(git describe --always --exclude '*' --dirty 2>/dev/null || echo unknown)
-	echo "-s -w -X ${version_package}.gitVersion=${version}"
+	echo "-s -w -X k8s.io/component-base/version.gitVersion=${version}"
 }
 
 for name in "$@"; do
 	case ${name} in
-	etcd)
-		build "${name}" hack/kubernetes go.etcd.io/etcd/server/v3 "-s -w"
-		;;
-	kube*)
-		ldflags=$(kubernetes_ldflags)
-		build "${name}" hack/kubernetes "k8s.io/kubernetes/cmd/${name}" "${ldflags}"
+	etcd | kube*)
+		go run -trimpath ./test/controlplane/kubernetes -dir="${bin}" -interval="${interval}s" "${name}"
 		;;
 	sample-apiserver)
 		build "${name}" hack/kubernetes k8s.io/sample-apiserver "-s -w"

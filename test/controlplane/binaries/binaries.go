@@ -66,6 +66,8 @@ type Options struct {
 	Version string
 	// Progress, if set, is told every few seconds how far a build is that takes long.
 	Progress func(message string)
+	// Interval is the time between two reports on a build, by default 5 s.
+	Interval time.Duration
 }
 
 // packages are the main packages of the programs, by their names.

@@ -18,6 +18,7 @@ package binaries
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ import (
 	"time"
 )
 
-// progressInterval is the time between two reports on a build.
-const progressInterval = 5 * time.Second
+// defaultInterval is that of Options.Interval.
+const defaultInterval = 5 * time.Second
 
 // build is one of the go command's.
 type build struct {
@@ -101,7 +102,7 @@ func (o Options) build(ctx context.Context, b build) (err error) {
 			return err
 		}
 	}
-	if took := time.Since(began); took >= progressInterval {
+	if took := time.Since(began); took >= defaultInterval {
 		o.progress("%s: built (%.0f s)", name, took.Seconds())
 	}
 	return nil
@@ -110,7 +111,7 @@ func (o Options) build(ctx context.Context, b build) (err error) {
 // follow condenses the output of "go build -v", which is a line for each package and each
 // downloaded module, and returns what else it says.
 func (o Options) follow(name string, began time.Time, lines <-chan string) (rest []string) {
-	ticker := time.NewTicker(progressInterval)
+	ticker := time.NewTicker(cmp.Or(o.Interval, defaultInterval))
 	defer ticker.Stop()
 	modules, packages := 0, 0
 	for {
