@@ -26,7 +26,9 @@ import (
 
 func TestWithRow(t *testing.T) {
 	t.Parallel()
-	table := func(rows string) string { return "# Text\n\n| Kubernetes | api |\n|---|---|\n" + rows + "\nMore text.\n" }
+	table := func(rows string) string {
+		return "# Text\n\n| Kubernetes | api |\n|---|---|\n" + rows + "\nMore text.\n"
+	}
 	for name, test := range map[string]struct{ before, row, after string }{
 		"the first":         {"", "| v1.35.4 | ok |", "| v1.35.4 | ok |\n"},
 		"before another":    {"| v1.35.4 | ok |\n", "| v1.34.4 | ok |", "| v1.34.4 | ok |\n| v1.35.4 | ok |\n"},
