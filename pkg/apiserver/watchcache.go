@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -104,11 +105,44 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 		return nil, func() {}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	return delegator, sync.OnceFunc(func() {
+	return &awaitedCache{delegator, watchCache.Wait, time.Now().Add(fillTimeout)}, sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
 		destroy()
 	}), nil
+}
+
+// fillTimeout bounds the wait for a new cache.
+const fillTimeout = 15 * time.Second
+
+// awaitedCache has lists and watches wait for a cache that is new, as all caches of a
+// CustomResourceDefinition are after each change of it. The library answers them with 429
+// until the cache has read the objects, and not every client tries again.
+type awaitedCache struct {
+	storage.Interface
+	wait  func(context.Context) error
+	until time.Time
+}
+
+func (c *awaitedCache) await(ctx context.Context) {
+	if !time.Now().Before(c.until) || c.ReadinessCheck() == nil {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, c.until)
+	defer cancel()
+	_ = c.wait(ctx) // If it is still not ready, the library says so.
+}
+
+// GetList lists objects.
+func (c *awaitedCache) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	c.await(ctx)
+	return c.Interface.GetList(ctx, key, opts, list)
+}
+
+// Watch watches objects.
+func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	c.await(ctx)
+	return c.Interface.Watch(ctx, key, opts)
 }
 
 // historicStorage is what a watch cache fills itself from. Its first list is one of some

@@ -553,6 +553,7 @@ func (c *claim) switchBack(ctx context.Context, f *freezer) error {
 	if err := c.raiseKube(ctx); err != nil {
 		return err
 	}
+	c.fillCaches(ctx, found)
 	for _, name := range c.APIServices {
 		if err := c.giveBack(ctx, name); err != nil {
 			return err

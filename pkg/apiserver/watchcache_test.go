@@ -1,0 +1,101 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// filling is a storage whose cache is ready after some time.
+type filling struct {
+	storage.Interface
+	ready time.Time
+}
+
+func (f filling) ReadinessCheck() error {
+	if time.Now().Before(f.ready) {
+		return storage.ErrStorageNotReady
+	}
+	return nil
+}
+
+func (f filling) wait(ctx context.Context) error {
+	select {
+	case <-time.After(time.Until(f.ready)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (f filling) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
+	return f.ReadinessCheck()
+}
+
+func (f filling) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
+	return nil, f.ReadinessCheck()
+}
+
+// Lists during a migration were answered with 429, since the change of a definition makes new caches.
+func TestListsWaitForANewCache(t *testing.T) {
+	for name, test := range map[string]struct {
+		fills, age, deadline time.Duration
+		want                 time.Duration
+		err                  error
+	}{
+		"filled":                        {0, 0, time.Minute, 0, nil},
+		"filled soon":                   {2 * time.Second, 0, time.Minute, 2 * time.Second, nil},
+		"not filled in time":            {time.Hour, 0, time.Minute, fillTimeout, storage.ErrStorageNotReady},
+		"a client that does not wait":   {time.Hour, 0, time.Second, time.Second, storage.ErrStorageNotReady},
+		"not new, as after an outage":   {time.Hour, time.Hour, time.Minute, 0, storage.ErrStorageNotReady},
+		"not new, and it will be ready": {time.Second, time.Hour, time.Minute, 0, storage.ErrStorageNotReady},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for what, read := range map[string]func(context.Context, *awaitedCache) error{
+				"list": func(ctx context.Context, c *awaitedCache) error {
+					return c.GetList(ctx, "/", storage.ListOptions{}, nil)
+				},
+				"watch": func(ctx context.Context, c *awaitedCache) error {
+					_, err := c.Watch(ctx, "/", storage.ListOptions{})
+					return err
+				},
+			} {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					inner := filling{ready: began.Add(test.fills)}
+					c := &awaitedCache{inner, inner.wait, began.Add(fillTimeout - test.age)}
+					ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
+					defer cancel()
+					if err := read(ctx, c); !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
+						t.Errorf("%s: got the error %v, want %v", what, err, test.err)
+					}
+					if took := time.Since(began); took != test.want {
+						t.Errorf("%s: it took %s, want %s", what, took, test.want)
+					}
+				})
+			}
+		})
+	}
+}

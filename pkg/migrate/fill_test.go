@@ -1,0 +1,32 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import "testing"
+
+func TestLocalPath(t *testing.T) {
+	for group, want := range map[string]string{
+		"argoproj.io":                            "/apis/io/v1/workflows.argoproj",
+		"restaurant.programming-kubernetes.info": "/apis/programming-kubernetes.info/v1/workflows.restaurant",
+	} {
+		var d definition
+		d.Spec.Group, d.Spec.Names.Plural = group, "workflows"
+		if got := localPath(d, "v1"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
