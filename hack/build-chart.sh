@@ -15,7 +15,7 @@
 # limitations under the License.
 
 # Builds the Helm chart: artifacts/chart with the manifests of artifacts/deploy, rendered by
-# kustomize with names that the chart's template replaces.
+# kustomize with names that the chart's template replaces, and those of artifacts/crd-apiserver.
 #
 #   hack/build-chart.sh [DIR]    by default _output/chart
 #
@@ -64,3 +64,6 @@ render monitoring '' monitoring
 render backup-standalone '' backup-embedded
 render backup-ha '' backup-etcd
 render doctor '' doctor
+for mode in standalone external-etcd; do
+	_output/bin/kubectl kustomize "artifacts/crd-apiserver/overlays/${mode}" >"${out}/manifests/crd-apiserver-${mode}.yaml"
+done

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -130,6 +131,54 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestChartOfCRDServer finds the same objects in the chart and in the overlays of the server of custom resources.
+func TestChartOfCRDServer(t *testing.T) {
+	chart := newChart(t)
+	servers := regexp.MustCompile(`https://etcd-0\.example\.com:2379[^"]*`)
+	flags := []string{"--set=mode=none,crdAPIServer.enabled=true,crdAPIServer.groups={a.example.com,b.example.com},crdAPIServer.storage.keep=false"}
+	for mode, more := range map[string][]string{
+		"standalone":    nil,
+		"external-etcd": {"--set=crdAPIServer.mode=external-etcd,crdAPIServer.etcd.servers={https://a:2379,https://b:2379}"},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			want, got := map[string]any{}, map[string]any{}
+			for _, object := range render(t, crdOverlay(mode)) {
+				data, err := object.MarshalJSON()
+				require.NoError(t, err)
+				text := strings.ReplaceAll(string(data), `"image":"crd-apiserver"`, `"image":"registry.example.org/a/crd-apiserver:`+chartVersion+`"`)
+				text = strings.ReplaceAll(text, `"value":"example.com"`, `"value":"a.example.com,b.example.com"`)
+				text = servers.ReplaceAllString(text, "https://a:2379,https://b:2379")
+				require.NoError(t, object.UnmarshalJSON([]byte(text)))
+				want[identity(object)] = object.Object
+			}
+			for _, object := range chart.template(t, "default", append(flags, more...)...) {
+				text, err := object.MarshalJSON()
+				require.NoError(t, err)
+				require.NoError(t, object.UnmarshalJSON(text))
+				require.NotContains(t, got, identity(object))
+				got[identity(object)] = object.Object
+			}
+			require.Equal(t, want, got)
+		})
+	}
+	t.Run("beside the restaurant, which stays as it is", func(t *testing.T) {
+		both := map[string]any{}
+		for _, object := range chart.template(t, systemNamespace, append(flags, "--set=mode=ha,crdAPIServer.storage.keep=true")...) {
+			both[identity(object)] = object.Object
+		}
+		for _, object := range chart.template(t, systemNamespace, "--set=mode=ha") {
+			require.Equal(t, object.Object, both[identity(object)])
+			delete(both, identity(object))
+		}
+		require.Len(t, both, len(render(t, crdOverlay("standalone"))))
+		for _, kept := range []string{"Namespace  crd-apiserver", "PersistentVolumeClaim crd-apiserver crd-apiserver-data"} {
+			annotations, _, err := unstructured.NestedStringMap(both[kept].(map[string]any), "metadata", "annotations")
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{"helm.sh/resource-policy": "keep"}, annotations)
+		}
+	})
+}
+
 // TestChartValues puts values where they belong.
 func TestChartValues(t *testing.T) {
 	chart := newChart(t)
@@ -203,6 +252,9 @@ backup: {enabled: true, storage: {storageClassName: slow}}
 		"an unknown value": {"server.replicas=2", "additional properties 'replicas' not allowed"},
 		"no size":          {"storage.size=large", "'large' does not match pattern"},
 		"root":             {"runAsUser=0", "minimum: got 0, want 1"},
+		"no groups":        {"crdAPIServer.enabled=true", "minItems: got 0, want 1"},
+		"a core group":     {"crdAPIServer.groups={apps}", "'apps' does not match pattern"},
+		"no etcd":          {"crdAPIServer.enabled=true,crdAPIServer.mode=external-etcd,crdAPIServer.groups={example.com}", "minItems: got 0, want 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "template", "release", chart.dir, "--set="+test.set)
