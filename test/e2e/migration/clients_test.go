@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
@@ -52,7 +54,10 @@ func gone[O any](_ O, err error) error {
 
 // clients use the pizzas, without any retries but those after 429, as client-go does.
 type clients struct {
-	stop func()
+	stop   func()
+	reader dynamic.ResourceInterface
+	// failedReads are those that client-go has repeated, too.
+	failedReads *failures
 
 	mu sync.Mutex
 	// replicas are those of each pizza whose write was acknowledged, and 0 if it is deleted.
@@ -67,7 +72,10 @@ func (c *cluster) startClients(t *testing.T) *clients {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	users := &clients{replicas: map[string]int{}}
+	users := &clients{replicas: map[string]int{}, failedReads: &failures{}}
+	config := c.config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return reads{next, users.failedReads} })
+	users.reader = dynamic.NewForConfigOrDie(config).Resource(gvr("pizzas")).Namespace(metav1.NamespaceDefault)
 	users.stop = func() {
 		cancel()
 		wg.Wait()
@@ -80,7 +88,7 @@ func (c *cluster) startClients(t *testing.T) *clients {
 	})
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			users.read(t, c)
+			users.read(t)
 			// Reads must not keep the machine from everything else.
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -103,10 +111,10 @@ func (u *clients) write(t *testing.T, c *cluster, name string, i int) {
 	}
 }
 
-func (u *clients) read(t *testing.T, c *cluster) {
+func (u *clients) read(t *testing.T) {
 	t.Helper()
-	_, err := c.pizzas().Get(t.Context(), "owner", metav1.GetOptions{})
-	_, listErr := c.pizzas().List(t.Context(), metav1.ListOptions{})
+	_, err := u.reader.Get(t.Context(), "owner", metav1.GetOptions{})
+	_, listErr := u.reader.List(t.Context(), metav1.ListOptions{})
 	if err := errors.Join(err, listErr); err != nil {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -135,7 +143,11 @@ func (u *clients) do(name string, replicas int, write func() error) {
 func (u *clients) errors() []error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.Clone(u.failed)
+	failed := slices.Clone(u.failed)
+	for _, read := range u.failedReads.list() {
+		failed = append(failed, errors.New(read))
+	}
+	return failed
 }
 
 func (u *clients) longest() time.Duration {
