@@ -49,11 +49,12 @@ const document = "docs/compatibility.md"
 var packages = []string{"e2e/api", "e2e/admission", "e2e/doctor"}
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	timeout := flag.Duration("timeout", 20*time.Minute, "time that the tests of a package may take")
 	flag.Parse()
-	if err := run(ctx, *timeout, flag.Args()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *timeout, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
@@ -70,7 +71,7 @@ func run(ctx context.Context, timeout time.Duration, versions []string) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			failures = append(failures, fmt.Errorf("Kubernetes %s: %w", version, err))
+			failures = append(failures, fmt.Errorf("with Kubernetes %s: %w", version, err))
 		}
 		if row == "" {
 			continue

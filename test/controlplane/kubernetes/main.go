@@ -38,12 +38,13 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	dir := flag.String("dir", ".", "where to put the programs")
 	interval := flag.Duration("interval", 5*time.Second, "time between two reports on a build")
 	flag.Parse()
-	if err := run(ctx, *dir, *interval, flag.Args()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *dir, *interval, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
