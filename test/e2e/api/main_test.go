@@ -40,6 +40,10 @@ import (
 // controlplane.ForTest.
 var cp *controlplane.ControlPlane
 
+// etcdServers names the variable with the address of an etcd that the server uses instead of its
+// own. It has no transactions: see hack/with-kine.sh.
+const etcdServers = "E2E_ETCD_SERVERS"
+
 func TestMain(m *testing.M) {
 	// Components run in directories of their own.
 	auditPolicy, err := filepath.Abs("testdata/audit-policy.yaml")
@@ -68,8 +72,7 @@ func TestMain(m *testing.M) {
 	}
 	// What a test reads, nobody else changes: the controllers have tests of their own.
 	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog, "--run-controllers=false"}
-	// Such as hack/with-kine.sh's.
-	if servers := os.Getenv("E2E_ETCD_SERVERS"); servers != "" {
+	if servers := os.Getenv(etcdServers); servers != "" {
 		config.APIServer.Flags = append(config.APIServer.Flags, "--etcd-servers="+servers, "--etcd-transactions=false")
 	}
 	controlplane.Main(m, &cp, config, preparations...)

@@ -17,10 +17,12 @@ limitations under the License.
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -187,11 +189,15 @@ func (s subject) stored(t *testing.T) map[string]string {
 	return all
 }
 
-// etcdOf connects to the etcd that is embedded in a server.
+// etcdOf connects to the etcd that is embedded in a server, or that all tests share.
 func etcdOf(t *testing.T, server *controlplane.Component) *clientv3.Client {
 	t.Helper()
+	endpoint := "unix://" + filepath.Join(server.Dir(), "data", "etcd.sock")
+	if server == cp.APIServer {
+		endpoint = cmp.Or(os.Getenv(etcdServers), endpoint)
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   []string{"unix://" + filepath.Join(server.Dir(), "data", "etcd.sock")},
+		Endpoints:   []string{endpoint},
 		DialTimeout: 5 * time.Second,
 	})
 	require.NoError(t, err)
