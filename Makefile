@@ -107,10 +107,11 @@ TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
 TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=2
 
 # What fails does not keep the rest from running, but is in the exit code. Two at a time:
-# the end-to-end tests often wait.
+# the end-to-end tests often wait. Their binaries come first, or they would begin last.
 .PHONY: test
 test: ## Runs all tests; says first which this machine can't run, and for want of what
 	@hack/test-needs.sh
+	-@$(MAKE) --no-print-directory binaries
 	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz test-remote
 
 .PHONY: test-unit
