@@ -58,6 +58,12 @@ func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, er
 	return component, nil
 }
 
+// ProgramPath returns the path of a program that is found, or built, as those of components
+// are: by its name.
+func (cp *ControlPlane) ProgramPath(ctx context.Context, name string) (string, error) {
+	return cp.program(name)(ctx)
+}
+
 // binary returns how the program of a component is found, or built.
 func (cp *ControlPlane) binary(name, program string, config ComponentConfig) func(context.Context) (string, error) {
 	switch {

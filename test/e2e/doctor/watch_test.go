@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ import (
 func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), "apiserver"), "doctor", "--watch=1s", "--output=json", "--kubeconfig="+cp.Kubeconfig())
+	cmd := exec.CommandContext(ctx, framework.Program(t, cp, "apiserver"), "doctor", "--watch=1s", "--output=json", "--kubeconfig="+cp.Kubeconfig())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

@@ -57,11 +57,20 @@ func ToolOf(t *testing.T, cp *controlplane.ControlPlane, binary string, args ...
 	return code, out.String(), errOut.String()
 }
 
+// Program is the path of one of the repository's binaries. kubectl may be in another directory,
+// if it is of another release of Kubernetes.
+func Program(t *testing.T, cp *controlplane.ControlPlane, name string) string {
+	t.Helper()
+	path, err := cp.ProgramPath(t.Context(), name)
+	require.NoError(t, err)
+	return path
+}
+
 func execute(t *testing.T, cp *controlplane.ControlPlane, binary string, stdin io.Reader, stdout, stderr *bytes.Buffer, args []string) (code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(cp.Kubectl(ctx).Path), binary), args...)
+	cmd := exec.CommandContext(ctx, Program(t, cp, binary), args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {

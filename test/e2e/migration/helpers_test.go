@@ -250,7 +250,7 @@ func (c *cluster) startUntil(t *testing.T, phase, command string, args ...string
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(c.Kubectl(ctx).Path), c.binary), append(c.args(command), args...)...)
+	cmd := exec.CommandContext(ctx, framework.Program(t, c.ControlPlane, c.binary), append(c.args(command), args...)...)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -325,7 +325,7 @@ func parse(t *testing.T, data string) *unstructured.Unstructured {
 func (c *manyCluster) moveMany(t *testing.T, command string, users *users, args ...string) {
 	t.Helper()
 	users.resetSlowest()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(c.Kubectl(t.Context()).Path), c.binary), append(c.args(command), args...)...)
+	cmd := exec.CommandContext(t.Context(), framework.Program(t, c.ControlPlane, c.binary), append(c.args(command), args...)...)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	began := time.Now()
