@@ -208,6 +208,12 @@ OBJECTS ?= 100000
 test-migration: binaries ## Moves OBJECTS=100000 custom resources there and back while clients write 50 times a second, and prints how long writes waited
 	CGO_ENABLED=0 MIGRATION_OBJECTS=$(OBJECTS) go test -trimpath -count=1 -v -timeout=6h -run='^TestManyObjects$$' ./test/e2e/migration
 
+KILLS ?= 100
+
+.PHONY: test-migration-kills
+test-migration-kills: binaries ## Moves custom resources there and back KILLS=100 times, while clients write and everything is killed at random; MIGRATION_SEED repeats that
+	CGO_ENABLED=0 MIGRATION_KILLS=$(KILLS) go test -trimpath -count=1 -v -timeout=12h -run='^TestKilledServers$$' ./test/e2e/migration
+
 ATTACK_SECONDS ?= 60
 
 .PHONY: test-attacks
