@@ -25,6 +25,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -109,13 +110,23 @@ func (s statusErrorStorage) creationFailure(err error, obj runtime.Object) error
 		"etcd has not answered in time, so that it is not known whether the object has been created: list %s before you create it again", s.resource), 0)
 }
 
+// possible tells whether there may be an object of a key. A database behind kine can't even be
+// asked for one whose name is no text.
+func possible(key string) bool { return utf8.ValidString(key) && !strings.Contains(key, "\x00") }
+
 func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	if !possible(key) {
+		return storage.NewKeyNotFoundError(key, 0)
+	}
 	return s.try(ctx, "delete", func(ctx context.Context) error {
 		return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
 	})
 }
 
 func (s statusErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	if !possible(key) && !opts.IgnoreNotFound {
+		return storage.NewKeyNotFoundError(key, 0)
+	}
 	return s.try(ctx, "get", func(ctx context.Context) error {
 		return s.Interface.Get(ctx, key, opts, out)
 	})
@@ -128,6 +139,9 @@ func (s statusErrorStorage) GetList(ctx context.Context, key string, opts storag
 }
 
 func (s statusErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
+	if !possible(key) && !ignoreNotFound {
+		return storage.NewKeyNotFoundError(key, 0)
+	}
 	return s.try(ctx, "update", func(ctx context.Context) error {
 		return s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
 	})

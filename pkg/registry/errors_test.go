@@ -115,6 +115,22 @@ func TestCreationsThatMayBeRepeated(t *testing.T) {
 	}
 }
 
+// TestKeysThatAreNoText are not asked for: there is no storage here that could be.
+func TestKeysThatAreNoText(t *testing.T) {
+	var things statusErrorStorage
+	for _, key := range []string{"/registry/things/a\x00b", "/registry/things/\xff"} {
+		for operation, err := range map[string]error{
+			"get":    things.Get(t.Context(), key, storage.GetOptions{}, nil),
+			"update": things.GuaranteedUpdate(t.Context(), key, nil, false, nil, nil, nil),
+			"delete": things.Delete(t.Context(), key, nil, nil, nil, nil, storage.DeleteOptions{}),
+		} {
+			if !storage.IsNotFound(err) {
+				t.Errorf("%s %q: got %v", operation, key, err)
+			}
+		}
+	}
+}
+
 func TestPatchErrors(t *testing.T) {
 	plain, known := errors.New("unknown patch type"), apierrors.NewConflict(schema.GroupResource{}, "name", nil)
 	for name, test := range map[string]struct {

@@ -66,7 +66,9 @@ func (s subject) storePizza(t *testing.T, suffix, version, mediaType string, cha
 	require.NoError(t, err)
 	swapped, err := client.Txn(t.Context()).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", answer.Kvs[0].ModRevision)).
-		Then(clientv3.OpPut(key, string(value))).Commit()
+		Then(clientv3.OpPut(key, string(value))).
+		Else(clientv3.OpGet(key)). // As kine wants it.
+		Commit()
 	require.NoError(t, err)
 	require.True(t, swapped.Succeeded)
 }
