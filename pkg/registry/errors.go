@@ -139,7 +139,7 @@ func (s statusErrorStorage) GetList(ctx context.Context, key string, opts storag
 }
 
 func (s statusErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
-	if !possible(key) && !ignoreNotFound {
+	if !possible(key) {
 		return storage.NewKeyNotFoundError(key, 0)
 	}
 	return s.try(ctx, "update", func(ctx context.Context) error {

@@ -122,6 +122,7 @@ func TestKeysThatAreNoText(t *testing.T) {
 		for operation, err := range map[string]error{
 			"get":    things.Get(t.Context(), key, storage.GetOptions{}, nil),
 			"update": things.GuaranteedUpdate(t.Context(), key, nil, false, nil, nil, nil),
+			"apply":  things.GuaranteedUpdate(t.Context(), key, nil, true, nil, nil, nil),
 			"delete": things.Delete(t.Context(), key, nil, nil, nil, nil, storage.DeleteOptions{}),
 		} {
 			if !storage.IsNotFound(err) {
