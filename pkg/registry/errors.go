@@ -111,7 +111,7 @@ func (s statusErrorStorage) creationFailure(err error, obj runtime.Object) error
 }
 
 // possible tells whether there may be an object of a key. A database behind kine can't even be
-// asked for one whose name is no text.
+// asked for one whose name is no text. So it is not found even by who would create it then.
 func possible(key string) bool { return utf8.ValidString(key) && !strings.Contains(key, "\x00") }
 
 func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
@@ -124,7 +124,7 @@ func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.
 }
 
 func (s statusErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	if !possible(key) && !opts.IgnoreNotFound {
+	if !possible(key) {
 		return storage.NewKeyNotFoundError(key, 0)
 	}
 	return s.try(ctx, "get", func(ctx context.Context) error {

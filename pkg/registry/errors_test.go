@@ -121,6 +121,7 @@ func TestKeysThatAreNoText(t *testing.T) {
 	for _, key := range []string{"/registry/things/a\x00b", "/registry/things/\xff"} {
 		for operation, err := range map[string]error{
 			"get":    things.Get(t.Context(), key, storage.GetOptions{}, nil),
+			"try":    things.Get(t.Context(), key, storage.GetOptions{IgnoreNotFound: true}, nil),
 			"update": things.GuaranteedUpdate(t.Context(), key, nil, false, nil, nil, nil),
 			"apply":  things.GuaranteedUpdate(t.Context(), key, nil, true, nil, nil, nil),
 			"delete": things.Delete(t.Context(), key, nil, nil, nil, nil, storage.DeleteOptions{}),
