@@ -79,23 +79,21 @@ func (c Config) SaveSnapshots(ctx context.Context, saved func(time.Time)) error 
 			return nil
 		case <-time.After(time.Until(next)):
 		}
-		if err := c.saveSnapshot(ctx); err != nil {
-			if ctx.Err() == nil {
-				klog.ErrorS(err, "Saving a snapshot failed; the next attempt is at the next time of --snapshot-schedule", "dir", c.Snapshots.Dir)
-			}
-			continue
+		if err := c.saveSnapshot(ctx, saved); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Saving a snapshot failed; the next attempt is at the next time of --snapshot-schedule", "dir", c.Snapshots.Dir)
 		}
-		saved(time.Now())
 	}
 }
 
-func (c Config) saveSnapshot(ctx context.Context) error {
+func (c Config) saveSnapshot(ctx context.Context, saved func(time.Time)) error {
 	file := c.Snapshots.Dir.File(time.Now())
 	snapshot, err := c.SaveFile(ctx, file, func(int64, int64) {})
 	if err != nil {
 		return err
 	}
 	klog.InfoS("Saved a snapshot", "file", file, "revision", snapshot.Revision, "size", snapshot.Size)
+	// There is one now, even if older ones can't be deleted.
+	saved(time.Now())
 	if c.Snapshots.Keep > 0 {
 		return c.Snapshots.Dir.Prune(c.Snapshots.Keep)
 	}
