@@ -53,7 +53,7 @@ fi
 chmod go+rx "${dir}"
 
 _output/bin/kine --endpoint="postgres://kine@localhost/kine?host=${dir}&sslmode=disable" \
-	--listen-address="unix://${dir}/kine.sock" >"${dir}/kine.log" 2>&1 &
+	--listen-address="unix://${dir}/kine.sock" --metrics-bind-address=0 >"${dir}/kine.log" 2>&1 &
 kine=$!
 for ((attempt = 1; ; attempt++)); do
 	if [[ -S ${dir}/kine.sock ]]; then
