@@ -73,7 +73,7 @@ type Options struct {
 // packages are the main packages of the programs, by their names.
 func packages() map[string]string {
 	programs := map[string]string{"etcd": "go.etcd.io/etcd/server/v3"}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"} {
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
 		programs[name] = "k8s.io/kubernetes/cmd/" + name
 	}
 	return programs
@@ -175,7 +175,7 @@ func missing(dir string, names []string) ([]string, error) {
 	var missing []string
 	for _, name := range names {
 		if known[name] == "" {
-			return nil, fmt.Errorf("%q is not a program of a control plane: choose from %s", name,
+			return nil, fmt.Errorf("%q is not a program of a cluster: choose from %s", name,
 				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		_, err := os.Stat(filepath.Join(dir, name))

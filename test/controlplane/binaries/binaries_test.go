@@ -133,8 +133,8 @@ func TestKubernetes(t *testing.T) {
 	older.Version = "1.34"
 	_, err = Kubernetes(t.Context(), older, "kubectl", "etcd")
 	require.EqualError(t, err, "etcd is no part of Kubernetes v1.34.4: leave out the version")
-	_, err = Kubernetes(t.Context(), options, "kubelet")
-	require.EqualError(t, err, `"kubelet" is not a program of a control plane: choose from etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl`)
+	_, err = Kubernetes(t.Context(), options, "kubeadm")
+	require.EqualError(t, err, `"kubeadm" is not a program of a cluster: choose from etcd, kube-apiserver, kube-controller-manager, kube-proxy, kube-scheduler, kubectl, kubelet`)
 }
 
 func TestOneBuildsAndTheOthersWait(t *testing.T) {
