@@ -192,6 +192,22 @@ func (h *Host) plug(cable string, other *Host) error {
 	})
 }
 
+// Route leads what is for a subnet, such as "10.1.0.0/24", through a host that this one is
+// connected with. That one has to forward it.
+func (h *Host) Route(subnet string, through *Host) error {
+	destination, err := netlink.ParseIPNet(subnet)
+	if err != nil {
+		return err
+	}
+	return h.links.RouteAdd(&netlink.Route{Dst: destination, Gw: net.ParseIP(through.address), Src: net.ParseIP(h.address)})
+}
+
+// Forward makes the host pass on what is for others.
+func (n *namespace) Forward() (err error) {
+	failed := n.do(func() { err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600) })
+	return errors.Join(failed, err)
+}
+
 // Address returns the host's IP address.
 func (h *Host) Address() string { return h.address }
 

@@ -18,11 +18,13 @@ package network
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -80,6 +82,24 @@ func TestHosts(t *testing.T) {
 			require.Equal(t, test.want, from)
 		})
 	}
+}
+
+// TestRoute shows that a host reaches a third one through a second that forwards.
+func TestRoute(t *testing.T) {
+	client, router, server := ForTest(t, "10.0.0.1"), ForTest(t, "10.0.0.2"), ForTest(t, "10.1.0.3")
+	require.NoError(t, Connect(client, router))
+	require.NoError(t, Connect(router, server))
+	require.NoError(t, client.Route("10.1.0.0/24", router))
+	require.NoError(t, server.Route("10.0.0.1/32", router))
+	require.NoError(t, router.Forward())
+	listener, err := server.Listen("tcp", "10.1.0.3:80")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	conn, err := client.DialContext(ctx, "tcp", "10.1.0.3:80")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
 }
 
 func TestCommand(t *testing.T) {
