@@ -267,7 +267,7 @@ backup: {enabled: true, storage: {storageClassName: slow}}
 // TestChartUpgrade installs, upgrades and uninstalls by Helm. What is stored stays.
 func TestChartUpgrade(t *testing.T) {
 	chart := newChart(t)
-	before, err := inventory(t.Context())
+	before, err := framework.Inventory(t.Context(), cp)
 	require.NoError(t, err)
 	kubectl(t, "create", "namespace", systemNamespace)
 	helm := func(args ...string) {
@@ -281,8 +281,8 @@ func TestChartUpgrade(t *testing.T) {
 		output, err := tryKubectl(ctx, "delete", "namespace", systemNamespace, "--timeout="+controlplane.Patience.String())
 		require.NoError(t, err, output)
 		controlplane.Eventually(t, func() error {
-			after, err := inventory(ctx)
-			if left := difference(after, before); err == nil && len(left) > 0 {
+			after, err := framework.Inventory(ctx, cp)
+			if left := framework.Difference(after, before); err == nil && len(left) > 0 {
 				err = fmt.Errorf("it has left behind %v", left)
 			}
 			return err

@@ -27,7 +27,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,10 +35,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -84,7 +79,7 @@ func settle(ctx context.Context, started *controlplane.ControlPlane) error {
 	var last map[string]string
 	since := time.Now()
 	for deadline := since.Add(controlplane.Patience); time.Now().Before(deadline); time.Sleep(pollInterval) {
-		current, err := inventory(ctx)
+		current, err := framework.Inventory(ctx, cp)
 		if err != nil {
 			return err
 		}
@@ -163,7 +158,7 @@ func render(t *testing.T, dir string) []*unstructured.Unstructured {
 // nothing is left of it when the test is over.
 func install(t *testing.T, dir string, flags ...string) {
 	t.Helper()
-	before, err := inventory(t.Context())
+	before, err := framework.Inventory(t.Context(), cp)
 	require.NoError(t, err)
 	t.Cleanup(func() { uninstall(t, dir, before) })
 	kubectl(t, append([]string{"apply", "-k", dir}, flags...)...)
@@ -177,61 +172,12 @@ func uninstall(t *testing.T, dir string, before map[string]string) {
 	output, err := tryKubectl(ctx, "delete", "-k", dir, "--ignore-not-found", "--timeout="+controlplane.Patience.String())
 	require.NoError(t, err, output)
 	controlplane.Eventually(t, func() error {
-		after, err := inventory(ctx)
+		after, err := framework.Inventory(ctx, cp)
 		if err == nil && !maps.Equal(before, after) {
-			err = fmt.Errorf("the uninstalled has taken away %v, and left behind %v", difference(before, after), difference(after, before))
+			err = fmt.Errorf("the uninstalled has taken away %v, and left behind %v", framework.Difference(before, after), framework.Difference(after, before))
 		}
 		return err
 	})
-}
-
-// inventory returns all objects of the cluster. Of cluster roles, which others add to,
-// the rules belong to it.
-func inventory(ctx context.Context) (map[string]string, error) {
-	config := cp.RESTConfig()
-	config.WarningHandler = rest.NoWarnings{}
-	dynamicClient := dynamic.NewForConfigOrDie(config)
-	lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]string{}
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, resource := range list.APIResources {
-			// Events expire by themselves, and what the components are like is not an object.
-			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "componentstatuses" {
-				continue
-			}
-			objects, err := dynamicClient.Resource(gv.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, err
-			}
-			for _, object := range objects.Items {
-				rules := ""
-				if resource.Name == "clusterroles" {
-					rules = fmt.Sprint(object.Object["rules"])
-				}
-				found[strings.Join([]string{resource.Name, gv.Group, object.GetNamespace(), object.GetName()}, " ")] = rules
-			}
-		}
-	}
-	return found, nil
-}
-
-// difference returns what one map has and another has not, or with another value.
-func difference(one, other map[string]string) []string {
-	var keys []string
-	for key, value := range one {
-		if got, found := other[key]; !found || got != value {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // pods waits until a namespace has as many pods with each label app.kubernetes.io/name
