@@ -32,6 +32,7 @@ LOCAL := _output/local
 REMOTE := _output/remote
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
+NODE_BINARIES := kubelet kube-proxy coredns pause
 
 # Where "make run" listens, on 127.0.0.1.
 KUBE_APISERVER_PORT ?= 26443
@@ -59,7 +60,7 @@ release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VE
 .PHONY: binaries
 binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the servers, the webhook and what the tests run with them
 
-$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) sample-apiserver): hack/build-binaries.sh test/controlplane/binaries/kubernetes.mod test/controlplane/binaries/kubernetes.sum
+$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) kubelet kube-proxy sample-apiserver): hack/build-binaries.sh test/controlplane/binaries/kubernetes.mod test/controlplane/binaries/kubernetes.sum
 	@hack/build-binaries.sh $(@F)
 
 $(addprefix $(BIN)/,$(KONNECTIVITY_BINARIES)): hack/build-binaries.sh hack/konnectivity/go.mod hack/konnectivity/go.sum
@@ -102,7 +103,7 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 # run, as Go's cache does not know which binaries they used, and two at a time:
 # each has its own control plane, and often waits for it.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
-E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|e2e/(attacks|remote|konnectivity))$$')
+E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|nodes(/.*)?|e2e/(attacks|remote|konnectivity))$$')
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
 TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=2
 
@@ -233,6 +234,26 @@ test-kine: binaries $(BIN)/kine ## Runs the API's tests with PostgreSQL behind k
 
 $(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ github.com/k3s-io/kine
+
+# The server's image is built twice: an upgrade needs two that differ in more than their names.
+.PHONY: test-nodes
+test-nodes: ## Does what docs/operations.md says on three nodes with containerd and kubelets, as root
+	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack unshare nsenter /usr/lib/cni/ptp
+	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES))
+	@for image in pause etcd; do \
+		DOCKERFILE=test/nodes/Dockerfile hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
+	done
+	@for version in v1.0.0 v1.0.1; do \
+		VERSION=$${version} DIRECTORY=_output/nodes hack/build-binaries.sh apiserver; \
+		VERSION=$${version} BINARIES=$$(go env GOARCH)=_output/nodes hack/build-image.sh apiserver _output/nodes/$${version}.tar; \
+	done
+	$(TEST_E2E) -v -timeout=60m ./test/nodes
+
+$(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/coredns/main.go
+	@CGO_ENABLED=0 go -C $(<D) build -trimpath -buildvcs=false -o $(CURDIR)/$@ .
+
+$(BIN)/pause: test/nodes/pause/main.go
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)
 
 .PHONY: test-release
 test-release: binaries ## Makes a release twice for this platform, and compares the two

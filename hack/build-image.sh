@@ -21,7 +21,8 @@
 #   hack/build-image.sh [NAME [FILE]]    by default apiserver and _output/image/NAME.tar
 #
 # BINARIES says for which architectures there are binaries, and where: "amd64=DIR arm64=DIR".
-# By default that is this machine's, in _output/bin. VERSION goes into a label.
+# By default that is this machine's, in _output/bin. VERSION goes into a label. DOCKERFILE
+# names another one than the servers'.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -65,7 +66,7 @@ rm -f "${archive}"
 builder manifest create "${image}" >/dev/null
 for binary in ${binaries}; do
 	builder build --quiet --isolation chroot --format oci --timestamp "${created}" --identity-label=false "${labels[@]}" \
-		--arch "${binary%%=*}" --build-arg "BINARIES=${binary#*=}" --target "${name}" --manifest "${image}" . >/dev/null
+		--arch "${binary%%=*}" --build-arg "BINARIES=${binary#*=}" --file "${DOCKERFILE:-Dockerfile}" --target "${name}" --manifest "${image}" . >/dev/null
 done
 builder manifest push --quiet --all --format oci --digestfile "${archive}.digest" "${image}" "oci-archive:${archive}"
 echo "${archive} $(<"${archive}.digest")"

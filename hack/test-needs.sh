@@ -27,6 +27,8 @@ package() {
 	mkfs.ext4) echo e2fsprogs ;;
 	protoc) echo protobuf-compiler ;;
 	nsenter | unshare) echo util-linux ;;
+	nft) echo nftables ;;
+	/usr/lib/cni/*) echo containernetworking-plugins ;;
 	*) echo "$1" ;;
 	esac
 }
@@ -44,6 +46,12 @@ lacks() {
 	local IFS=,
 	printf '%s' "${missing[*]}"
 }
+
+if (($# > 0)); then
+	lacking=$(lacks "$@")
+	[[ -z ${lacking} ]] || fail "These tests need${lacking}."
+	exit
+fi
 
 lacking=$(lacks go gcc)
 [[ -z ${lacking} ]] || fail "The tests need${lacking}."

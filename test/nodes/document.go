@@ -1,0 +1,106 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodes
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Document is a page of the documentation. Tests execute what it says, so that a command
+// that no longer works is noticed.
+type Document struct {
+	path string
+	// sections are its texts by their headings.
+	sections map[string]string
+}
+
+var (
+	headings = regexp.MustCompile(`(?m)^#{2,3} (.+)$`)
+	fences   = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
+	indent   = regexp.MustCompile(`(?m)^ +`)
+)
+
+// Read reads a page.
+func Read(t testing.TB, path string) *Document {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	d := &Document{path: path, sections: map[string]string{}}
+	found := headings.FindAllSubmatchIndex(content, -1)
+	for i, heading := range found {
+		end := len(content)
+		if i+1 < len(found) {
+			end = found[i+1][0]
+		}
+		d.sections[string(content[heading[2]:heading[3]])] = string(content[heading[1]:end])
+	}
+	return d
+}
+
+func (d *Document) section(t testing.TB, heading string) string {
+	t.Helper()
+	text, found := d.sections[heading]
+	require.True(t, found, "%s has no section %q any more", d.path, heading)
+	return text
+}
+
+// Commands returns the block of commands, which are indented, that begins with some text.
+func (d *Document) Commands(t testing.TB, heading, first string) string {
+	t.Helper()
+	var block []string
+	for line := range strings.SplitSeq(d.section(t, heading), "\n") {
+		command, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case len(block) == 0 && indented && strings.HasPrefix(strings.TrimSpace(command), first):
+			block = append(block, command)
+		case len(block) > 0 && (indented || line == ""):
+			block = append(block, command)
+		case len(block) > 0:
+			return strings.Join(block, "\n")
+		}
+	}
+	require.NotEmpty(t, block, "the section %q of %s has no block of commands any more that begins with %q", heading, d.path, first)
+	return strings.Join(block, "\n")
+}
+
+// YAML returns the fenced block of YAML that contains some text.
+func (d *Document) YAML(t testing.TB, heading, text string) string {
+	t.Helper()
+	for _, found := range fences.FindAllStringSubmatch(d.section(t, heading), -1) {
+		if strings.Contains(found[1], text) {
+			margin := indent.FindString(strings.SplitN(found[1], "\n", 2)[0])
+			return regexp.MustCompile("(?m)^"+margin).ReplaceAllString(found[1], "")
+		}
+	}
+	require.Fail(t, "nothing to follow", "the section %q of %s has no YAML any more with %q", heading, d.path, text)
+	return ""
+}
+
+// With replaces what has to be another one here. It has to be there.
+func With(t testing.TB, text string, replacements ...string) string {
+	t.Helper()
+	for i := 0; i < len(replacements); i += 2 {
+		require.Contains(t, text, replacements[i])
+		text = strings.ReplaceAll(text, replacements[i], replacements[i+1])
+	}
+	return text
+}

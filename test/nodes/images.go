@@ -1,0 +1,39 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodes
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pauseImage keeps the namespaces of a pod.
+const pauseImage = "localhost/pause:test"
+
+// importImages gives the node's containerd images from archives, by the names by which pods
+// have them: nodes reach no registry.
+func (n *Node) importImages(t testing.TB, images map[string]string) {
+	t.Helper()
+	for name, archive := range images {
+		// The node's processes are in a directory of their own.
+		path, err := filepath.Abs(archive)
+		require.NoError(t, err)
+		n.Do(t, "ctr", "--namespace=k8s.io", "images", "import", "--index-name="+name, path)
+	}
+}

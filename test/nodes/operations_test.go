@@ -1,0 +1,273 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+const (
+	root = "../.."
+	// image is the name that the documentation gives to the server's.
+	image = "registry.example.com/restaurant/apiserver"
+	// One build and the next.
+	oldVersion, newVersion = "v1.0.0", "v1.0.1"
+	// user may edit what is in the namespace "default", and nothing else.
+	user = "maria"
+)
+
+// TestOperations does what docs/operations.md says, by its own commands.
+func TestOperations(t *testing.T) {
+	archive := func(name string) string { return filepath.Join(root, "_output", "nodes", name+".tar") }
+	c := ForTest(t, 3, map[string]string{
+		pauseImage:                   archive("pause"),
+		"quay.io/coreos/etcd:v3.7.3": archive("etcd"),
+		image + ":" + oldVersion:     archive(oldVersion),
+		image + ":" + newVersion:     archive(newVersion),
+	})
+	// The documentation's kustomization has the component "monitoring".
+	require.NoError(t, c.Apply(t.Context(), root+"/test/e2e/deploy/testdata/monitoring-crds.yaml"))
+	o := newOperations(t, c)
+	o.Run(t, "kubectl create rolebinding "+user+" --clusterrole=edit --user="+user)
+	t.Run("standalone", func(t *testing.T) {
+		o.install(t, "standalone")
+		o.pizzas(t)
+		t.Run("backup", o.testBackup)
+	})
+	t.Run("ha", func(t *testing.T) {
+		o.install(t, "ha")
+		o.pizzas(t)
+		t.Run("network policies", o.testPolicies)
+		t.Run("upgrade", o.testUpgrade)
+		t.Run("drain", o.testDrain)
+		t.Run("vanished node", o.testVanishedNode)
+	})
+}
+
+// operations are what an operator does by the documentation.
+type operations struct {
+	*Operator
+
+	page *Document
+	// kustomization is what "restaurant" consists of.
+	kustomization string
+}
+
+func newOperations(t *testing.T, c *Cluster) *operations {
+	t.Helper()
+	o := &operations{Operator: c.NewOperator(t), page: Read(t, filepath.Join(root, "docs", "operations.md"))}
+	require.NoError(t, os.CopyFS(filepath.Join(o.Dir, "artifacts"), os.DirFS(filepath.Join(root, "artifacts"))))
+	return o
+}
+
+// follow executes a block of commands of the documentation, with replacements.
+func (o *operations) follow(t *testing.T, section, first string, replacements ...string) string {
+	t.Helper()
+	began := time.Now()
+	output := o.Run(t, With(t, o.page.Commands(t, section, first), replacements...))
+	t.Logf("%s: %s … took %.0f s", section, first, time.Since(began).Seconds())
+	return output
+}
+
+// kustomize changes the kustomization.
+func (o *operations) kustomize(t *testing.T, content string) {
+	t.Helper()
+	o.kustomization = content
+	write(t, filepath.Join(o.Dir, "restaurant", "kustomization.yaml"), content)
+}
+
+// install installs an overlay. At the end of the test it is uninstalled, without a trace.
+func (o *operations) install(t *testing.T, overlay string) {
+	t.Helper()
+	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
+	require.NoError(t, err)
+	t.Cleanup(func() { o.uninstall(t, before) })
+	o.kustomize(t, With(t, o.page.YAML(t, "Install", "kind: Kustomization"), "overlays/ha", "overlays/"+overlay))
+	output := o.follow(t, "Install", "apiserver doctor")
+	require.NotContains(t, output, "Warning:")
+}
+
+func (o *operations) uninstall(t *testing.T, before map[string]string) {
+	t.Helper()
+	if t.Failed() {
+		o.explain(t)
+		return
+	}
+	ctx := context.Background() // The test's own is over.
+	output, err := o.Try(ctx, o.page.Commands(t, "Uninstall", "kubectl delete -k"))
+	require.NoError(t, err, output)
+	controlplane.Eventually(t, func() error {
+		after, err := framework.Inventory(ctx, o.cluster.ControlPlane)
+		if err != nil {
+			return err
+		}
+		if left, lost := framework.Difference(after, before), framework.Difference(before, after); len(left)+len(lost) > 0 {
+			return fmt.Errorf("the uninstalled has left behind %v, and taken away %v", left, lost)
+		}
+		return nil
+	})
+}
+
+// explain prints what may be the reason of a failure.
+func (o *operations) explain(t *testing.T) {
+	t.Helper()
+	output, err := o.Try(context.Background(), `kubectl get pods,pvc --all-namespaces --output=wide
+kubectl describe pods --namespace restaurant-system | tail --lines=150
+kubectl get apiservices | grep restaurant
+kubectl logs --namespace restaurant-system --selector=app.kubernetes.io/part-of --all-containers --prefix --tail=20`)
+	t.Log(output, err)
+}
+
+// pizzas creates toppings as the administrator, and pizzas as a user.
+func (o *operations) pizzas(t *testing.T) {
+	t.Helper()
+	o.Run(t, "kubectl apply --filename=artifacts/examples/1-toppings.yaml")
+	o.asUser(t, "kubectl apply --filename=artifacts/examples/2-pizzas.yaml")
+	require.Contains(t, o.asUser(t, "kubectl get pizzas"), "margherita")
+	_, err := o.Try(t.Context(), o.userCommand(t, "kubectl delete topping basil"))
+	require.ErrorContains(t, err, `User "`+user+`" cannot delete`)
+}
+
+func (o *operations) userCommand(t *testing.T, command string) string {
+	t.Helper()
+	return strings.Replace(command, "kubectl", "kubectl --kubeconfig="+o.cluster.kubeconfigFor(t, user), 1)
+}
+
+func (o *operations) asUser(t *testing.T, command string) string {
+	t.Helper()
+	return o.Run(t, o.userCommand(t, command))
+}
+
+// testBackup saves a snapshot and restores it twice.
+func (o *operations) testBackup(t *testing.T) {
+	require.Contains(t, o.follow(t, "Save", "kubectl exec"), "SHA-256:")
+	installed, dir := o.kustomization, "/var/lib/restored"
+	for _, again := range []string{"", "-again"} {
+		o.asUser(t, "kubectl delete pizza margherita")
+		replacements := []string{"restaurant-2026-11-21.snapshot", "restaurant-$(date +%F).snapshot", dir, dir + again}
+		o.follow(t, "Restore", "kubectl exec", replacements...)
+		o.kustomize(t, installed+With(t, o.page.YAML(t, "Restore", "patches:"), dir, dir+again))
+		o.follow(t, "Install", "apiserver doctor")
+		o.asUser(t, "kubectl get pizza margherita")
+	}
+}
+
+// testPolicies shows that it is NetworkPolicies by which pods are reached, and which.
+func (o *operations) testPolicies(t *testing.T) {
+	pods := func(name string) []corev1.Pod {
+		found, err := framework.Kube(o.cluster.ControlPlane).CoreV1().Pods("restaurant-system").
+			List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})
+		require.NoError(t, err)
+		require.NotEmpty(t, found.Items)
+		return found.Items
+	}
+	dial := func(from corev1.Pod, address string) error {
+		for _, node := range o.cluster.Nodes {
+			if node.Name == from.Spec.NodeName {
+				return node.Dial(t, from.Status.PodIP, address)
+			}
+		}
+		return fmt.Errorf("the node %s is unknown", from.Spec.NodeName)
+	}
+	server, certificates := pods("restaurant-apiserver")[0], pods("restaurant-etcd-certificates")[0]
+	for _, etcd := range pods("restaurant-etcd") {
+		require.NoError(t, dial(server, etcd.Status.PodIP+":2379"))
+		require.Error(t, dial(server, etcd.Status.PodIP+":2380"), "A server reaches what only members use.")
+		require.Error(t, dial(certificates, etcd.Status.PodIP+":2379"), "A pod that is no server reaches etcd.")
+	}
+	require.NoError(t, dial(certificates, controlAddress+":6443"))
+}
+
+// testUpgrade upgrades and goes back while clients use the server.
+func (o *operations) testUpgrade(t *testing.T) {
+	installed := o.kustomization
+	for _, version := range []string{newVersion, oldVersion} {
+		load := o.load(t)
+		o.kustomize(t, With(t, installed, oldVersion, version))
+		o.follow(t, "Upgrade", "kubectl apply -k")
+		o.rolledOut(t)
+		result := load.Stop()
+		t.Logf("to %s: %s", version, result)
+		require.Zero(t, result.Failed)
+	}
+}
+
+func (o *operations) rolledOut(t *testing.T) {
+	t.Helper()
+	o.Run(t, "kubectl rollout status --namespace restaurant-system deployment/apiserver --timeout=5m")
+	o.Run(t, "kubectl rollout status --namespace restaurant-system statefulset/etcd --timeout=5m")
+}
+
+func (o *operations) load(t *testing.T) *Load {
+	t.Helper()
+	config, err := o.cluster.RESTConfigFor(user)
+	require.NoError(t, err)
+	return StartLoad(t, config, "margherita", 4)
+}
+
+// testDrain drains each node, one after the other, as for an upgrade of the nodes.
+func (o *operations) testDrain(t *testing.T) {
+	for _, node := range o.cluster.Nodes {
+		load := o.load(t)
+		began := time.Now()
+		o.Run(t, "kubectl drain "+node.Name+" --ignore-daemonsets --delete-emptydir-data --timeout=5m")
+		drained := time.Since(began)
+		o.Run(t, "kubectl uncordon "+node.Name)
+		o.rolledOut(t)
+		result := load.Stop()
+		t.Logf("%s was drained within %.0f s: %s", node.Name, drained.Seconds(), result)
+		require.Zero(t, result.Failed)
+	}
+}
+
+// testVanishedNode cuts off a node that nobody has drained.
+func (o *operations) testVanishedNode(t *testing.T) {
+	node := o.cluster.Nodes[0]
+	load := o.load(t)
+	began := time.Now()
+	node.Vanish(t)
+	o.Run(t, "kubectl wait --for=condition=Ready=Unknown --timeout=5m node/"+node.Name)
+	t.Logf("%s is known to be away after %.0f s", node.Name, time.Since(began).Seconds())
+	time.Sleep(30 * time.Second) // For what fails even then.
+	t.Log(load.Stop())
+	later := o.load(t)
+	controlplane.Eventually(t, func() error {
+		if later.Requests() < 200 {
+			return fmt.Errorf("%d requests", later.Requests())
+		}
+		return nil
+	})
+	result := later.Stop()
+	t.Logf("afterwards: %s", result)
+	require.Zero(t, result.Failed)
+	node.Return(t)
+	o.Run(t, "kubectl wait --for=condition=Ready --timeout=5m node/"+node.Name)
+	o.rolledOut(t)
+}
