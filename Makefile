@@ -32,7 +32,7 @@ LOCAL := _output/local
 REMOTE := _output/remote
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
-NODE_BINARIES := kubelet kube-proxy coredns pause
+NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause
 
 # Where "make run" listens, on 127.0.0.1.
 KUBE_APISERVER_PORT ?= 26443
@@ -60,7 +60,7 @@ release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VE
 .PHONY: binaries
 binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the servers, the webhook and what the tests run with them
 
-$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) kubelet kube-proxy sample-apiserver): hack/build-binaries.sh test/controlplane/binaries/kubernetes.mod test/controlplane/binaries/kubernetes.sum
+$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) etcdctl kubelet kube-proxy sample-apiserver): hack/build-binaries.sh test/controlplane/binaries/kubernetes.mod test/controlplane/binaries/kubernetes.sum
 	@hack/build-binaries.sh $(@F)
 
 $(addprefix $(BIN)/,$(KONNECTIVITY_BINARIES)): hack/build-binaries.sh hack/konnectivity/go.mod hack/konnectivity/go.sum

@@ -88,7 +88,7 @@ own_ldflags() {
 
 for name in "$@"; do
 	case ${name} in
-	etcd | kube*)
+	etcd* | kube*)
 		go run -trimpath ./test/controlplane/kubernetes -dir="${bin}" -interval="${interval}s" "${name}"
 		;;
 	sample-apiserver)

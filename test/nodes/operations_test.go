@@ -68,6 +68,7 @@ func TestOperations(t *testing.T) {
 		t.Run("upgrade", o.testUpgrade)
 		t.Run("drain", o.testDrain)
 		t.Run("vanished node", o.testVanishedNode)
+		t.Run("lost member", o.testLostMember)
 	})
 }
 
@@ -270,4 +271,30 @@ func (o *operations) testVanishedNode(t *testing.T) {
 	node.Return(t)
 	o.Run(t, "kubectl wait --for=condition=Ready --timeout=5m node/"+node.Name)
 	o.rolledOut(t)
+}
+
+// testLostMember deletes the data of a member of etcd, and replaces it.
+func (o *operations) testLostMember(t *testing.T) {
+	const section, first = "A lost member of etcd", `E="kubectl exec`
+	volume := strings.TrimSpace(o.Run(t, "kubectl get persistentvolume --output=jsonpath='{.spec.local.path}' "+
+		"$(kubectl get pvc --namespace restaurant-system data-etcd-1 --output=jsonpath='{.spec.volumeName}')"))
+	require.NoError(t, os.RemoveAll(filepath.Join(volume, "data")))
+	o.Run(t, "kubectl delete pod --namespace restaurant-system etcd-1")
+	load := o.load(t)
+	commands := o.page.Commands(t, section, first)
+	variable, _, found := strings.Cut(commands, "$E member remove")
+	require.True(t, found)
+	var id string
+	for line := range strings.Lines(o.Run(t, variable)) {
+		if fields := strings.Split(line, ", "); len(fields) > 2 && fields[2] == "etcd-1" {
+			id = fields[0]
+		}
+	}
+	o.follow(t, section, first, "ID-OF-ETCD-1", id)
+	o.rolledOut(t)
+	t.Log(load.Stop())
+	o.asUser(t, "kubectl get pizza margherita")
+	require.Equal(t, 3, strings.Count(o.Run(t, variable), "started"))
+	strategy := "kubectl get statefulset --namespace restaurant-system etcd --output=jsonpath='{.spec.updateStrategy.type}'"
+	require.Equal(t, "RollingUpdate", o.Run(t, strategy), "No upgrade would reach etcd any more.")
 }

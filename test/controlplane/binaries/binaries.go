@@ -72,7 +72,7 @@ type Options struct {
 
 // packages are the main packages of the programs, by their names.
 func packages() map[string]string {
-	programs := map[string]string{"etcd": "go.etcd.io/etcd/server/v3"}
+	programs := map[string]string{"etcd": "go.etcd.io/etcd/server/v3", "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
 		programs[name] = "k8s.io/kubernetes/cmd/" + name
 	}

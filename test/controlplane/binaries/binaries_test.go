@@ -134,7 +134,7 @@ func TestKubernetes(t *testing.T) {
 	_, err = Kubernetes(t.Context(), older, "kubectl", "etcd")
 	require.EqualError(t, err, "etcd is no part of Kubernetes v1.34.4: leave out the version")
 	_, err = Kubernetes(t.Context(), options, "kubeadm")
-	require.EqualError(t, err, `"kubeadm" is not a program of a cluster: choose from etcd, kube-apiserver, kube-controller-manager, kube-proxy, kube-scheduler, kubectl, kubelet`)
+	require.EqualError(t, err, `"kubeadm" is not a program of a cluster: choose from etcd, etcdctl, kube-apiserver, kube-controller-manager, kube-proxy, kube-scheduler, kubectl, kubelet`)
 }
 
 func TestOneBuildsAndTheOthersWait(t *testing.T) {
