@@ -18,10 +18,10 @@ limitations under the License.
 // operator does: containerd, runc, the kubelet and kube-proxy of three nodes run pods from
 // images, which have volumes, probes, DNS and Services.
 //
-//	             kube-apiserver, etcd, controllers, scheduler, CoreDNS
-//	                                  │
-//	              ┌───────────────────┼───────────────────┐
-//	           node-0 ───────────── node-1 ───────────── node-2
+//	  kube-apiserver, etcd, controllers, scheduler, CoreDNS
+//	                       │
+//	   ┌───────────────────┼───────────────────┐
+//	node-0 ───────────── node-1 ───────────── node-2
 //
 // Each node is a network, mount and PID namespace: what it writes to /var/lib, /var/log and
 // /run is its own, below the directory of the test, and when its first process ends, so does

@@ -35,7 +35,7 @@ type Document struct {
 
 var (
 	headings = regexp.MustCompile(`(?m)^#{2,3} (.+)$`)
-	fences   = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
+	fences   = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$") //nolint:gocritic // badRegexp: with (?m), a ^ may be anywhere.
 	indent   = regexp.MustCompile(`(?m)^ +`)
 )
 

@@ -39,7 +39,7 @@ type Load struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu       sync.Mutex
+	mu                        sync.Mutex
 	requests, failed          int
 	slowest                   time.Duration
 	failures                  map[string]int

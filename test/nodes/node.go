@@ -18,6 +18,7 @@ package nodes
 
 import (
 	"context"
+	"embed" // For the first process and the configurations of a node.
 	"fmt"
 	"net"
 	"os"
@@ -33,9 +34,6 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/network"
-
-	// For the first process and the configurations of a node.
-	"embed"
 )
 
 const (

@@ -18,6 +18,7 @@ package nodes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,14 +58,19 @@ func TestOperations(t *testing.T) {
 	o := newOperations(t, c)
 	o.Run(t, "kubectl create rolebinding "+user+" --clusterrole=edit --user="+user)
 	t.Run("standalone", func(t *testing.T) {
-		o.install(t, "standalone")
+		o.install(t, "standalone", "backup-embedded")
 		o.pizzas(t)
+		t.Run("doctor", o.testDoctor)
+		t.Run("nightly backup", o.testNightlyBackup)
 		t.Run("backup", o.testBackup)
 	})
 	t.Run("ha", func(t *testing.T) {
-		o.install(t, "ha")
+		o.install(t, "ha", "backup-etcd")
 		o.pizzas(t)
 		t.Run("network policies", o.testPolicies)
+		t.Run("doctor", o.testDoctor)
+		t.Run("nightly backup", o.testNightlyBackup)
+		t.Run("new certificate authority", o.testServingCA)
 		t.Run("upgrade", o.testUpgrade)
 		t.Run("drain", o.testDrain)
 		t.Run("vanished node", o.testVanishedNode)
@@ -104,13 +110,15 @@ func (o *operations) kustomize(t *testing.T, content string) {
 	write(t, filepath.Join(o.Dir, "restaurant", "kustomization.yaml"), content)
 }
 
-// install installs an overlay. At the end of the test it is uninstalled, without a trace.
-func (o *operations) install(t *testing.T, overlay string) {
+// install installs an overlay with one more component. At the end of the test it is uninstalled, without a trace.
+func (o *operations) install(t *testing.T, overlay, component string) {
 	t.Helper()
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
 	t.Cleanup(func() { o.uninstall(t, before) })
-	o.kustomize(t, With(t, o.page.YAML(t, "Install", "kind: Kustomization"), "overlays/ha", "overlays/"+overlay))
+	const monitoring = "  - ../artifacts/deploy/components/monitoring\n"
+	o.kustomize(t, With(t, o.page.YAML(t, "Install", "kind: Kustomization"), "overlays/ha", "overlays/"+overlay,
+		monitoring, monitoring+strings.Replace(monitoring, "monitoring", component, 1)))
 	output := o.follow(t, "Install", "apiserver doctor")
 	require.NotContains(t, output, "Warning:")
 }
@@ -164,6 +172,31 @@ func (o *operations) userCommand(t *testing.T, command string) string {
 func (o *operations) asUser(t *testing.T, command string) string {
 	t.Helper()
 	return o.Run(t, o.userCommand(t, command))
+}
+
+// testDoctor examines the installation from a pod of the server.
+func (o *operations) testDoctor(t *testing.T) {
+	require.NotContains(t, o.follow(t, "Doctor", "kubectl exec"), "failure")
+}
+
+// testNightlyBackup does now what is done every night.
+func (o *operations) testNightlyBackup(t *testing.T) {
+	o.follow(t, "Every night", "kubectl create job")
+	o.Run(t, "kubectl wait --namespace restaurant-system --for=condition=Complete --timeout=5m job/backup-now")
+}
+
+// testServingCA replaces the certificate authority of the servers.
+func (o *operations) testServingCA(t *testing.T) {
+	const caBundle = "kubectl get apiservice v1.restaurant.programming-kubernetes.info --output=jsonpath='{.spec.caBundle}'"
+	before := o.Run(t, caBundle)
+	o.follow(t, "Certificates", "kubectl patch secret")
+	controlplane.Eventually(t, func() error {
+		if o.Run(t, caBundle) == before {
+			return errors.New("the APIService trusts the old certificate authority")
+		}
+		_, err := o.Try(t.Context(), o.userCommand(t, "kubectl get pizza margherita"))
+		return err
+	})
 }
 
 // testBackup saves a snapshot and restores it twice.
