@@ -247,7 +247,7 @@ test-nodes: ## Does what docs/operations.md says on three nodes with containerd 
 		VERSION=$${version} DIRECTORY=_output/nodes hack/build-binaries.sh apiserver; \
 		VERSION=$${version} BINARIES=$$(go env GOARCH)=_output/nodes hack/build-image.sh apiserver _output/nodes/$${version}.tar; \
 	done
-	$(TEST_E2E) -v -timeout=60m ./test/nodes
+	$(BY_HAND) -timeout=60m ./test/nodes
 
 $(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/coredns/main.go
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -buildvcs=false -o $(CURDIR)/$@ .
