@@ -20,9 +20,7 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
@@ -32,26 +30,27 @@ import (
 
 // checksummed makes stores verify the checksums of what they read. Those of an embedded
 // etcd also write them; to an external one, other servers may write, and read, that know
-// of none.
+// of none. The checksum is around what is encrypted, so that it can be verified without a key.
 type checksummed struct {
-	generic.RESTOptionsGetter
-	write bool
+	encryption value.ResourceTransformers // Nil if nothing is encrypted.
+	write      bool
 }
 
-// GetRESTOptions returns the options with a transformer around that for encryption, so that
-// a checksum can be verified without a key.
-func (g checksummed) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err != nil {
-		return options, err
+// TransformerForResource returns what adds checksums to a resource's objects and verifies them.
+func (c checksummed) TransformerForResource(resource schema.GroupResource) value.Transformer {
+	if c.encryption == nil {
+		return checksumTransformer{identity.NewEncryptCheckTransformer(), c.write}
 	}
-	config := *options.StorageConfig
-	if config.Transformer == nil {
-		config.Transformer = identity.NewEncryptCheckTransformer()
+	return checksumTransformer{c.encryption.TransformerForResource(resource), c.write}
+}
+
+// EncryptionOf returns the part of a store's transformer that encrypts: all of it but the
+// checksum.
+func EncryptionOf(transformer value.Transformer) value.Transformer {
+	if summed, ok := transformer.(checksumTransformer); ok {
+		return summed.Transformer
 	}
-	config.Transformer = checksumTransformer{config.Transformer, g.write}
-	options.StorageConfig = &config
-	return options, nil
+	return transformer
 }
 
 type checksumTransformer struct {

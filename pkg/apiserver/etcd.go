@@ -170,7 +170,9 @@ func (o CompletedOptions) applyStored(config *Config, options *genericoptions.Et
 	if err := options.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return nil, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
-	generic.RESTOptionsGetter = checksummed{generic.RESTOptionsGetter, o.embeddedEtcd}
+	// Made again, as the one of the options knows of no checksums.
+	generic.ResourceTransformers = checksummed{generic.ResourceTransformers, o.embeddedEtcd}
+	generic.RESTOptionsGetter = options.CreateRESTOptionsGetter(factory, generic.ResourceTransformers)
 	return factory, nil
 }
 

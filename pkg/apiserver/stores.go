@@ -84,10 +84,8 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) 
 					return described.Validate(ctx, config.Scheme, schema.GroupVersion{Group: group.Name, Version: version}, object)
 				}
 			}
-			store.Transformer, store.Encryption = rest.StorageConfig.Transformer, rest.StorageConfig.Transformer
-			if summed, ok := rest.StorageConfig.Transformer.(checksumTransformer); ok {
-				store.Encryption = summed.Transformer
-			}
+			store.Transformer = rest.StorageConfig.Transformer
+			store.Encryption = EncryptionOf(store.Transformer)
 			stores = append(stores, store)
 		}
 	}

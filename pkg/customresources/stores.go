@@ -27,7 +27,6 @@ import (
 	libraryoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
@@ -53,7 +52,6 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]store
 			GroupResource: schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural},
 			Kind:          definition.Spec.Names.Kind,
 			Namespaced:    definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
-			Transformer:   identity.NewEncryptCheckTransformer(),
 		}
 		for _, version := range definition.Spec.Versions {
 			store.Versions = append(store.Versions, version.Name)
@@ -68,10 +66,8 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]store
 		store.Prefix = path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/"
 		// Fields that no version has are pruned as objects are read, as in kube-apiserver.
 		store.Codec, store.Strict = options.StorageConfig.Codec, options.StorageConfig.Codec
-		if options.StorageConfig.Transformer != nil {
-			store.Transformer = options.StorageConfig.Transformer
-		}
-		store.Encryption = store.Transformer
+		store.Transformer = options.StorageConfig.Transformer
+		store.Encryption = apiserver.EncryptionOf(store.Transformer)
 		stores = append(stores, store)
 	}
 	return stores, nil

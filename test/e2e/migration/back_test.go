@@ -91,6 +91,7 @@ func thereAndBack(t *testing.T, c *cluster, args []string) {
 	require.NoError(t, c.pizzas().Delete(t.Context(), "gone-owner", metav1.DeleteOptions{}))
 	controlplane.Eventually(t, func() error { return gone(inDefault.Get(t.Context(), "of-gone-owner", metav1.GetOptions{})) })
 	there = c.everything(t)
+	require.NotZero(t, c.checksums(t))
 
 	code, stdout, stderr = c.migrate(t, "plan", append(args, "--back")...)
 	require.Equal(t, 0, code, stderr)

@@ -42,6 +42,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -286,6 +287,17 @@ func (c *cluster) etcd(t *testing.T) *clientv3.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
+}
+
+// checksums is how many objects of the group the server's etcd has. All have a checksum.
+func (c *cluster) checksums(t *testing.T) int {
+	t.Helper()
+	stored, err := c.etcd(t).Get(t.Context(), "/registry/"+restaurant.GroupName+"/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range stored.Kvs {
+		require.True(t, etcd.ValueIsSealed(kv.Value), "%s has no checksum", kv.Key)
+	}
+	return len(stored.Kvs)
 }
 
 // everything is all pizzas and toppings, by resource, namespace and name, without what
