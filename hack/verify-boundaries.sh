@@ -28,7 +28,7 @@ layers() {
 cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 pkg/cmd/kit                   pkg/kit pkg/codegen
 pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/stored pkg/etcd pkg/certificates pkg/startup pkg/registry
-pkg/customresources           pkg/apiserver pkg/admission pkg/rbac pkg/stored
+pkg/customresources           pkg/apiserver pkg/admission pkg/rbac pkg/stored pkg/aggregation
 pkg/definitions               pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd pkg/quantities
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
@@ -40,20 +40,21 @@ pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
 pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/testing         pkg/apiserver pkg/registry
-pkg/apiserver/testing(tests)  pkg/registry/testing
+pkg/apiserver/testing(tests)  pkg/registry/testing pkg/aggregation
 pkg/apiserver/filters         pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/references pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/references pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored pkg/aggregation
 pkg/doctor(tests)             pkg/registry/testing
-pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/rbac pkg/stored
+pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/rbac pkg/stored pkg/aggregation
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd
 pkg/webhook                   pkg/quantities
 pkg/webhook(tests)            pkg/apis
 pkg/admission
+pkg/aggregation
 pkg/etcd
 pkg/certificates
 pkg/startup
@@ -65,7 +66,7 @@ pkg/kit                       pkg/codegen artifacts
 pkg/codegen
 artifacts
 pkg/stored
-pkg/migrate                   pkg/stored
+pkg/migrate                   pkg/stored pkg/aggregation
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis

@@ -40,6 +40,7 @@ import (
 	"k8s.io/component-base/tracing"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -335,7 +336,8 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = filters.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
 	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
-	return c.drain.Handler(filters.WithRequestBounds(handler, config.Serializer, c.Bounds))
+	handler = c.drain.Handler(filters.WithRequestBounds(handler, config.Serializer, c.Bounds))
+	return aggregation.WithServerHeader(handler, c.Name)
 }
 
 // Complete fills in what follows from the rest.

@@ -38,18 +38,13 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	apiservices "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
 )
 
 const (
-	// automanaged is the label of the APIServices that kube-apiserver keeps by itself, and
-	// resets when anybody changes them.
-	automanaged = "kube-aggregator.kubernetes.io/automanaged"
-	// automanagedAlways is its value for the groups of CustomResourceDefinitions.
+	// automanagedAlways is the value of that label for the groups of CustomResourceDefinitions.
 	automanagedAlways = "true"
-	// localReason is the reason of the condition Available of an APIService that
-	// kube-apiserver serves by itself.
-	localReason = "Local"
-
 	// What kube-apiserver gives the APIServices of CustomResourceDefinitions.
 	groupPriority, versionPriority = 1000, 100
 
@@ -83,10 +78,14 @@ func Register(ctx context.Context, cluster *rest.Config, target Target, groups .
 			if !target.is(apiService.Spec) {
 				return fmt.Errorf("somebody has changed its service or caBundle")
 			}
-			if available.Status != apiregistrationv1.ConditionTrue || available.Reason == localReason {
+			if available.Status != apiregistrationv1.ConditionTrue || available.Reason == aggregation.LocalReason {
 				return fmt.Errorf("it is not available: %s: %s", available.Reason, available.Message)
 			}
-			return nil
+			server, err := aggregation.AnsweringServer(ctx, cluster, group, version)
+			if err == nil && server == "" {
+				err = errors.New("kube-apiserver still answers itself")
+			}
+			return err
 		})
 	})
 }
@@ -94,15 +93,19 @@ func Register(ctx context.Context, cluster *rest.Config, target Target, groups .
 // Unregister makes kube-apiserver serve the groups by itself again, from the cluster's etcd,
 // and returns when it does so, or with the context's error.
 func Unregister(ctx context.Context, cluster *rest.Config, groups ...string) error {
-	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, name, _, _ string) error {
+	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, name, group, version string) error {
 		if err := r.unregister(ctx, name); err != nil {
 			return err
 		}
 		return r.await(ctx, name, func(apiService *apiregistrationv1.APIService, available apiregistrationv1.APIServiceCondition) error {
-			if apiService.Spec.Service != nil || available.Status != apiregistrationv1.ConditionTrue || available.Reason != localReason {
-				return fmt.Errorf("kube-apiserver does not serve it by itself yet")
+			if apiService.Spec.Service != nil || available.Status != apiregistrationv1.ConditionTrue || available.Reason != aggregation.LocalReason {
+				return errors.New("kube-apiserver does not serve it by itself yet")
 			}
-			return nil
+			server, err := aggregation.AnsweringServer(ctx, cluster, group, version)
+			if err == nil && server != "" {
+				err = fmt.Errorf("kube-apiserver still sends requests to %s", server)
+			}
+			return err
 		})
 	})
 }
@@ -216,7 +219,7 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 		return err
 	}
 	return r.change(ctx, name, func(current *apiregistrationv1.APIService) {
-		delete(current.Labels, automanaged)
+		delete(current.Labels, aggregation.ManagedLabel)
 		current.Spec.Service, current.Spec.CABundle = &target.Service, target.CABundle
 	})
 }
@@ -227,7 +230,7 @@ func (r *registrar) unregister(ctx context.Context, name string) error {
 		if current.Labels == nil {
 			current.Labels = map[string]string{}
 		}
-		current.Labels[automanaged] = automanagedAlways
+		current.Labels[aggregation.ManagedLabel] = automanagedAlways
 		current.Spec.Service, current.Spec.CABundle = nil, nil
 	})
 }
@@ -277,13 +280,7 @@ func (r *registrar) await(ctx context.Context, name string, check func(*apiregis
 			missing = err
 			return false, nil //nolint:nilerr // It is tried again.
 		}
-		var available apiregistrationv1.APIServiceCondition
-		for _, condition := range current.Status.Conditions {
-			if condition.Type == apiregistrationv1.Available {
-				available = condition
-			}
-		}
-		missing = check(current, available)
+		missing = check(current, aggregation.Availability(current))
 		return missing == nil, nil
 	})
 	if err != nil {

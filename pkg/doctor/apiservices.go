@@ -26,12 +26,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-)
 
-// managedLabel is on APIServices that kube-apiserver manages itself. Whatever else their
-// spec says, it puts back that of the CustomResourceDefinition, or deletes them if there is
-// none; an apply does not remove the label.
-const managedLabel = "kube-aggregator.kubernetes.io/automanaged"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+)
 
 // checkRegistered looks for the APIServices of all versions, and whether they lead to a
 // server and will keep doing so.
@@ -53,7 +50,7 @@ func (e *examination) checkRegistered(ctx context.Context) []Result {
 				local = append(local, name)
 			default:
 				e.apiServices = append(e.apiServices, apiService)
-				if apiService.Labels[managedLabel] != "" {
+				if apiService.Labels[aggregation.ManagedLabel] != "" {
 					managed = append(managed, name)
 				}
 			}
@@ -69,7 +66,7 @@ func (e *examination) checkRegistered(ctx context.Context) []Result {
 				"and do not apply the APIServices, since kube-apiserver resets them"))
 	}
 	if len(managed) > 0 {
-		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(managed, ", ")+", or delete it, because of the label "+managedLabel+" of a CustomResourceDefinition",
+		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(managed, ", ")+", or delete it, because of the label "+aggregation.ManagedLabel+" of a CustomResourceDefinition",
 			"move the objects by \"migrate plan\" and \"migrate run\", which remove the label with the same patch that sets spec.service"))
 	}
 	if len(missing) > 0 {

@@ -35,12 +35,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
-
-// managedLabel is on APIServices that kube-apiserver manages, because of a
-// CustomResourceDefinition. It undoes any change of their spec.
-const managedLabel = "kube-aggregator.kubernetes.io/automanaged"
 
 // Status is how serious a Finding is.
 type Status string
@@ -212,8 +209,8 @@ func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 			return fmt.Errorf("reading the APIService %s: %w", name, err)
 		case apiService.Spec.Service != nil:
 			p.fail(LeadsToServer, "delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
-		case apiService.Labels[managedLabel] == "":
-			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, managedLabel)
+		case apiService.Labels[aggregation.ManagedLabel] == "":
+			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, aggregation.ManagedLabel)
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,14 +31,17 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
 )
 
 const (
 	// reachTimeout bounds the wait for kube-apiserver to reach the server for the first
 	// time: clients that want to write wait, too.
 	reachTimeout = 10 * time.Second
-	// availableTimeout bounds the waits after that.
-	availableTimeout = 30 * time.Second
+	// availableTimeout bounds the waits after that. A busy kube-apiserver takes more than half
+	// a minute to send requests elsewhere.
+	availableTimeout = 2 * time.Minute
 )
 
 // switchAndStop makes kube-apiserver send requests to the server, and ends the watches that
@@ -57,7 +61,7 @@ func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
 		}
 	}
 	for _, name := range c.APIServices {
-		if err := c.waitAvailable(ctx, name, reachTimeout); err != nil {
+		if err := c.waitAvailable(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -102,12 +106,12 @@ func (c *claim) switchFirst(ctx context.Context, f *freezer) error {
 	if err := c.switchVersion(ctx, name); err != nil {
 		return err
 	}
-	err := c.waitAvailable(ctx, name, reachTimeout)
+	err := c.waitAvailable(ctx, name)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	// kube-apiserver then restores the rest itself.
-	label := []byte(`{"metadata":{"labels":{"` + managedLabel + `":"true"}}}`)
+	label := []byte(`{"metadata":{"labels":{"` + aggregation.ManagedLabel + `":"true"}}}`)
 	_, patchErr := c.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
 	if patchErr != nil {
 		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
@@ -116,8 +120,12 @@ func (c *claim) switchFirst(ctx context.Context, f *freezer) error {
 	return c.goBack(ctx, err)
 }
 
-func (m *Migration) waitAvailable(ctx context.Context, name string, timeout time.Duration) error {
-	err := eventually(ctx, timeout, func(ctx context.Context) error { return m.available(ctx, name) })
+// waitAvailable returns when the server answers for a version.
+func (m *Migration) waitAvailable(ctx context.Context, name string) error {
+	err := eventually(ctx, reachTimeout, func(ctx context.Context) error { return m.available(ctx, name) })
+	if err == nil {
+		err = eventually(ctx, availableTimeout, func(ctx context.Context) error { return m.answeredByServer(ctx, name, true) })
+	}
 	if err != nil {
 		return fmt.Errorf("the server does not answer for %s: check that it runs, and the Service, its port and the certificate authority that were named; then run this again: %w", name, err)
 	}
@@ -135,7 +143,7 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("reading the APIService %s: %w", name, err)
 	}
-	_, managed := apiService.Labels[managedLabel]
+	_, managed := apiService.Labels[aggregation.ManagedLabel]
 	if apiService.Spec.Service != nil && !managed {
 		return nil
 	}
@@ -162,7 +170,26 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	return nil
 }
 
-// available returns an error unless the server answers for a version.
+// answeredByServer returns an error unless requests for a version are answered by the server,
+// or, if that is wanted, by kube-apiserver itself. Only that says where a write ends up.
+func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bool) error {
+	version, group, _ := strings.Cut(name, ".")
+	server, err := aggregation.AnsweringServer(ctx, m.Cluster, group, version)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // Nobody serves the version.
+	case err != nil:
+		return err
+	case wanted && server == "":
+		return fmt.Errorf("kube-apiserver still answers for the APIService %s itself", name)
+	case !wanted && server != "":
+		return fmt.Errorf("kube-apiserver still sends requests for the APIService %s to %s", name, server)
+	}
+	return nil
+}
+
+// available returns an error unless kube-apiserver has found that the server answers for a
+// version. It may answer itself for a moment yet.
 func (m *Migration) available(ctx context.Context, name string) error {
 	apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -175,27 +202,14 @@ func (m *Migration) available(ctx context.Context, name string) error {
 		return fmt.Errorf("the APIService %s does not lead to the server", name)
 	}
 	// Right after the switch it is still what it was of kube-apiserver's own versions.
-	condition := availability(apiService)
-	if condition.Reason == "" || condition.Reason == localReason {
+	condition := aggregation.Availability(apiService)
+	if condition.Reason == "" || condition.Reason == aggregation.LocalReason {
 		return fmt.Errorf("kube-apiserver has not asked the server of %s yet", name)
 	}
 	if condition.Status != apiregistrationv1.ConditionTrue {
 		return fmt.Errorf("the APIService %s is not available: %s: %s", name, condition.Reason, condition.Message)
 	}
 	return nil
-}
-
-// localReason is that of the condition Available of what kube-apiserver serves itself.
-const localReason = "Local"
-
-// availability is the condition Available of an APIService.
-func availability(apiService *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
-	for _, condition := range apiService.Status.Conditions {
-		if condition.Type == apiregistrationv1.Available {
-			return condition
-		}
-	}
-	return apiregistrationv1.APIServiceCondition{}
 }
 
 // checkWatches requires that the server ends watches that begin at the revisions of

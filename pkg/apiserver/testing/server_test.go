@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
 )
@@ -116,15 +117,19 @@ func TestTwoServersInOneProcess(t *testing.T) {
 	}
 	create(t, servers["first"].ClientConfig, "drill")
 	const machines, prototypes = machinesPath, "/apis/workshop.example.com/v1alpha1/namespaces/default/prototypes"
-	for name, test := range map[string]struct{ own, other string }{
-		"first":  {machines + "/drill", prototypes},
-		"second": {prototypes, machines},
+	for name, test := range map[string]struct{ own, other, version string }{
+		"first":  {machines + "/drill", prototypes, "v1"},
+		"second": {prototypes, machines, "v1alpha1"},
 	} {
 		server := servers[name]
 		answer, code := get(t, server.ClientConfig, test.own)
 		require.Equal(t, http.StatusOK, code, answer)
 		_, code = get(t, server.ClientConfig, test.other)
 		require.Equal(t, http.StatusNotFound, code, "%s serves the kind of the other.", name)
+
+		answering, err := aggregation.AnsweringServer(t.Context(), server.ClientConfig, machineResource.Group, test.version)
+		require.NoError(t, err)
+		require.Equal(t, name, answering)
 
 		metrics, _ := get(t, server.ClientConfig, "/metrics")
 		for other := range servers {

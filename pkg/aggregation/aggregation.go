@@ -1,0 +1,98 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package aggregation tells who answers for a version of an API group: kube-apiserver by
+// itself, or a server that an APIService names. The APIService alone does not say so: after a
+// change it takes kube-apiserver a moment, and on a busy machine half a minute, to send
+// requests elsewhere, while the condition Available speaks of the new server already.
+package aggregation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+const (
+	// ManagedLabel is on APIServices that kube-apiserver manages itself. Whatever else their
+	// spec says, it puts back that of the CustomResourceDefinition, or deletes them if there is
+	// none; an apply does not remove the label.
+	ManagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+	// LocalReason is the reason of the condition Available of an APIService that
+	// kube-apiserver serves by itself.
+	LocalReason = "Local"
+	// ServerHeader has the name of the server that has written a response, see RFC 9110,
+	// section 10.2.4. kube-apiserver sends none of its own, and lets that of another server through.
+	ServerHeader = "Server"
+)
+
+// Availability returns the condition Available of an APIService, or the zero value.
+func Availability(apiService *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
+	for _, condition := range apiService.Status.Conditions {
+		if condition.Type == apiregistrationv1.Available {
+			return condition
+		}
+	}
+	return apiregistrationv1.APIServiceCondition{}
+}
+
+// WithServerHeader returns a handler whose responses name the server.
+func WithServerHeader(handler http.Handler, name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set(ServerHeader, name)
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// AnsweringServer returns the name of the server that answers the requests for a version that
+// reach kube-apiserver, or "" if that does so itself. Of several kube-apiservers it asks one.
+// The error wraps an *apierrors.StatusError if the answer is one, such as NotFound for a version
+// that nobody serves.
+func AnsweringServer(ctx context.Context, cluster *rest.Config, group, version string) (string, error) {
+	client, err := rest.HTTPClientFor(cluster)
+	if err != nil {
+		return "", err
+	}
+	address, _, err := rest.DefaultServerUrlFor(cluster)
+	if err != nil {
+		return "", err
+	}
+	address = address.JoinPath("apis", group, version)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	// So that the connection can be used again.
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		status := apierrors.NewGenericServerResponse(response.StatusCode, "get", schema.GroupResource{}, "", response.Status, 0, true)
+		return "", fmt.Errorf("GET %s: %w", address, status)
+	}
+	return response.Header.Get(ServerHeader), nil
+}
