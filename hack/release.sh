@@ -98,9 +98,13 @@ install ha apiserver deploy/overlays/ha
 install crd-apiserver-standalone crd-apiserver crd-apiserver/overlays/standalone
 install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/external-etcd
 
-# What has to be copied into a registry of a closed network.
-sed -n 's/^ *image: //p' "${out}"/install-*.yaml | sort --unique >"${out}/images.txt"
-echo "${registry}/webhook:${version}" >>"${out}/images.txt"
+# What has to be copied into a registry of a closed network: also for components, which are in
+# none of these files.
+{
+	sed -n 's/^ *image: //p' "${out}"/install-*.yaml
+	sed -n 's/^ *image: \(.*\/.*\)/\1/p' artifacts/deploy/components/*/*.yaml
+	echo "${registry}/webhook:${version}"
+} | sort --unique >"${out}/images.txt"
 
 archive "${out}/manifests-${version}.tar.gz" . artifacts
 VERSION=${version} REGISTRY=${registry} hack/build-chart.sh "${out}/chart/restaurant-apiserver"

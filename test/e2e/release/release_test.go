@@ -141,7 +141,7 @@ func TestRelease(t *testing.T) {
 			want := run(t, nil, "_output/bin/kubectl", "kustomize", "artifacts/"+test.overlay)
 			require.Equal(t, want, strings.ReplaceAll(manifest, image, test.server))
 		}
-		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\n$`, string(files["images.txt"]))
+		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\nregistry\.k8s\.io/kube-scheduler:v[0-9.]+\n$`, string(files["images.txt"]))
 	})
 	t.Run("chart", func(t *testing.T) {
 		helm, archive := framework.Helm(t), path("restaurant-apiserver-"+strings.TrimPrefix(version, "v")+".tgz")
