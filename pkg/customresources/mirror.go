@@ -231,6 +231,9 @@ func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
 		return err
 	}
 	group := groupOf(name)
+	if moved, err := m.isMoved(group); err != nil || moved {
+		return err
+	}
 	served, err := m.servedVersions(ctx, group)
 	if err != nil {
 		return err
@@ -350,6 +353,16 @@ func (m *mirror) list(ctx context.Context) ([]apiextensions.CustomResourceDefini
 	return list.Items, err
 }
 
+// isMoved tells whether somebody moves the objects of a group between kube-apiserver and this
+// server. Then nobody else says where the versions lead: one that has been given back to
+// kube-apiserver is no new one.
+func (m *mirror) isMoved(group string) (bool, error) {
+	definitions, err := m.definitions.List(labels.Everything())
+	return slices.ContainsFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
+		return definition.Spec.Group == group && definition.Annotations[stored.CopyAnnotation] != ""
+	}), err
+}
+
 // servedVersions are those that any definition of a group serves, whether it has been copied
 // or only its copy is left.
 func (m *mirror) servedVersions(ctx context.Context, group string) (sets.Set[string], error) {
@@ -363,9 +376,6 @@ func (m *mirror) servedVersions(ctx context.Context, group string) (sets.Set[str
 	}
 	current, served := sets.New[string](), sets.New[string]()
 	for _, definition := range definitions {
-		if definition.Annotations[stored.CopyAnnotation] != "" {
-			continue // Only its copy is served, if there is one.
-		}
 		current.Insert(definition.Name)
 		served = served.Union(versionsOf(group, definition))
 	}

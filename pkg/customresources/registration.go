@@ -30,6 +30,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -70,47 +71,44 @@ func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
 // A request is answered by one server or the other, and none fails: label and Service are
 // changed in one patch of each APIService.
 func Register(ctx context.Context, cluster *rest.Config, target Target, groups ...string) error {
-	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, name, group, version string) error {
-		if err := r.register(ctx, group, version, target); err != nil {
-			return err
+	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, group, version string) error {
+		return r.register(ctx, group, version, target)
+	}, func(apiService *apiregistrationv1.APIService, answering string) error {
+		available := aggregation.Availability(apiService)
+		switch {
+		case !target.is(apiService.Spec):
+			return errors.New("somebody has changed its service or caBundle")
+		case available.Status != apiregistrationv1.ConditionTrue || available.Reason == aggregation.LocalReason:
+			return fmt.Errorf("it is not available: %s: %s", available.Reason, available.Message)
+		case answering == "":
+			return errors.New("kube-apiserver still answers itself")
 		}
-		return r.await(ctx, name, func(apiService *apiregistrationv1.APIService, available apiregistrationv1.APIServiceCondition) error {
-			if !target.is(apiService.Spec) {
-				return fmt.Errorf("somebody has changed its service or caBundle")
-			}
-			if available.Status != apiregistrationv1.ConditionTrue || available.Reason == aggregation.LocalReason {
-				return fmt.Errorf("it is not available: %s: %s", available.Reason, available.Message)
-			}
-			server, err := aggregation.AnsweringServer(ctx, cluster, group, version)
-			if err == nil && server == "" {
-				err = errors.New("kube-apiserver still answers itself")
-			}
-			return err
-		})
+		return nil
 	})
 }
 
 // Unregister makes kube-apiserver serve the groups by itself again, from the cluster's etcd,
 // and returns when it does so, or with the context's error.
 func Unregister(ctx context.Context, cluster *rest.Config, groups ...string) error {
-	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, name, group, version string) error {
-		if err := r.unregister(ctx, name); err != nil {
-			return err
+	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, group, version string) error {
+		return r.unregister(ctx, version+"."+group)
+	}, func(apiService *apiregistrationv1.APIService, answering string) error {
+		available := aggregation.Availability(apiService)
+		switch {
+		case apiService.Spec.Service != nil || available.Status != apiregistrationv1.ConditionTrue || available.Reason != aggregation.LocalReason:
+			return errors.New("kube-apiserver does not serve it by itself yet")
+		case answering != "":
+			return fmt.Errorf("kube-apiserver still sends requests to %s", answering)
 		}
-		return r.await(ctx, name, func(apiService *apiregistrationv1.APIService, available apiregistrationv1.APIServiceCondition) error {
-			if apiService.Spec.Service != nil || available.Status != apiregistrationv1.ConditionTrue || available.Reason != aggregation.LocalReason {
-				return errors.New("kube-apiserver does not serve it by itself yet")
-			}
-			server, err := aggregation.AnsweringServer(ctx, cluster, group, version)
-			if err == nil && server != "" {
-				err = fmt.Errorf("kube-apiserver still sends requests to %s", server)
-			}
-			return err
-		})
+		return nil
 	})
 }
 
-func switchAll(ctx context.Context, cluster *rest.Config, groups []string, one func(ctx context.Context, r *registrar, name, group, version string) error) error {
+// switchAll changes all versions, and then waits for each. A server that follows new versions
+// may take one that is changed already for such while another is not: so each is changed again
+// until it stays so.
+func switchAll(ctx context.Context, cluster *rest.Config, groups []string, change func(ctx context.Context, r *registrar, group, version string) error,
+	check func(apiService *apiregistrationv1.APIService, answering string) error) error {
 	r, err := newRegistrar(cluster)
 	if err != nil {
 		return err
@@ -123,6 +121,7 @@ func switchAll(ctx context.Context, cluster *rest.Config, groups []string, one f
 	if err != nil {
 		return err
 	}
+	var served []schema.GroupVersion
 	for _, group := range groups {
 		versions := sets.New[string]()
 		for i := range list.Items {
@@ -132,10 +131,31 @@ func switchAll(ctx context.Context, cluster *rest.Config, groups []string, one f
 			return fmt.Errorf("no CustomResourceDefinition serves a version of %s: apply them first", group)
 		}
 		for _, version := range sets.List(versions) {
-			name := version + "." + group
-			if err := one(ctx, r, name, group, version); err != nil {
-				return fmt.Errorf("APIService %s: %w", name, err)
+			served = append(served, schema.GroupVersion{Group: group, Version: version})
+		}
+	}
+	for _, gv := range served {
+		if err := change(ctx, r, gv.Group, gv.Version); err != nil {
+			return fmt.Errorf("APIService %s.%s: %w", gv.Version, gv.Group, err)
+		}
+	}
+	for _, gv := range served {
+		err := await(ctx, func(ctx context.Context) error {
+			if err := change(ctx, r, gv.Group, gv.Version); err != nil {
+				return err
 			}
+			apiService, err := r.apiServices.Get(ctx, gv.Version+"."+gv.Group, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			answering, err := aggregation.AnsweringServer(ctx, cluster, gv.Group, gv.Version)
+			if err != nil {
+				return err
+			}
+			return check(apiService, answering)
+		})
+		if err != nil {
+			return fmt.Errorf("APIService %s.%s: %w", gv.Version, gv.Group, err)
 		}
 	}
 	return nil
@@ -270,21 +290,16 @@ func (r *registrar) changed(ctx context.Context, before *apiregistrationv1.APISe
 	return err == nil && now.ResourceVersion != before.ResourceVersion
 }
 
-// await waits until an APIService is as it should be. When the context ends, the error says
-// what was missing last.
-func (r *registrar) await(ctx context.Context, name string, check func(*apiregistrationv1.APIService, apiregistrationv1.APIServiceCondition) error) error {
-	var missing error
+// await returns when nothing is missing any more. When the context ends, the error says what was
+// missing last.
+func await(ctx context.Context, missing func(context.Context) error) error {
+	var last error
 	err := wait.PollUntilContextCancel(ctx, registerPollInterval, true, func(ctx context.Context) (bool, error) {
-		current, err := r.apiServices.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			missing = err
-			return false, nil //nolint:nilerr // It is tried again.
-		}
-		missing = check(current, aggregation.Availability(current))
-		return missing == nil, nil
+		last = missing(ctx)
+		return last == nil, nil
 	})
 	if err != nil {
-		return errors.Join(err, missing)
+		return errors.Join(err, last)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"path"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,8 +35,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	pkgstored "restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -44,7 +48,7 @@ import (
 func groups() []string {
 	return []string{
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
-		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com",
+		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com", "moved.example.com",
 	}
 }
 
@@ -367,4 +371,32 @@ func TestUnregister(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list.Items, 1)
 	require.Equal(t, "there", list.Items[0].GetName())
+}
+
+// A version that "migrate back" has given back to kube-apiserver, while another one still leads
+// to the server, was taken for a new one, and led to the server again.
+func TestVersionThatIsGivenBack(t *testing.T) {
+	t.Parallel()
+	const group = "moved.example.com"
+	define(t, widgets(group, true))
+	annotate := func(annotations string) {
+		_, err := definitions().ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), "widgets."+group, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":`+annotations+`}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	isLocal := func() bool {
+		server, err := aggregation.AnsweringServer(t.Context(), framework.Config(cp), group, "v1")
+		return err == nil && server == ""
+	}
+	require.False(t, isLocal())
+	annotate(`{"` + pkgstored.CopyAnnotation + `":"` + pkgstored.CopyKept + `"}`)
+	_, err := aggregator.NewForConfigOrDie(framework.Config(cp)).ApiregistrationV1().APIServices().Patch(t.Context(), "v1."+group, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"`+aggregation.ManagedLabel+`":"true"}},"spec":{"service":null,"caBundle":null}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, isLocal, controlplane.Patience, time.Second/10)
+
+	annotate(`{"changed":"now"}`)
+	require.Never(t, func() bool { return !isLocal() }, 2*time.Second, time.Second/10)
+	annotate(`{"` + pkgstored.CopyAnnotation + `":null}`)
+	require.Eventually(t, func() bool { return !isLocal() }, controlplane.Patience, time.Second/10, "The server does not look at the versions.")
 }
