@@ -298,14 +298,15 @@ func memoryInUse(t *testing.T, client *http.Client, server *controlplane.Compone
 	return metric(t, client, server, "go_memstats_heap_alloc_bytes") + metric(t, client, server, "go_memstats_stack_inuse_bytes")
 }
 
-// Replicas compete for the same pizzas. None is lost, and none is baked twice.
+// Replicas compete for the same pizzas. None is lost, and none is baked twice. On a busy machine
+// a client may be told that nobody knows whether its order was executed.
 func TestBakesOfTwoReplicas(t *testing.T) {
 	t.Parallel()
 	const orders, wanted = 200, 150
 	second := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage"})
 	require.NoError(t, second.Start(t.Context()))
 	orderPizza(t, second, "competed-for", wanted)
-	var baked, refused atomic.Int32
+	var baked, refused, unknown atomic.Int32
 	var all sync.WaitGroup
 	replicas := []*controlplane.Component{cp.APIServer, second}
 	for i := range orders {
@@ -318,13 +319,16 @@ func TestBakesOfTwoReplicas(t *testing.T) {
 			case apierrors.IsConflict(err):
 				refused.Add(1)
 			default:
-				t.Error(err)
+				unknown.Add(1)
+				t.Log(err)
 			}
 		})
 	}
 	all.Wait()
-	require.EqualValues(t, wanted, baked.Load())
-	require.EqualValues(t, orders-wanted, refused.Load())
+	require.Less(t, unknown.Load(), int32(orders-wanted), "So many can't tell whether some were lost.")
+	require.LessOrEqual(t, baked.Load(), int32(wanted))
+	require.GreaterOrEqual(t, baked.Load()+unknown.Load(), int32(wanted))
+	require.LessOrEqual(t, refused.Load(), int32(orders-wanted))
 	for _, replica := range replicas {
 		pizza, err := framework.ClientAt(t, cp, replica).RestaurantV1().Pizzas("default").Get(t.Context(), "competed-for", metav1.GetOptions{})
 		require.NoError(t, err)
