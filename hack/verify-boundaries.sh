@@ -71,7 +71,7 @@ pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
 hack
-test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/generated pkg/apis
+test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/aggregation pkg/stored pkg/generated pkg/apis
 EOF
 }
 
