@@ -29,5 +29,5 @@ limitations under the License.
 // else. Nothing is left when the test has ended.
 //
 // It needs root, Linux, and the Debian packages containerd, runc, containernetworking-plugins,
-// iptables, nftables and conntrack. Cgroups may be of either version.
+// iptables, nftables and conntrack. It has been run with cgroups of version 1 only.
 package nodes

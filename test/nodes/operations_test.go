@@ -194,8 +194,23 @@ func (o *operations) testServingCA(t *testing.T) {
 		if o.Run(t, caBundle) == before {
 			return errors.New("the APIService trusts the old certificate authority")
 		}
-		_, err := o.Try(t.Context(), o.userCommand(t, "kubectl get pizza margherita"))
-		return err
+		return nil
+	})
+	o.awaitCalm(t)
+}
+
+// awaitCalm waits until no request of many fails.
+func (o *operations) awaitCalm(t *testing.T) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		load := o.load(t)
+		for load.Requests() < 200 && t.Context().Err() == nil {
+			time.Sleep(pause)
+		}
+		if result := load.Stop(); result.Failed > 0 {
+			return errors.New(result.String())
+		}
+		return nil
 	})
 }
 
@@ -291,16 +306,7 @@ func (o *operations) testVanishedNode(t *testing.T) {
 	t.Logf("%s is known to be away after %.0f s", node.Name, time.Since(began).Seconds())
 	time.Sleep(30 * time.Second) // For what fails even then.
 	t.Log(load.Stop())
-	later := o.load(t)
-	controlplane.Eventually(t, func() error {
-		if later.Requests() < 200 {
-			return fmt.Errorf("%d requests", later.Requests())
-		}
-		return nil
-	})
-	result := later.Stop()
-	t.Logf("afterwards: %s", result)
-	require.Zero(t, result.Failed)
+	o.awaitCalm(t)
 	node.Return(t)
 	o.Run(t, "kubectl wait --for=condition=Ready --timeout=5m node/"+node.Name)
 	o.rolledOut(t)
