@@ -231,10 +231,19 @@ func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
 		return err
 	}
 	group := groupOf(name)
-	if moved, err := m.isMoved(group); err != nil || moved {
+	definitions, err := m.definitions.List(labels.Everything())
+	if err != nil {
 		return err
 	}
-	served, err := m.servedVersions(ctx, group)
+	definitions = slices.DeleteFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool { return definition.Spec.Group != group })
+	// While objects are moved between kube-apiserver and this server, "migrate" alone says where
+	// the versions lead: one that it has given back to kube-apiserver is no new one.
+	if slices.ContainsFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
+		return definition.Annotations[stored.CopyAnnotation] != ""
+	}) {
+		return nil
+	}
+	served, err := m.servedVersions(ctx, group, definitions)
 	if err != nil {
 		return err
 	}
@@ -353,24 +362,10 @@ func (m *mirror) list(ctx context.Context) ([]apiextensions.CustomResourceDefini
 	return list.Items, err
 }
 
-// isMoved tells whether somebody moves the objects of a group between kube-apiserver and this
-// server. Then nobody else says where the versions lead: one that has been given back to
-// kube-apiserver is no new one.
-func (m *mirror) isMoved(group string) (bool, error) {
-	definitions, err := m.definitions.List(labels.Everything())
-	return slices.ContainsFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
-		return definition.Spec.Group == group && definition.Annotations[stored.CopyAnnotation] != ""
-	}), err
-}
-
 // servedVersions are those that any definition of a group serves, whether it has been copied
 // or only its copy is left.
-func (m *mirror) servedVersions(ctx context.Context, group string) (sets.Set[string], error) {
+func (m *mirror) servedVersions(ctx context.Context, group string, definitions []*apiextensionsv1.CustomResourceDefinition) (sets.Set[string], error) {
 	copies, err := m.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	definitions, err := m.definitions.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
