@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/utils/keymutex"
 )
 
 // Action declares a subresource that is only created, and never stored: it does
@@ -57,7 +56,7 @@ func (a Action[O, B]) Storage(of Parent[O]) (rest.Storage, error) {
 		of:       of,
 		strategy: newStrategy(actions, of.Scheme, of.Versions),
 		resource: schema.GroupResource{Group: of.Group, Resource: of.Path},
-		turns:    keymutex.NewHashed(objectLocks),
+		turns:    newTurns(),
 	}, nil
 }
 
@@ -67,14 +66,8 @@ type actionREST[O, B Object] struct {
 	of       Parent[O]
 	strategy strategy[B]
 	resource schema.GroupResource
-	// turns lets this server's Actions on one object wait for each other. They may
-	// compete, as those of other servers do, but each attempt that comes to nothing
-	// is work, and a hundred at once would need thousands.
-	turns keymutex.KeyMutex
+	turns    *turns
 }
-
-// objectLocks is how many Actions of a kind a server executes at a time at most.
-const objectLocks = 64
 
 var (
 	_ rest.Storage      = &actionREST[Object, Object]{}
@@ -102,11 +95,13 @@ func (r *actionREST[O, B]) Create(ctx context.Context, name string, obj runtime.
 	if err := admit(ctx, action.DeepCopyObject()); err != nil {
 		return nil, err
 	}
-	key := action.GetNamespace() + "/" + name
-	r.turns.LockKey(key)
-	defer func() { _ = r.turns.UnlockKey(key) }()
+	end, err := r.turns.take(ctx, action.GetNamespace()+"/"+name)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	execution := &execution[O, B]{rest: r, action: action}
-	_, _, err := r.of.StatusStore.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
+	_, _, err = r.of.StatusStore.Update(ctx, name, execution, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun})
 	if err != nil {
 		return nil, execution.failure(err)

@@ -1,0 +1,49 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// An Action that waited for others outlived its request, and was executed when nobody could
+// be told any more.
+func TestTurnThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	turns := newTurns()
+	end, err := turns.take(t.Context(), "default/a")
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/10)
+	defer cancel()
+	_, err = turns.take(ctx, "default/a")
+	require.NoError(t, ctx.Err(), "There is no time left to answer.")
+	require.EqualError(t, err, "Timeout: others have been using the object for too long")
+	seconds, again := apierrors.SuggestsClientDelay(err)
+	require.True(t, again)
+	require.Equal(t, 1, seconds)
+
+	end()
+	end, err = turns.take(t.Context(), "default/a")
+	require.NoError(t, err)
+	end()
+}
