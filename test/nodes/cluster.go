@@ -78,19 +78,14 @@ func ForTest(t testing.TB, nodes int, images map[string]string) *Cluster {
 	}
 	c.addVolumes(t)
 	c.enforcePolicies(t)
-	for _, condition := range []string{"create", "condition=Ready"} {
-		c.NewOperator(t).Run(t, "kubectl wait --timeout=3m --for="+condition+c.nodeNames())
+	for _, node := range c.Nodes {
+		// The lease is the last thing that a node adds to the cluster.
+		c.NewOperator(t).Run(t, With(t, `kubectl wait --timeout=3m --for=create node/NAME
+kubectl wait --timeout=3m --for=condition=Ready node/NAME
+kubectl wait --timeout=3m --for=create --namespace=kube-node-lease lease/NAME`, "NAME", node.Name))
 	}
 	t.Logf("the cluster is ready after %.0f s", time.Since(began).Seconds())
 	return c
-}
-
-// nodeNames are arguments of kubectl.
-func (c *Cluster) nodeNames() (names string) {
-	for _, node := range c.Nodes {
-		names += " node/" + node.Name
-	}
-	return names
 }
 
 // requireTools fails the test on a machine that can't run nodes.
