@@ -325,13 +325,15 @@ func TestBakesOfTwoReplicas(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Less(t, unknown.Load(), int32(orders-wanted), "So many can't tell whether some were lost.")
-	require.LessOrEqual(t, baked.Load(), int32(wanted))
-	require.GreaterOrEqual(t, baked.Load()+unknown.Load(), int32(wanted))
-	require.LessOrEqual(t, refused.Load(), int32(orders-wanted))
+	if unknown.Load() == 0 {
+		require.EqualValues(t, wanted, baked.Load())
+		require.EqualValues(t, orders-wanted, refused.Load())
+	}
 	for _, replica := range replicas {
 		pizza, err := framework.ClientAt(t, cp, replica).RestaurantV1().Pizzas("default").Get(t.Context(), "competed-for", metav1.GetOptions{})
 		require.NoError(t, err)
-		require.EqualValues(t, wanted, pizza.Status.Replicas)
+		require.LessOrEqual(t, pizza.Status.Replicas, int32(wanted))
+		require.GreaterOrEqual(t, pizza.Status.Replicas, baked.Load())
+		require.LessOrEqual(t, pizza.Status.Replicas, baked.Load()+unknown.Load())
 	}
 }
