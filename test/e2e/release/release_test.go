@@ -28,6 +28,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,11 @@ func TestRelease(t *testing.T) {
 			t.Skip(tool + " is not installed; Debian has a package of that name")
 		}
 	}
+	// Under "make stress" there are several of these, which would write the same files.
+	lock, err := os.Create(filepath.Join(root, "_output", "release.lock"))
+	require.NoError(t, err)
+	defer lock.Close()
+	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	platform := "linux-" + runtime.GOARCH
 	keys := t.TempDir()
 	key, public := filepath.Join(keys, "release.key"), filepath.Join(keys, "release.pub")
