@@ -20,7 +20,9 @@ package kit
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -29,6 +31,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/kit"
 )
@@ -79,6 +83,16 @@ func TestModule(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Dockerfile"), dockerfile, 0o600))
 	require.Equal(t, written, tree(t, dir), "the upgrade did not lead to what this version writes")
 
+	exported := filepath.Join(t.TempDir(), "definitions.yaml")
+	run(t, dir, "export", "crd", "--file="+exported)
+	require.Equal(t, map[string][]string{
+		"breads.bakery.example.com":          {"v1", "v1alpha1"},
+		"ovens.bakery.example.com":           {"v1"},
+		"pizzas.bakery.example.com":          {"v1"},
+		"prometheusrules.bakery.example.com": {"v1"},
+		"toppings.bakery.example.com":        {"v1", "v1alpha1"},
+	}, definedVersions(t, exported))
+
 	require.Empty(t, program(t, dir, "gofmt", "-l", "."))
 	program(t, dir, "go", "mod", "tidy", "-diff")
 	program(t, dir, "go", "vet", "./...")
@@ -88,6 +102,27 @@ func TestModule(t *testing.T) {
 		"/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/pkg/webhook/bakery", "/test/e2e",
 	} {
 		require.Contains(t, output, "ok  \texample.com/bakery"+tested, output)
+	}
+}
+
+// definedVersions are those of each CustomResourceDefinition in a file.
+func definedVersions(t *testing.T, file string) map[string][]string {
+	t.Helper()
+	text, err := os.Open(file)
+	require.NoError(t, err)
+	defer text.Close()
+	versions := map[string][]string{}
+	documents := utilyaml.NewYAMLOrJSONDecoder(text, 4096)
+	for {
+		var definition apiextensionsv1.CustomResourceDefinition
+		err := documents.Decode(&definition)
+		if errors.Is(err, io.EOF) {
+			return versions
+		}
+		require.NoError(t, err)
+		for _, version := range definition.Spec.Versions {
+			versions[definition.Name] = append(versions[definition.Name], version.Name)
+		}
 	}
 }
 
