@@ -33,6 +33,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -242,32 +243,38 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 	admitGuests(t, server, glutton, modest)
 
 	client := kubernetes.NewForConfigOrDie(cp.RESTConfig()).FlowcontrolV1()
-	level, err := client.PriorityLevelConfigurations().Create(t.Context(), &flowcontrolv1.PriorityLevelConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: glutton},
-		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
-			Type: flowcontrolv1.PriorityLevelEnablementLimited,
-			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-				NominalConcurrencyShares: ptr.To[int32](1),
-				BorrowingLimitPercent:    ptr.To[int32](0),
-				LimitResponse:            flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+	eventuallyCreate(t, func() error {
+		_, err := client.PriorityLevelConfigurations().Create(t.Context(), &flowcontrolv1.PriorityLevelConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: glutton},
+			Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+				Type: flowcontrolv1.PriorityLevelEnablementLimited,
+				Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+					NominalConcurrencyShares: ptr.To[int32](1),
+					BorrowingLimitPercent:    ptr.To[int32](0),
+					LimitResponse:            flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+				},
 			},
-		},
-	}, metav1.CreateOptions{})
+		}, metav1.CreateOptions{})
+		return err
+	})
+	level, err := client.PriorityLevelConfigurations().Get(t.Context(), glutton, metav1.GetOptions{})
 	require.NoError(t, err)
-	_, err = client.FlowSchemas().Create(t.Context(), &flowcontrolv1.FlowSchema{
-		ObjectMeta: metav1.ObjectMeta{Name: glutton},
-		Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name},
-			MatchingPrecedence:         100,
-			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: glutton}}},
-				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-					Verbs: []string{"*"}, APIGroups: []string{"restaurant.programming-kubernetes.info"}, Resources: []string{"*"}, Namespaces: []string{"*"},
+	eventuallyCreate(t, func() error {
+		_, err := client.FlowSchemas().Create(t.Context(), &flowcontrolv1.FlowSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: glutton},
+			Spec: flowcontrolv1.FlowSchemaSpec{
+				PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name},
+				MatchingPrecedence:         100,
+				Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+					Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: glutton}}},
+					ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+						Verbs: []string{"*"}, APIGroups: []string{"restaurant.programming-kubernetes.info"}, Resources: []string{"*"}, Namespaces: []string{"*"},
+					}},
 				}},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+			},
+		}, metav1.CreateOptions{})
+		return err
+	})
 	limited := framework.ConfigFor(t, cp, server, glutton)
 	connection := framework.HTTPClient(t, limited)
 	controlplane.Eventually(t, func() error {
@@ -290,6 +297,17 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 		waitForAnswer(t, others, allowed)
 		_, err := versioned.NewForConfigOrDie(others).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("modest"), metav1.CreateOptions{})
 		require.NoError(t, err)
+	})
+}
+
+// eventuallyCreate creates something by kube-apiserver, whose etcd may be too slow on a busy machine.
+func eventuallyCreate(t *testing.T, create func() error) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		if err := create(); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return nil
 	})
 }
 
