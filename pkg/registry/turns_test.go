@@ -33,7 +33,7 @@ func TestTurnThatDoesNotCome(t *testing.T) {
 	end, err := turns.take(t.Context(), "default/a")
 	require.NoError(t, err)
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second/10)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err = turns.take(ctx, "default/a")
 	require.NoError(t, ctx.Err(), "There is no time left to answer.")
