@@ -82,8 +82,11 @@ func (ha *highAvailability) testRequests(t *testing.T) {
 		_, err := quotas.UpdateStatus(ctx, quota, metav1.UpdateOptions{})
 		return err
 	})
-	_, err = ha.restaurant.Pizzas(namespace).Create(ctx, pizza("margherita"), metav1.CreateOptions{})
-	require.NoError(t, err)
+	controlplane.Eventually(t, func() error {
+		// A replica that has not seen the status yet refuses it.
+		_, err := ha.restaurant.Pizzas(namespace).Create(ctx, pizza("margherita"), metav1.CreateOptions{})
+		return err
+	})
 	controlplane.Eventually(t, func() error {
 		quota, err := quotas.Get(ctx, quota.Name, metav1.GetOptions{})
 		if err != nil {
