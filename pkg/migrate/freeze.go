@@ -88,7 +88,15 @@ func (m *Migration) listen() (*freezer, error) {
 	return f, nil
 }
 
-func (f *freezer) close() { _ = f.server.Close() }
+// close answers what is on its way before it closes the connections: a write whose question is
+// cut off fails.
+func (f *freezer) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), freezeSettle)
+	defer cancel()
+	if f.server.Shutdown(ctx) != nil {
+		_ = f.server.Close()
+	}
+}
 
 // refuse answers an AdmissionReview.
 func refuse(w http.ResponseWriter, r *http.Request) {
