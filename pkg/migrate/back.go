@@ -42,7 +42,7 @@ func (m *Migration) Back(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer m.leave(f)
 	c, err := m.claim(ctx, func(state State) error {
 		if state.Returning || state.Phase == Moved {
 			return nil

@@ -27,6 +27,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -59,6 +60,8 @@ type freezer struct {
 	caBundle []byte
 	// asked is set when all writers ask this process.
 	asked bool
+	// questions counts the writes that were to be refused.
+	questions atomic.Int64
 }
 
 // listen begins to answer.
@@ -79,23 +82,50 @@ func (m *Migration) listen() (*freezer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the time of the freeze: %w", err)
 	}
-	f := &freezer{
-		server:   &http.Server{Handler: http.HandlerFunc(refuse), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, ErrorLog: klog.NewStandardLogger("INFO")},
-		caBundle: certPEM,
-	}
+	f := &freezer{caBundle: certPEM}
+	f.server = &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, ErrorLog: klog.NewStandardLogger("INFO")}
 	tlsListener := tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	go func() { _ = f.server.Serve(tlsListener) }()
 	return f, nil
 }
 
-// close answers what is on its way before it closes the connections: a write whose question is
-// cut off fails.
+// leave ends the answers. If writes are not frozen any more it waits until nobody asks:
+// kube-apiserver and the server do for a moment after the webhook has been deleted, and a write
+// whose question is not answered fails.
+func (m *Migration) leave(f *freezer) {
+	defer f.close()
+	ctx, cancel := context.WithTimeout(context.Background(), freezeTimeout)
+	defer cancel()
+	_, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		f.awaitSilence(ctx, freezeSettle)
+	}
+}
+
+// awaitSilence waits until nobody has asked for some time, if anybody ever has.
+func (f *freezer) awaitSilence(ctx context.Context, silence time.Duration) {
+	for before := int64(0); ctx.Err() == nil && f.questions.Load() != before; {
+		before = f.questions.Load()
+		select {
+		case <-time.After(silence):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// close answers what is on its way before it closes the connections.
 func (f *freezer) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), freezeSettle)
 	defer cancel()
 	if f.server.Shutdown(ctx) != nil {
 		_ = f.server.Close()
 	}
+}
+
+// ServeHTTP refuses a write.
+func (f *freezer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.questions.Add(1)
+	refuse(w, r)
 }
 
 // refuse answers an AdmissionReview.

@@ -17,13 +17,19 @@ limitations under the License.
 package migrate
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 func TestRefuse(t *testing.T) {
@@ -54,4 +60,42 @@ func TestRefuse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestQuestionsAfterTheFreeze asks as kube-apiserver does until it knows that writes are not
+// frozen any more.
+func TestQuestionsAfterTheFreeze(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, free.Close())
+	m := &Migration{Config: Config{Group: "example.com", FreezeAddress: free.Addr().String()}, kube: fake.NewClientset()}
+	f, err := m.listen()
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(f.caBundle))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer client.CloseIdleConnections()
+	ask := func() error {
+		response, err := client.Post("https://"+m.FreezeAddress, "application/json", strings.NewReader(`{"request":{"uid":"1"}}`))
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	require.NoError(t, ask())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		m.leave(f)
+	}()
+	for range 10 {
+		require.NoError(t, ask())
+		time.Sleep(freezeSettle / 4)
+	}
+	select {
+	case <-left:
+	case <-time.After(freezeTimeout):
+		t.Fatal("it goes on, although nobody asks")
+	}
+	require.Error(t, ask())
 }

@@ -41,7 +41,7 @@ func (m *Migration) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer m.leave(f)
 	c, err := m.claim(ctx, func(state State) error {
 		if state.Phase == Aborting {
 			return errors.New("the migration is being aborted: finish that with \"migrate abort\"")
