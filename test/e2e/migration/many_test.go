@@ -385,10 +385,11 @@ func (f *failures) add(format string, args ...any) {
 	f.all = append(f.all, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
+// list returns the first: there can be more than a test's message has room for.
 func (f *failures) list() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.all)
+	return slices.Clone(f.all[:min(10, len(f.all))])
 }
 
 // reads counts what fails of reads, also what client-go then tries again.
@@ -422,11 +423,22 @@ func (c *manyCluster) startUsers(t *testing.T) *users {
 	config := c.config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return reads{next, u.failedReads} })
 	reader := dynamic.NewForConfigOrDie(config)
-	wg.Go(func() {
-		for every(ctx, time.Second/writesPerSecond*3) {
-			wg.Go(func() { u.write(t.Context()) })
-		}
-	})
+	// Each makes three writes in three seconds, unless one has to wait.
+	for client := range writesPerSecond {
+		wg.Go(func() {
+			if !every(ctx, 3*time.Second/writesPerSecond*time.Duration(client)) {
+				return
+			}
+			for next := time.NewTicker(3 * time.Second); ; {
+				u.write(t.Context())
+				select {
+				case <-next.C:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
 	wg.Go(func() {
 		for every(ctx, 20*time.Millisecond) {
 			namespace, name, _ := strings.Cut(c.names[rand.IntN(len(c.names))], "/")
