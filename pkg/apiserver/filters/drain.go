@@ -19,6 +19,7 @@ package filters
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -26,12 +27,13 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
 )
 
 const (
-	// drainGrace is how long, after a listener is closed, a connection without a request
-	// may wait for one.
+	// drainGrace is how long, after a listener is closed, requests that are on their way
+	// may take to arrive.
 	drainGrace = 2 * time.Second
 	// drainInterval is how often connections without requests are looked for. What has
 	// been answered between two looks is written by the second.
@@ -47,14 +49,21 @@ const (
 // answers whatever comes (RFC 9113, section 6.8).
 // Upstream fault 77.
 //
+// The library answers requests with 503 as soon as it closes the listener. What kube-apiserver
+// sends until it has read the GOAWAY is its own question, too, whether the server is available,
+// and for that answer it would refuse the requests of all users. So the listener is closed, and
+// GOAWAY sent, before the library does anything.
+//
 // Connections on which there are no requests any more are then closed, also those whose TLS
 // handshake ended so late that the library would tell them nothing, and wait for a minute.
 // Upstream fault 75.
 type Drain struct {
 	streams uint32
 
-	mu     sync.Mutex
-	closed bool
+	mu sync.Mutex
+	// listener is nil before there is one.
+	listener net.Listener
+	closed   bool
 	// connections are those that are open, by the address of the client.
 	connections map[string]*drainedConn
 }
@@ -68,7 +77,21 @@ func NewDrain(streams int) *Drain {
 // Listener returns a listener whose connections end some time after it is closed, as soon
 // as they have no requests.
 func (d *Drain) Listener(listener net.Listener) net.Listener {
-	return &drainedListener{Listener: listener, drain: d, introduced: make(chan struct{})}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.listener = listener
+	return &drainedListener{Listener: listener, drain: d, introduced: make(chan struct{}), closed: make(chan struct{})}
+}
+
+// Start makes a server that stops when a context ends close its listener after its delay, and
+// answer requests for a grace period before the library ends it.
+func (d *Drain) Start(ctx context.Context, server *genericapiserver.GenericAPIServer) {
+	delay := server.ShutdownDelayDuration
+	server.ShutdownDelayDuration += drainGrace
+	context.AfterFunc(ctx, func() {
+		time.Sleep(delay)
+		d.begin()
+	})
 }
 
 // Handler counts the requests of each connection, and asks clients of HTTP/1.1 to use another
@@ -133,7 +156,7 @@ func (d *Drain) add(client string, requests int) bool {
 	return d.closed
 }
 
-// begin closes connections until none is left.
+// begin closes the listener, and then connections until none is left.
 func (d *Drain) begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,6 +164,7 @@ func (d *Drain) begin() {
 		return
 	}
 	d.closed = true
+	_ = d.listener.Close() // It is not used again.
 	for _, conn := range d.connections {
 		// A client that has just connected would have to connect again for its first
 		// request, to a server that no longer listens.
@@ -186,11 +210,13 @@ type drainedListener struct {
 	net.Listener
 	drain *Drain
 	first sync.Once
-	// introduced is closed when the first connection has ended.
-	introduced chan struct{}
+	// introduced is closed when the first connection has ended, closed with the listener.
+	introduced, closed chan struct{}
+	closing            sync.Once
 }
 
-// Accept returns the next connection.
+// Accept returns the next connection. Whoever accepts learns that there will be no more only
+// from Close.
 func (l *drainedListener) Accept() (conn net.Conn, err error) {
 	l.first.Do(func() { conn = l.introduce() })
 	if conn != nil {
@@ -198,6 +224,9 @@ func (l *drainedListener) Accept() (conn net.Conn, err error) {
 	}
 	<-l.introduced
 	conn, err = l.Listener.Accept()
+	if errors.Is(err, net.ErrClosed) {
+		<-l.closed
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +260,8 @@ func (l *drainedListener) introduce() net.Conn {
 // Close closes the listener, and begins to close its connections.
 func (l *drainedListener) Close() error {
 	l.drain.begin()
-	return l.Listener.Close()
+	l.closing.Do(func() { close(l.closed) })
+	return nil
 }
 
 type drainedConn struct {
