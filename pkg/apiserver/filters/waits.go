@@ -25,8 +25,10 @@ import (
 )
 
 const (
-	// slowAfter is how long a client may be waited for before the wait counts.
-	slowAfter = 250 * time.Millisecond
+	// slowAfter is how long a client may be waited for before the wait counts. It is longer than
+	// processes wait for a busy processor: all requests that kube-apiserver forwards for a user
+	// would count then, and be cut off.
+	slowAfter = time.Second
 	// waitsRetrySeconds is when a client may hope that others of the user have gone on.
 	waitsRetrySeconds = 1
 )
