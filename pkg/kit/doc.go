@@ -15,12 +15,13 @@ limitations under the License.
 */
 
 // Package kit writes the parts of an API server that do not depend on its author's ideas: a
-// module with a server, its tests and its manifests (Init), the files of a kind (CreateKind)
-// and of another version of it (CreateVersion), and subresources, reviews, admission plugins,
-// controllers and webhooks (CreatePart).
+// module with a server, its tests and its manifests (Init), other groups (CreateGroup), the files
+// of a kind (CreateKind) and of another version of it (CreateVersion), and subresources, reviews,
+// admission plugins, controllers and webhooks (CreatePart).
 //
 // The directory templates shows what is written, file by file; names in capitals stand for
-// those of the group, the kind and the version. The manifests are those of this repository's
+// those of the group, the kind and the version, and PREFIX for the name of a group that Init has
+// not written. The manifests are those of this repository's
 // own server, with other names.
 //
 // All of it can be repeated: what is there already is left alone, and reported if it differs

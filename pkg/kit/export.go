@@ -26,11 +26,11 @@ import (
 	"path/filepath"
 )
 
-// ExportCRD writes the CustomResourceDefinitions of the module's kinds, and says elsewhere what
+// ExportCRD writes the CustomResourceDefinitions of a group's kinds, and says elsewhere what
 // they can't express. It runs a program in the module, which looks at the group as the server
 // does: see pkg/definitions.
-func ExportCRD(ctx context.Context, dir string, out, notes io.Writer) (err error) {
-	m, err := open(ctx, dir)
+func ExportCRD(ctx context.Context, target Target, out, notes io.Writer) (err error) {
+	m, err := open(ctx, target)
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,8 @@ func (i imported) DocComment(kind, aKind, group string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// ImportCRD writes the kinds that CustomResourceDefinitions define, and returns what the types
-// can't express.
+// ImportCRD writes the kinds that CustomResourceDefinitions define, each in its group, and
+// returns what the types can't express.
 func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *Result, findings []string, err error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range options.Files {
@@ -141,15 +141,12 @@ func importOne(ctx context.Context, dir string, crd *apiextensionsv1.CustomResou
 	kind.Status = preferred.Subresources != nil && preferred.Subresources.Status != nil
 	kind.Scale = preferred.Subresources != nil && preferred.Subresources.Scale != nil
 
-	m, err := open(ctx, dir)
+	m, err := open(ctx, Target{dir, crd.Spec.Group})
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := m.readNamespace(); err != nil {
 		return nil, nil, err
-	}
-	if crd.Spec.Group != m.Group {
-		return nil, nil, fmt.Errorf("it is of the group %s, but the module serves %s: pass --group=%[1]s to \"kit init\"", crd.Spec.Group, m.Group)
 	}
 	m.KindOptions, m.Preferred = kind, kind.Versions[0]
 	if err := m.checkVersionsOf(kind); err != nil {
@@ -165,7 +162,7 @@ func importOne(ctx context.Context, dir string, crd *apiextensionsv1.CustomResou
 	if m.changed() {
 		m.Todo = append(m.Todo,
 			fmt.Sprintf("Write rules that tags can't express, and a test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Singular()),
-			fmt.Sprintf("Write an example in artifacts/examples/%s.yaml, which the tests create", kind.Singular()))
+			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Singular()))
 	}
 	return &m.Result, findings, nil
 }

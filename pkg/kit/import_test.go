@@ -198,7 +198,7 @@ func TestImportErrorsNameTheFix(t *testing.T) {
 		want    string
 	}{
 		"another group": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}},
-			`pizzas.restaurant.programming-kubernetes.info: it is of the group restaurant.programming-kubernetes.info, but the module serves bakery.example.com: pass --group=restaurant.programming-kubernetes.info to "kit init"`},
+			`pizzas.restaurant.programming-kubernetes.info: the module has no group restaurant.programming-kubernetes.info, but bakery.example.com: create it by "kit create group"`},
 		"no such version": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}, Versions: []string{"v2"}},
 			"pizzas.restaurant.programming-kubernetes.info: it serves none of these versions: v2"},
 		"something else": {kit.ImportOptions{Files: []string{other}}, other + " has no CustomResourceDefinition of apiextensions.k8s.io/v1"},

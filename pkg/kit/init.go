@@ -50,23 +50,19 @@ type InitOptions struct {
 }
 
 func (o *InitOptions) complete() error {
-	if err := checkGroup(o.Group); err != nil {
+	group, err := newGroup(o.Group, o.Name)
+	if err != nil {
 		return err
 	}
+	o.Name = group.Name
 	if o.Module == "" || !modulePath.MatchString(o.Module) {
 		return fmt.Errorf("%q can't be the path of a Go module: name one by --module, such as example.com/bakery", o.Module)
-	}
-	label, _, _ := strings.Cut(o.Group, ".")
-	o.Name = cmp.Or(o.Name, strings.ReplaceAll(label, "-", ""))
-	if err := checkName(o.Name); err != nil {
-		return err
 	}
 	o.Namespace = cmp.Or(o.Namespace, o.Name+"-system")
 	if !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(o.Namespace) {
 		return fmt.Errorf("%q can't be a namespace: use small letters, digits and hyphens, at most 63", o.Namespace)
 	}
 	o.Owner = cmp.Or(o.Owner, "The "+title(o.Name)+" API Server Authors")
-	var err error
 	o.Dir, err = filepath.Abs(o.Dir)
 	return err
 }
@@ -88,10 +84,14 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 	} else if err := w.writeGoMod(options); err != nil {
 		return nil, err
 	}
+	group := apiGroup{options.Group, options.Name}
+	groups, err := w.groupsWith(group)
+	if err != nil {
+		return nil, err
+	}
 	d := &data{
 		Owner: options.Owner, Library: library, Module: options.Module, LintVersion: lintVersion,
-		Group: options.Group, Name: options.Name, Title: title(options.Name), Namespace: options.Namespace,
-		Protobuf: !options.NoProtobuf,
+		apiGroup: group, Groups: groups, Server: group, Namespace: options.Namespace, Protobuf: !options.NoProtobuf,
 	}
 	if err := w.writeHeader(d); err != nil {
 		return nil, err
@@ -122,10 +122,29 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 	return &w.Result, nil
 }
 
+// groupsWith are the groups of the module, which has none yet, or is named after this one.
+func (w *writer) groupsWith(group apiGroup) ([]apiGroup, error) {
+	groups, err := w.findGroups()
+	if err != nil || len(groups) == 0 {
+		return []apiGroup{group}, err
+	}
+	if server, err := w.findServer(groups); err != nil || server != group {
+		return nil, cmp.Or(err, fmt.Errorf("%s has a server for the group %s already: add another group by \"kit create group\"", w.dir, server.Group))
+	}
+	return groups, nil
+}
+
 // initial are the files of a module without kinds.
 func (w *writer) initial(d *data, write func(name string, text []byte) error) error {
 	if err := w.renderFiles("init", d, write); err != nil {
 		return err
+	}
+	for _, group := range d.Groups {
+		internal := *d
+		internal.apiGroup = group
+		if err := w.renderFiles("internal", &internal, write); err != nil {
+			return err
+		}
 	}
 	return w.manifests(d, write)
 }

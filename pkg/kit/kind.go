@@ -94,13 +94,13 @@ func (k *KindOptions) complete() error {
 	return nil
 }
 
-// CreateKind writes a kind of the module's group: its types, declaration, validation, tests
+// CreateKind writes a kind of a group: its types, declaration, validation, tests
 // and permissions.
-func CreateKind(ctx context.Context, dir string, kind KindOptions) (*Result, error) {
+func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, error) {
 	if err := kind.complete(); err != nil {
 		return nil, err
 	}
-	m, err := open(ctx, dir)
+	m, err := open(ctx, target)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func CreateKind(ctx context.Context, dir string, kind KindOptions) (*Result, err
 			fmt.Sprintf("Say what %s is, in pkg/apis/%s/%s_types.go and in each version; then: make generate", kind.AKind(), m.Name, kind.Singular()),
 			fmt.Sprintf("Write rules that tags can't express, and their test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Singular()),
 			fmt.Sprintf("Choose the columns of kubectl get in pkg/registry/%s/%s.go", m.Name, kind.Singular()),
-			fmt.Sprintf("Describe an object in artifacts/examples/%s.yaml, which the tests create", kind.Singular()))
+			fmt.Sprintf("Describe an object in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Singular()))
 	}
 	return &m.Result, nil
 }
@@ -143,7 +143,7 @@ func CreateKind(ctx context.Context, dir string, kind KindOptions) (*Result, err
 // has to have the fields that it has, not those of the templates.
 func (m *module) checkVersionsOf(kind KindOptions) error {
 	var has []string
-	for _, version := range m.versions() {
+	for _, version := range m.versions {
 		dir, _ := m.versionPackage(version)
 		if declared, err := m.declares(dir, kind.Kind); err != nil {
 			return err
@@ -266,5 +266,5 @@ func (m *module) addToLists() error {
 			return err
 		}
 	}
-	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Singular()+".yaml"))
+	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Singular()+".yaml"))
 }

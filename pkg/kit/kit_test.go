@@ -75,7 +75,7 @@ func bread() kit.KindOptions {
 
 func create(t *testing.T, dir string, kind kit.KindOptions) *kit.Result {
 	t.Helper()
-	result, err := kit.CreateKind(t.Context(), dir, kind)
+	result, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir}, kind)
 	require.NoError(t, err)
 	return result
 }
@@ -84,7 +84,7 @@ func TestListsGetWhatTheyLack(t *testing.T) {
 	dir := newModule(t)
 	create(t, dir, bread())
 	create(t, dir, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}})
-	_, err := kit.CreateVersion(t.Context(), dir, "v1beta1", "Bread")
+	_, err := kit.CreateVersion(t.Context(), kit.Target{Dir: dir}, "v1beta1", "Bread")
 	require.NoError(t, err)
 
 	for file, want := range map[string]string{
@@ -153,7 +153,7 @@ func TestErrorsNameTheFix(t *testing.T) {
 			want: `there is no module in DIR: run "kit init" there first, or name the directory of a go.mod by --dir`},
 		"no group": {kind: bread(), prepare: func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(dir+"/pkg/apis/bakery/doc.go"))
-		}, want: "DIR has 0 API groups with a file pkg/apis/<group>/doc.go, but the kit needs one"},
+		}, want: `DIR has no API group: run "kit init" there, or write pkg/apis/<group>/doc.go with the comment // +groupName=<name>`},
 		"a list that a person has removed": {kind: bread(), prepare: func(t *testing.T, dir string) {
 			write(t, dir, "pkg/apis/bakery/register.go", "package bakery\n")
 		}, want: "pkg/apis/bakery/register.go: no call of AddKnownTypes was found: add &Bread{} by hand"},
@@ -163,7 +163,7 @@ func TestErrorsNameTheFix(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(t, dir)
 			}
-			_, err := kit.CreateKind(t.Context(), dir, test.kind)
+			_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir}, test.kind)
 			require.EqualError(t, err, strings.ReplaceAll(test.want, "DIR", dir))
 		})
 	}

@@ -84,15 +84,23 @@ func ownHeader() (string, error) {
 
 // rename replaces the names of this repository's server.
 func (d *data) rename(text string) string {
-	escape := func(name, dot string) string { return strings.ReplaceAll(name, ".", dot) }
+	inPattern := func(name string) string { return strings.ReplaceAll(name, ".", "[.]") }
+	patterns := make([]string, len(d.Groups))
+	for i, group := range d.Groups {
+		patterns[i] = inPattern(group.Group)
+	}
+	anyGroup := strings.Join(patterns, "|")
+	if len(patterns) > 1 {
+		anyGroup = "(" + anyGroup + ")"
+	}
 	const runbooks = "docs/operations.md#" + ownName
 	return strings.NewReplacer(
 		runbooks, library+"/"+runbooks,
 		ownGroup, d.Group,
-		escape(ownGroup, "[.]"), escape(d.Group, "[.]"),
+		inPattern(ownGroup), anyGroup,
 		ownNamespace, d.Namespace,
-		ownName, d.Name,
-		title(ownName), d.Title,
+		ownName, d.Server.Name,
+		title(ownName), d.Server.Title(),
 	).Replace(text)
 }
 

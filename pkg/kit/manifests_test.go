@@ -25,7 +25,8 @@ import (
 // TestManifestsHaveTheNamesOfTheModule looks for what is left of the restaurant in the manifests,
 // alerts and dashboards of another group: all names come from its own.
 func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
-	d := &data{Group: "library.example.com", Name: "library", Title: "Library", Namespace: "books", HashHeader: "# Ours.\n"}
+	group := apiGroup{"library.example.com", "library"}
+	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books", HashHeader: "# Ours.\n"}
 	restaurant := regexp.MustCompile(`(?i)restaurant|pizza|\btopping|pricing`)
 	var alerts, dashboards int
 	if err := (&writer{}).manifests(d, func(name string, text []byte) error {

@@ -50,9 +50,11 @@ type data struct {
 	// Library and Module are the paths of the library and of the author's module.
 	Library, Module string
 	LintVersion     string
-	// Group is the name of the API group, Name that of its packages, and Title that in a
-	// sentence.
-	Group, Name, Title string
+	apiGroup
+	// Groups are all of the module. Server is the first one that it had, after which the
+	// server is named.
+	Groups []apiGroup
+	Server apiGroup
 	// Namespace is where the server is installed.
 	Namespace string
 	// Protobuf is true if objects are stored as protobuf messages.
@@ -70,6 +72,23 @@ type data struct {
 
 // ModuleRegexp matches the path of the module.
 func (d *data) ModuleRegexp() string { return regexp.QuoteMeta(d.Module) }
+
+// Prefix is what names that groups share begin with in other groups than the server's, so that
+// a kind may have the same name in both.
+func (d *data) Prefix() string {
+	if d.apiGroup == d.Server {
+		return ""
+	}
+	return d.Name + "-"
+}
+
+// GoPrefix is the same in names of functions.
+func (d *data) GoPrefix() string {
+	if d.apiGroup == d.Server {
+		return ""
+	}
+	return d.Title()
+}
 
 // ModelPackage is the group's name as OpenAPI documents have it: com.example.bakery.
 func (d *data) ModelPackage() string {
@@ -102,16 +121,44 @@ func (d *data) GoVersion() string { return title(d.Preferred) }
 // GoPlural is the plural there, whatever it is in paths.
 func (d *data) GoPlural() string { return pluralKind(d.Kind) }
 
+// Target is the group of a module that a command is about.
+type Target struct {
+	// Dir is the directory of the module.
+	Dir string
+	// Group is the name of the group, or that of its packages. A module with one group needs
+	// none.
+	Group string
+}
+
 // module is an author's module.
 type module struct {
 	writer
 	data
-	group codegen.Group
-	apis  string
+	// versions are those that the group has, the preferred one first.
+	versions []string
+	apis     string
 }
 
-// open finds out about the module in a directory.
-func open(ctx context.Context, dir string) (*module, error) {
+// open finds out about a group of a module.
+func open(ctx context.Context, target Target) (*module, error) {
+	m, err := openModule(ctx, target.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.choose(target.Group)
+}
+
+// openServer opens the module for the group after which the server is named.
+func openServer(ctx context.Context, dir string) (*module, error) {
+	m, err := openModule(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.choose(m.Server.Group)
+}
+
+// openModule finds out about the module in a directory.
+func openModule(ctx context.Context, dir string) (*module, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -119,7 +166,7 @@ func open(ctx context.Context, dir string) (*module, error) {
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 		return nil, fmt.Errorf("there is no module in %s: run \"kit init\" there first, or name the directory of a go.mod by --dir", dir)
 	}
-	m := &module{writer: writer{dir: dir}}
+	m := &module{writer: writer{dir: dir}, apis: "pkg/apis"}
 	m.Library, m.LintVersion = library, lintVersion
 	path, err := m.goCommand(ctx, "list", "-m")
 	if err != nil {
@@ -129,7 +176,13 @@ func open(ctx context.Context, dir string) (*module, error) {
 	if err := m.readHeader(); err != nil {
 		return nil, err
 	}
-	if err := m.findGroup(); err != nil {
+	if m.Groups, err = m.findGroups(); err != nil {
+		return nil, err
+	}
+	if len(m.Groups) == 0 {
+		return nil, fmt.Errorf("%s has no API group: run \"kit init\" there, or write pkg/apis/<group>/doc.go with the comment // +groupName=<name>", dir)
+	}
+	if m.Server, err = m.findServer(m.Groups); err != nil {
 		return nil, err
 	}
 	// A server that stores JSON says so where it is started.
@@ -141,35 +194,30 @@ func open(ctx context.Context, dir string) (*module, error) {
 	return m, nil
 }
 
-// findGroup finds the group of the module by the tag of its internal types.
-func (m *module) findGroup() error {
-	m.apis = "pkg/apis"
-	names, err := filepath.Glob(m.file(m.apis + "/*/doc.go"))
+// choose makes the module about one of its groups.
+func (m *module) choose(group string) error {
+	found := slices.IndexFunc(m.Groups, func(g apiGroup) bool { return g.Group == group || g.Name == group })
+	switch {
+	case found >= 0:
+		m.apiGroup = m.Groups[found]
+	case group != "":
+		return fmt.Errorf("the module has no group %s, but %s: create it by \"kit create group\"", group, groupNames(m.Groups))
+	case len(m.Groups) > 1:
+		return fmt.Errorf("the module has the groups %s: say by --group which one is meant", groupNames(m.Groups))
+	default:
+		m.apiGroup = m.Groups[0]
+	}
+	apis, err := codegen.Find(os.DirFS(m.dir))
 	if err != nil {
 		return err
 	}
-	if len(names) != 1 {
-		return fmt.Errorf("%s has %d API groups with a file pkg/apis/<group>/doc.go, but the kit needs one", m.dir, len(names))
-	}
-	m.Name = filepath.Base(filepath.Dir(names[0]))
-	text, err := os.ReadFile(names[0])
-	if err != nil {
-		return err
-	}
-	tag := regexp.MustCompile(`(?m)^// ?\+groupName=(\S+)`).FindSubmatch(text)
-	if tag == nil {
-		return fmt.Errorf("%s does not say the name of the group: write the comment // +groupName=<name> above the package clause", names[0])
-	}
-	m.Group, m.Title = string(tag[1]), title(m.Name)
-	found, err := codegen.Find(os.DirFS(m.dir))
-	if err != nil {
-		return err
-	}
-	m.group = codegen.Group{Name: m.Name, Domain: m.Group}
-	for _, api := range found {
+	m.versions = nil
+	for _, api := range apis {
 		for _, group := range api.Groups {
 			if api.Dir == m.apis && group.Name == m.Name {
-				m.group = group
+				for _, version := range group.Versions {
+					m.versions = append(m.versions, version.Name)
+				}
 			}
 		}
 	}
@@ -209,15 +257,6 @@ func (m *module) packagePath(dir string) string { return m.Module + "/" + dir }
 // versionPackage is the directory of a version, and its alias in Go files.
 func (m *module) versionPackage(version string) (dir, alias string) {
 	return m.apis + "/" + m.Name + "/" + version, m.Name + version
-}
-
-// versions are those that the group has, the preferred one first.
-func (m *module) versions() []string {
-	names := make([]string, len(m.group.Versions))
-	for i, version := range m.group.Versions {
-		names[i] = version.Name
-	}
-	return names
 }
 
 // goCommand returns what a command of Go prints.

@@ -83,8 +83,8 @@ func parts() map[string]part {
 }
 
 // CreatePart writes an action, a stream, a review, an admission plugin, a controller or a
-// webhook of the module's group.
-func CreatePart(ctx context.Context, dir string, options PartOptions) (*Result, error) {
+// webhook of a group.
+func CreatePart(ctx context.Context, target Target, options PartOptions) (*Result, error) {
 	part, known := parts()[options.Type]
 	if !known {
 		return nil, fmt.Errorf("the kit writes no %s", options.Type)
@@ -92,7 +92,7 @@ func CreatePart(ctx context.Context, dir string, options PartOptions) (*Result, 
 	if !kindName.MatchString(options.Name) {
 		return nil, fmt.Errorf("%q can't be the name of %s: use letters and digits, beginning with a capital", options.Name, withArticle(options.Type))
 	}
-	m, err := open(ctx, dir)
+	m, err := open(ctx, target)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func CreatePart(ctx context.Context, dir string, options PartOptions) (*Result, 
 	if err := m.render(options.Type, &m.data); err != nil {
 		return nil, err
 	}
-	if m.exists("test/e2e/" + m.PartFile() + "_test.go") {
+	if m.exists("test/e2e/" + m.Prefix() + m.PartFile() + "_test.go") {
 		if err := m.renderOnce("e2e", &m.data); err != nil {
 			return nil, err
 		}
@@ -159,18 +159,18 @@ func (m *module) writePartTypes(kind string, part part) error {
 // readKind finds out about the kind that a part belongs to.
 func (m *module) readKind(options PartOptions) error {
 	if options.Type == "review" {
-		if len(m.versions()) == 0 {
+		if len(m.versions) == 0 {
 			return errors.New("the group has no version yet: create a kind first, by \"kit create kind\"")
 		}
 		m.KindOptions = KindOptions{Kind: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
 		if len(m.Versions) == 0 {
 			// It stays in the versions that it is in.
 			if err := m.findVersions(); err != nil {
-				m.Versions = m.versions()[:1]
+				m.Versions = m.versions[:1]
 			}
 		}
-		if unknown := slices.IndexFunc(m.Versions, func(v string) bool { return !slices.Contains(m.versions(), v) }); unknown >= 0 {
-			return fmt.Errorf("the group has no version %s, but %s", m.Versions[unknown], strings.Join(m.versions(), ", "))
+		if unknown := slices.IndexFunc(m.Versions, func(v string) bool { return !slices.Contains(m.versions, v) }); unknown >= 0 {
+			return fmt.Errorf("the group has no version %s, but %s", m.Versions[unknown], strings.Join(m.versions, ", "))
 		}
 		if err := errors.Join(checkKind(options.Name), m.complete()); err != nil {
 			return err
@@ -214,7 +214,7 @@ func (m *module) readKind(options PartOptions) error {
 
 // findVersions finds the versions that have the kind.
 func (m *module) findVersions() error {
-	for _, version := range m.versions() {
+	for _, version := range m.versions {
 		dir, _ := m.versionPackage(version)
 		declared, err := m.declares(dir, m.Kind)
 		if err != nil {

@@ -39,7 +39,7 @@ var allParts = []kit.PartOptions{
 func createParts(t *testing.T, dir string) (files []kit.File) {
 	t.Helper()
 	for _, part := range allParts {
-		result, err := kit.CreatePart(t.Context(), dir, part)
+		result, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, part)
 		require.NoError(t, err, part)
 		files = append(files, result.Files...)
 	}
@@ -54,7 +54,7 @@ func TestPartsAreWired(t *testing.T) {
 	dir := newModule(t)
 	create(t, dir, statusBread())
 	createParts(t, dir)
-	_, err := kit.CreateVersion(t.Context(), dir, "v1", "Bread")
+	_, err := kit.CreateVersion(t.Context(), kit.Target{Dir: dir}, "v1", "Bread")
 	require.NoError(t, err)
 
 	for file, want := range map[string]string{
@@ -85,10 +85,10 @@ func TestRepeatingPartsChangesNothing(t *testing.T) {
 	require.Empty(t, create(t, dir, statusBread()).Files, "the kind has got what a person would have changed")
 
 	// What belongs to no version does not move to a new one.
-	_, err := kit.CreateVersion(t.Context(), dir, "v1", "Bread")
+	_, err := kit.CreateVersion(t.Context(), kit.Target{Dir: dir}, "v1", "Bread")
 	require.NoError(t, err)
 	for _, part := range allParts {
-		result, err := kit.CreatePart(t.Context(), dir, part)
+		result, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, part)
 		require.NoError(t, err)
 		if part.Type != "controller" {
 			require.Empty(t, result.Files, part.Name)
@@ -146,7 +146,7 @@ func TestPartErrorsNameTheFix(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(t, dir)
 			}
-			_, err := kit.CreatePart(t.Context(), dir, test.part)
+			_, err := kit.CreatePart(t.Context(), kit.Target{Dir: dir}, test.part)
 			require.EqualError(t, err, test.want)
 		})
 	}

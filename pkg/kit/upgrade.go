@@ -157,30 +157,34 @@ func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
 // those that are new in this version. A file that a person has changed is left alone, and named
 // if this version would write it differently.
 func RefreshFiles(ctx context.Context, dir string) (*Result, error) {
-	m, err := open(ctx, dir)
+	m, err := openServer(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
+	return &m.Result, m.refreshFiles()
+}
+
+func (m *module) refreshFiles() error {
 	if err := m.readNamespace(); err != nil {
-		return nil, err
+		return err
 	}
 	recorded, err := m.readSums()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	err = m.initial(&m.data, func(name string, text []byte) error {
 		defer func() { recorded[name] = sum(text) }()
 		return m.refresh(name, text, recorded[name])
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, file := range m.Files {
 		if file.Change == Left {
 			m.Todo = append(m.Todo, fmt.Sprintf("Compare %s, which you have changed, with what this version writes: kit init in an empty directory", file.Path))
 		}
 	}
-	return &m.Result, m.writeSums(recorded)
+	return m.writeSums(recorded)
 }
 
 // refresh writes a file that is as it was recorded.

@@ -27,11 +27,11 @@ import (
 
 // CreateVersion writes another version of a kind, with the types of the preferred version
 // that the kind has.
-func CreateVersion(ctx context.Context, dir, version, kind string) (*Result, error) {
+func CreateVersion(ctx context.Context, target Target, version, kind string) (*Result, error) {
 	if err := checkVersion(version); err != nil {
 		return nil, err
 	}
-	m, err := open(ctx, dir)
+	m, err := open(ctx, target)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func CreateVersion(ctx context.Context, dir, version, kind string) (*Result, err
 		m.Todo = append(m.Todo,
 			fmt.Sprintf("Change the types in pkg/apis/%s/%s, which are those of %s; then: make generate", m.Name, version, from),
 			fmt.Sprintf("Write conversions that can't be generated in pkg/apis/%s/%s/conversion.go", m.Name, version))
-		if versions := append(m.versions(), version); slices.MinFunc(versions, compareVersions) == version {
+		if versions := append(m.versions, version); slices.MinFunc(versions, compareVersions) == version {
 			m.Todo = append(m.Todo, fmt.Sprintf("While servers run that do not know %[1]s, set StorageVersion: %[2]q in pkg/registry/%[3]s/%[4]s.go: objects are stored in the preferred version, which is %[1]s now",
 				version, from, m.Name, m.Singular()))
 		}
@@ -60,7 +60,7 @@ func CreateVersion(ctx context.Context, dir, version, kind string) (*Result, err
 
 // newestVersionOf is the preferred version that has the kind, besides the given one.
 func (m *module) newestVersionOf(kind, other string) (string, error) {
-	for _, version := range m.versions() {
+	for _, version := range m.versions {
 		dir, _ := m.versionPackage(version)
 		declared, err := m.declares(dir, kind)
 		if err != nil {

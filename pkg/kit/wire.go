@@ -39,7 +39,7 @@ func (m *module) wireSubresource() error {
 }
 
 func (m *module) wireRole() error {
-	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.PartFile()+".yaml"))
+	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.PartFile()+".yaml"))
 }
 
 // wireAction also adds a method to the clients of the kind.

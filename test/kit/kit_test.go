@@ -39,8 +39,8 @@ import (
 
 // TestModule is what an author does before writing a line: a group with a cluster-scoped kind,
 // and a namespaced one with a status and a scale, in two versions, and one of everything else
-// that the kit writes. The tests that the kit has written serve it behind a real
-// kube-apiserver.
+// that the kit writes; and another group, with a kind of the same name. The tests that the kit has
+// written serve both behind a real kube-apiserver.
 func TestModule(t *testing.T) {
 	if _, err := exec.LookPath("protoc"); err != nil {
 		t.Skip(err, "- install Debian's package protobuf-compiler")
@@ -49,7 +49,7 @@ func TestModule(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	definitions := inGroup(t, "../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml", "testdata/prometheusrules.yaml")
-	commands := [][]string{
+	runTwice(t, dir, [][]string{
 		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=" + library},
 		{"create", "kind", "Oven", "--versions=v1", "--generate=false"},
 		{"create", "kind", "Bread", "--namespaced", "--versions=v1alpha1", "--scale", "--short=br", "--generate=false"},
@@ -62,19 +62,16 @@ func TestModule(t *testing.T) {
 		{"create", "webhook", "Bread", "--generate=false"},
 		{"import", "crd", definitions[0], definitions[2], "--versions=v1", "--generate=false"},
 		{"import", "crd", definitions[1], "--versions=v1,v1alpha1", "--generate=false"},
-		{"create", "controller", "Baking", "--kind=Bread"},
-	}
-	for _, args := range commands {
-		run(t, dir, args...)
-	}
+		{"create", "controller", "Baking", "--kind=Bread", "--generate=false"},
+	})
+	runTwice(t, dir, [][]string{
+		{"create", "group", "pastry.example.com"},
+		{"create", "kind", "Bread", "--group=pastry", "--namespaced", "--versions=v1", "--status", "--generate=false"},
+		{"create", "action", "Bake", "--group=pastry", "--kind=Bread", "--generate=false"},
+		{"create", "controller", "Baking", "--group=pastry.example.com", "--kind=Bread"},
+	})
 	writeExamples(t, dir)
-
 	written := tree(t, dir)
-	for _, args := range commands {
-		output := run(t, dir, args...)
-		require.Contains(t, output, "Everything is there already.", args)
-	}
-	require.Equal(t, written, tree(t, dir), "repeating the commands has changed something")
 
 	dockerfile := makeOlder(t, dir)
 	output := run(t, dir, "upgrade")
@@ -84,7 +81,9 @@ func TestModule(t *testing.T) {
 	require.Equal(t, written, tree(t, dir), "the upgrade did not lead to what this version writes")
 
 	exported := filepath.Join(t.TempDir(), "definitions.yaml")
-	run(t, dir, "export", "crd", "--file="+exported)
+	run(t, dir, "export", "crd", "--group=pastry", "--file="+exported)
+	require.Equal(t, map[string][]string{"breads.pastry.example.com": {"v1"}}, definedVersions(t, exported))
+	run(t, dir, "export", "crd", "--group=bakery", "--file="+exported)
 	require.Equal(t, map[string][]string{
 		"breads.bakery.example.com":          {"v1", "v1alpha1"},
 		"ovens.bakery.example.com":           {"v1"},
@@ -99,10 +98,24 @@ func TestModule(t *testing.T) {
 	output = program(t, dir, "make", "test")
 	for _, tested := range []string{
 		"/pkg/admission/plugin/bakery/breadprotection", "/pkg/apis/bakery/install", "/pkg/apis/bakery/validation",
-		"/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/pkg/webhook/bakery", "/test/e2e",
+		"/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/pkg/webhook/bakery",
+		"/pkg/apis/pastry/install", "/pkg/apis/pastry/validation", "/pkg/controller/pastry/baking", "/pkg/registry/pastry", "/test/e2e",
 	} {
 		require.Contains(t, output, "ok  \texample.com/bakery"+tested, output)
 	}
+}
+
+// runTwice runs commands of the kit, and again, which changes nothing.
+func runTwice(t *testing.T, dir string, commands [][]string) {
+	t.Helper()
+	for _, args := range commands {
+		run(t, dir, args...)
+	}
+	written := tree(t, dir)
+	for _, args := range commands {
+		require.Contains(t, run(t, dir, args...), "Everything is there already.", args)
+	}
+	require.Equal(t, written, tree(t, dir), "repeating the commands has changed something")
 }
 
 // definedVersions are those of each CustomResourceDefinition in a file.

@@ -54,7 +54,7 @@ func NewCommand() *cobra.Command {
 		Short: "Adds something to a module that \"kit init\" has written",
 		Args:  cobra.NoArgs,
 	}
-	create.AddCommand(newCreateKind(), newCreateVersion())
+	create.AddCommand(newCreateGroup(), newCreateKind(), newCreateVersion())
 	for _, part := range parts() {
 		create.AddCommand(newCreatePart(part))
 	}
@@ -68,7 +68,7 @@ func newInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init --group NAME --module PATH",
 		Short: "Writes a module with an API server that has no kinds yet",
-		Long: `Writes a Go module with an API server for one group, which has no kinds yet: the server,
+		Long: `Writes a Go module with an API server for a group, which has no kinds yet: the server,
 Makefile, Dockerfile, tests, manifests for a cluster (standalone and highly available, with
 monitoring), and the configuration of CI and linters.`,
 		Example: "  kit init --group bakery.example.com --module example.com/bakery",
@@ -94,14 +94,33 @@ monitoring), and the configuration of CI and linters.`,
 	return cmd
 }
 
+func newCreateGroup() *cobra.Command {
+	var dir, name string
+	cmd := &cobra.Command{
+		Use:   "group NAME",
+		Short: "Adds an API group",
+		Long: `Adds another API group to the server, which has no kinds yet: its first kind adds it to the server
+and to the manifests. From then on, the other commands are told by --group which group is meant.`,
+		Example: "  kit create group pastry.example.com",
+		Args:    exactly("group"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result, err := kit.CreateGroup(cmd.Context(), dir, args[0], name)
+			return finish(cmd, result, err)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "Name of the group's Go packages. (default the first label of its name)")
+	addDir(cmd, &dir)
+	return cmd
+}
+
 func newCreateKind() *cobra.Command {
 	var options kit.KindOptions
-	var dir string
+	var target kit.Target
 	var namespaced, clients, generate bool
 	cmd := &cobra.Command{
 		Use:   "kind NAME --versions VERSION,...",
 		Short: "Adds a kind",
-		Long: `Adds a kind to the group: its internal type and that of each version, its declaration, a
+		Long: `Adds a kind to a group: its internal type and that of each version, its declaration, a
 place for validation, tests of validation, round trips and storage, an example, and roles for
 users. The kind has one field to begin with, spec.description. Then it generates code, unless
 --generate=false.`,
@@ -110,11 +129,11 @@ users. The kind has one field to begin with, spec.description. Then it generates
 		Args: exactly("kind"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Kind, options.Namespaced, options.NoClients = args[0], namespaced, !clients
-			result, err := kit.CreateKind(cmd.Context(), dir, options)
+			result, err := kit.CreateKind(cmd.Context(), target, options)
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, dir, result, generate)
+			return generateAndFinish(cmd, target.Dir, result, generate)
 		},
 	}
 	flags := cmd.Flags()
@@ -126,13 +145,14 @@ users. The kind has one field to begin with, spec.description. Then it generates
 	flags.StringVar(&options.Resource, "plural", "", "Plural name in paths. (default what follows from the name)")
 	flags.BoolVar(&clients, "clients", true, "Generate Go clients, listers and informers for the kind.")
 	addGenerate(cmd, &generate)
-	addDir(cmd, &dir)
+	addTarget(cmd, &target)
 	_ = cmd.MarkFlagRequired("versions")
 	return cmd
 }
 
 func newCreateVersion() *cobra.Command {
-	var kind, dir string
+	var kind string
+	var target kit.Target
 	var generate bool
 	cmd := &cobra.Command{
 		Use:   "version NAME --kind KIND",
@@ -142,16 +162,16 @@ them afterwards; "kit generate" says which conversions have to be written.`,
 		Example: "  kit create version v1 --kind Bread",
 		Args:    exactly("version"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			result, err := kit.CreateVersion(cmd.Context(), dir, args[0], kind)
+			result, err := kit.CreateVersion(cmd.Context(), target, args[0], kind)
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, dir, result, generate)
+			return generateAndFinish(cmd, target.Dir, result, generate)
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "The kind.")
 	addGenerate(cmd, &generate)
-	addDir(cmd, &dir)
+	addTarget(cmd, &target)
 	_ = cmd.MarkFlagRequired("kind")
 	return cmd
 }
@@ -211,6 +231,11 @@ A module that replaces the library by a checkout gets what the checkout has.`,
 
 func addDir(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dir", ".", "Directory of the module's go.mod.")
+}
+
+func addTarget(cmd *cobra.Command, target *kit.Target) {
+	cmd.Flags().StringVar(&target.Group, "group", "", "API group, by its name or that of its Go packages. (default the only one of the module)")
+	addDir(cmd, &target.Dir)
 }
 
 func addGenerate(cmd *cobra.Command, generate *bool) {

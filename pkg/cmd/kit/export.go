@@ -36,11 +36,12 @@ func newExport() *cobra.Command {
 }
 
 func newExportCRD() *cobra.Command {
-	var dir, file string
+	var file string
+	var target kit.Target
 	cmd := &cobra.Command{
 		Use:   "crd",
-		Short: "Writes CustomResourceDefinitions of the module's kinds",
-		Long: `Writes CustomResourceDefinitions of the kinds of the module: schemas with defaults, validation and
+		Short: "Writes CustomResourceDefinitions of a group's kinds",
+		Long: `Writes CustomResourceDefinitions of the kinds of a group: schemas with defaults, validation and
 list types, columns, field selectors, short names, categories, the subresources status and scale,
 all versions, and which of them is stored. They are valid, as kube-apiserver sees it.
 
@@ -50,16 +51,16 @@ fields, Actions, Streams and Reviews.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return kit.ExportCRD(cmd.Context(), dir, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return kit.ExportCRD(cmd.Context(), target, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			var definitions bytes.Buffer
-			if err := kit.ExportCRD(cmd.Context(), dir, &definitions, cmd.ErrOrStderr()); err != nil {
+			if err := kit.ExportCRD(cmd.Context(), target, &definitions, cmd.ErrOrStderr()); err != nil {
 				return err
 			}
 			return os.WriteFile(file, definitions.Bytes(), 0o644) //nolint:gosec // G306: definitions are no secret.
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "File to write. (default the standard output)")
-	addDir(cmd, &dir)
+	addTarget(cmd, &target)
 	return cmd
 }

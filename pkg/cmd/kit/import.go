@@ -42,9 +42,9 @@ func newImportCRD() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crd FILE...",
 		Short: "Adds the kinds that CustomResourceDefinitions define",
-		Long: `Adds the kinds that CustomResourceDefinitions define to the module of their group: types with
-defaults and validation, columns, field selectors, short names, categories, the subresources
-status and scale, and roles for users. The internal types are those of the preferred version.
+		Long: `Adds the kinds that CustomResourceDefinitions define, each to its group, which the module must
+have: types with defaults and validation, columns, field selectors, short names, categories, the
+subresources status and scale, and roles for users. The internal types are those of the preferred version.
 
 What the types can't express is printed on the standard error, and written as a comment where
 it belongs: rules in CEL, patterns and alternatives have to be written in Go.`,

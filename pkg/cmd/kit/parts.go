@@ -74,7 +74,7 @@ which needs no webhooks itself: there, write an admission plugin.`,
 
 func newCreatePart(part part) *cobra.Command {
 	options := kit.PartOptions{Type: part.name}
-	var dir string
+	var target kit.Target
 	var generate bool
 	cmd := &cobra.Command{
 		Use:     part.name + " NAME",
@@ -84,11 +84,11 @@ func newCreatePart(part part) *cobra.Command {
 		Args:    exactly(part.name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Name = args[0]
-			result, err := kit.CreatePart(cmd.Context(), dir, options)
+			result, err := kit.CreatePart(cmd.Context(), target, options)
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, dir, result, generate)
+			return generateAndFinish(cmd, target.Dir, result, generate)
 		},
 	}
 	flags := cmd.Flags()
@@ -104,6 +104,6 @@ func newCreatePart(part part) *cobra.Command {
 		cmd.Use = "webhook KIND"
 	}
 	addGenerate(cmd, &generate)
-	addDir(cmd, &dir)
+	addTarget(cmd, &target)
 	return cmd
 }

@@ -1,0 +1,150 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// apiGroup is an API group of a module.
+type apiGroup struct {
+	// Group is its name, and Name that of its packages.
+	Group, Name string
+}
+
+// newGroup is a group whose packages are called by name or, without one, by its first label.
+func newGroup(group, name string) (apiGroup, error) {
+	if err := checkGroup(group); err != nil {
+		return apiGroup{}, err
+	}
+	name = cmp.Or(name, strings.ReplaceAll(firstLabel(group), "-", ""))
+	return apiGroup{group, name}, checkName(name)
+}
+
+// Title is the group in a sentence.
+func (g apiGroup) Title() string { return title(g.Name) }
+
+// groupNames are the names of groups in a sentence.
+func groupNames(groups []apiGroup) string {
+	names := make([]string, len(groups))
+	for i, group := range groups {
+		names[i] = group.Group
+	}
+	return strings.Join(names, ", ")
+}
+
+func firstLabel(group string) string {
+	label, _, _ := strings.Cut(group, ".")
+	return label
+}
+
+// findGroups finds the groups of a module by the tags of their internal types.
+func (w *writer) findGroups() (groups []apiGroup, err error) {
+	files, err := filepath.Glob(w.file("pkg/apis/*/doc.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		tag := regexp.MustCompile(`(?m)^// ?\+groupName=(\S+)`).FindSubmatch(text)
+		if tag == nil {
+			return nil, fmt.Errorf("%s does not say the name of the group: write the comment // +groupName=<name> above the package clause", file)
+		}
+		groups = append(groups, apiGroup{string(tag[1]), filepath.Base(filepath.Dir(file))})
+	}
+	return groups, nil
+}
+
+// findServer finds the group after which the server is named: of several, the one by whose
+// label the server's ClusterRole for parameters of policies finds others.
+func (w *writer) findServer(groups []apiGroup) (apiGroup, error) {
+	if len(groups) == 1 {
+		return groups[0], nil
+	}
+	const name = base + "rbac-policy-parameters.yaml"
+	text, err := os.ReadFile(w.file(name))
+	if err != nil {
+		return apiGroup{}, fmt.Errorf("the manifests do not say after which group the server is named: %w", err)
+	}
+	for _, group := range groups {
+		if bytes.Contains(text, []byte(" "+group.Group+"/aggregate-to-policy-parameters:")) {
+			return group, nil
+		}
+	}
+	return apiGroup{}, fmt.Errorf("%s has no label %s/aggregate-to-policy-parameters, by which the kit sees that the server is named after that group, nor that of another one", name, groups[0].Group)
+}
+
+// CreateGroup adds a group to a module. Like the one that Init writes, it has no kinds yet: the
+// first one adds it to the server.
+func CreateGroup(ctx context.Context, dir, group, name string) (*Result, error) {
+	added, err := newGroup(group, name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := openServer(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if added, err = m.addGroup(added, name != ""); err != nil {
+		return nil, err
+	}
+	internal := m.data
+	internal.apiGroup = added
+	m.lists = []string{"pkg/apis/" + added.Name + "/register.go"}
+	if err := m.render("internal", &internal); err != nil {
+		return nil, err
+	}
+	// What names all groups, such as an alert, changes.
+	if err := m.refreshFiles(); err != nil {
+		return nil, err
+	}
+	if m.changed() {
+		m.Todo = append(m.Todo, fmt.Sprintf("Create a kind: go tool kit create kind NAME --group %s --versions v1", added.Name))
+	}
+	return &m.Result, nil
+}
+
+// addGroup adds a group to those of the module, and returns it. One that is there already keeps the
+// name of its packages, unless it is given another one, which is an error.
+func (m *module) addGroup(added apiGroup, named bool) (apiGroup, error) {
+	for _, other := range m.Groups {
+		switch {
+		case other == added, other.Group == added.Group && !named:
+			return other, nil
+		case other.Group == added.Group:
+			return added, fmt.Errorf("the group %s exists already, in pkg/apis/%s: leave out --name", other.Group, other.Name)
+		case other.Name == added.Name:
+			return added, fmt.Errorf("the packages of the group %s are called %s already: choose another name by --name", other.Group, other.Name)
+		case firstLabel(other.Group) == firstLabel(added.Group):
+			return added, fmt.Errorf("the Go clients of the groups %s and %s would have the same name, which is that of the first label: choose another group", other.Group, added.Group)
+		}
+	}
+	m.Groups = append(m.Groups, added)
+	slices.SortFunc(m.Groups, func(a, b apiGroup) int { return cmp.Compare(a.Name, b.Name) })
+	return added, nil
+}
