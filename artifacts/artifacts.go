@@ -26,3 +26,20 @@ import (
 //
 //go:embed deploy
 var Deploy embed.FS
+
+// Restaurant are the files and directories in deploy that are of no use to another API server:
+// what its kinds and versions make different, and components for those who install manifests
+// that are not theirs to edit, or as an example. The kit leaves them out.
+func Restaurant() []string {
+	return []string{
+		"base/apiservices.yaml",
+		"base/rbac-apiservices.yaml",
+		"base/rbac-policy-parameters-restaurant.yaml",
+		"base/rbac-users.yaml",
+		"components/instance",
+		"components/monitoring/prometheusrule-restaurant.yaml",
+		"components/second-scheduler",
+		"components/unregistered",
+		"components/webhook",
+	}
+}

@@ -225,7 +225,7 @@ func (m *module) writeVersion(version string, types func() error) error {
 	)); err != nil {
 		return err
 	}
-	return m.addVersion(version)
+	return m.addVersion()
 }
 
 // addToLists adds the kind to those lists that name all kinds, and the group to the server.

@@ -17,11 +17,13 @@ limitations under the License.
 package kit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"restaurant.programming-kubernetes.info/apiserver/artifacts"
@@ -46,27 +48,33 @@ func (*writer) manifests(d *data, write func(name string, text []byte) error) er
 			return err
 		}
 		name := strings.TrimPrefix(file, "deploy/")
-		if entry.IsDir() {
-			// One is an example, the other runs the restaurant's own webhook.
-			if name == "components/second-scheduler" || name == "components/webhook" {
-				return fs.SkipDir
-			}
+		leftOut := slices.Contains(artifacts.Restaurant(), name)
+		switch {
+		case entry.IsDir() && leftOut:
+			return fs.SkipDir
+		case entry.IsDir(), leftOut:
 			return nil
 		}
 		text, err := artifacts.Deploy.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		adapted, err := adapt(name, string(text))
-		if err != nil || adapted == "" {
-			return err
-		}
-		adapted = d.HashHeader + d.rename(strings.TrimPrefix(adapted, header))
-		if strings.HasSuffix(name, ".json") {
-			adapted = d.rename(adapted[len(d.HashHeader):])
+		adapted := d.rename(withoutLeftOut(name, strings.TrimPrefix(string(text), header)))
+		if !strings.HasSuffix(name, ".json") {
+			adapted = d.HashHeader + adapted
 		}
 		return write(d.rename("artifacts/deploy/"+name), []byte(adapted))
 	})
+}
+
+// withoutLeftOut is a kustomization without the files beside it that are left out.
+func withoutLeftOut(name, text string) string {
+	for _, leftOut := range artifacts.Restaurant() {
+		if dir, file := path.Split(leftOut); path.Join(dir, "kustomization.yaml") == name {
+			text = strings.Replace(text, "  - "+file+"\n", "", 1)
+		}
+	}
+	return text
 }
 
 // ownHeader is what all manifests of this repository begin with.
@@ -104,80 +112,34 @@ func (d *data) rename(text string) string {
 	).Replace(text)
 }
 
-// adapt removes from a manifest what is about the restaurant's kinds and versions. It returns
-// nothing for a manifest that is about nothing else.
-func adapt(name, text string) (string, error) {
-	switch name {
-	case "base/apiservices.yaml", "base/rbac-apiservices.yaml", "base/rbac-users.yaml":
-		return "", nil
-	case "base/kustomization.yaml":
-		return without(text, "  - rbac-users.yaml\n", "  - rbac-apiservices.yaml\n", "  - apiservices.yaml\n")
-	case "base/rbac-policy-parameters.yaml":
-		return withoutDocument(text, "name: restaurant-apiserver:policy-parameters:restaurant\n")
-	case "components/monitoring/prometheusrule.yaml":
-		alert, rest, found := strings.Cut(text, "        - alert: RestaurantPricesLate\n")
-		_, next, more := strings.Cut(rest, "        - alert: ")
-		if !found || !more {
-			return "", fmt.Errorf("%s has no alert RestaurantPricesLate before another", name)
-		}
-		return alert + "        - alert: " + next, nil
+// addVersion adds the APIService of a version, and what names it: the server's permission to
+// change it, since it has to trust its certificate, and the kustomization.
+func (m *module) addVersion() error {
+	if err := m.renderOnce("apiservices", &m.data); err != nil {
+		return err
 	}
-	return text, nil
-}
-
-// without removes parts of a text that it must have.
-func without(text string, parts ...string) (string, error) {
-	for _, part := range parts {
-		before, after, found := strings.Cut(text, part)
-		if !found {
-			return "", fmt.Errorf("%q is not there", part)
-		}
-		text = before + after
-	}
-	return text, nil
-}
-
-func withoutDocument(text, containing string) (string, error) {
-	documents := strings.Split(text, "\n---\n")
-	for i, document := range documents {
-		if strings.Contains(document, containing) {
-			return strings.Join(append(documents[:i:i], documents[i+1:]...), "\n---\n"), nil
-		}
-	}
-	return "", fmt.Errorf("no document has %q", containing)
-}
-
-// addVersion adds the APIService of a version, and what names it.
-func (m *module) addVersion(version string) error {
-	header, err := ownHeader()
+	text, err := templates.ReadFile("templates/apiservice.yaml.tmpl")
 	if err != nil {
 		return err
 	}
-	own, err := artifacts.Deploy.ReadFile("deploy/base/apiservices.yaml")
+	document, err := execute("apiservice.yaml", string(text), &m.data)
 	if err != nil {
 		return err
 	}
-	comment, document, _ := strings.Cut(strings.TrimPrefix(string(own), header), "apiVersion:")
-	document, _, _ = strings.Cut("apiVersion:"+document, "\n---\n")
-	document = strings.NewReplacer("name: v1.", "name: "+version+".", "version: v1\n", "version: "+version+"\n",
-		"versionPriority: 30\n", fmt.Sprintf("versionPriority: %d\n", versionPriority(version))).Replace(document) + "\n"
-	document = m.rename(document)
-
-	const services = base + "apiservices.yaml"
-	apiService := version + "." + m.Group
-	if !m.exists(services) {
-		if err := m.create(services, []byte(m.HashHeader+m.rename(comment)+document)); err != nil {
-			return err
-		}
-	} else if err := m.edit(services, func(text []byte) ([]byte, error) {
-		if strings.Contains(string(text), "name: "+apiService+"\n") {
+	apiService := m.Version + "." + m.Group
+	if err := m.edit(base+"apiservices.yaml", func(text []byte) ([]byte, error) {
+		switch {
+		case bytes.Contains(text, []byte("name: "+apiService+"\n")):
 			return text, nil
+		case bytes.Contains(text, []byte("apiVersion:")):
+			return slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n---\n"), document), nil
+		default:
+			return slices.Concat(text, document), nil
 		}
-		return []byte(strings.TrimRight(string(text), "\n") + "\n---\n" + document), nil
 	}); err != nil {
 		return err
 	}
-	if err := m.addAPIServicePermission(header, apiService); err != nil {
+	if err := m.edit(base+"rbac-apiservices.yaml", addLine("resourceNames", apiService)); err != nil {
 		return err
 	}
 	for _, resource := range []string{"rbac-apiservices.yaml", "apiservices.yaml"} {
@@ -186,30 +148,6 @@ func (m *module) addVersion(version string) error {
 		}
 	}
 	return nil
-}
-
-// addAPIServicePermission lets the server change an APIService, which has to trust its
-// certificate.
-func (m *module) addAPIServicePermission(header, apiService string) error {
-	const name = "rbac-apiservices.yaml"
-	if !m.exists(base + name) {
-		own, err := artifacts.Deploy.ReadFile(path.Join("deploy/base", name))
-		if err != nil {
-			return err
-		}
-		var text strings.Builder
-		for line := range strings.Lines(strings.TrimPrefix(string(own), header)) {
-			if strings.HasPrefix(strings.TrimSpace(line), "- v") {
-				if strings.HasPrefix(strings.TrimSpace(line), "- v1.") {
-					text.WriteString("      - " + apiService + "\n")
-				}
-				continue
-			}
-			text.WriteString(line)
-		}
-		return m.create(base+name, []byte(m.HashHeader+m.rename(text.String())))
-	}
-	return m.edit(base+name, addLine("resourceNames", apiService))
 }
 
 // readNamespace finds out where the manifests install the server.

@@ -17,9 +17,15 @@ limitations under the License.
 package kit
 
 import (
+	"io/fs"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/artifacts"
 )
 
 // TestManifestsHaveTheNamesOfTheModule looks for what is left of the restaurant in the manifests,
@@ -51,5 +57,44 @@ func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 	}
 	if alerts == 0 || dashboards == 0 {
 		t.Errorf("there are %d alerts and %d queries of dashboards", alerts, dashboards)
+	}
+}
+
+// TestManifestsAreComplete has everything that a kustomization of the manifests names, though parts
+// of the restaurant's are left out.
+func TestManifestsAreComplete(t *testing.T) {
+	group := apiGroup{"library.example.com", "library"}
+	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books"}
+	written := map[string]string{}
+	if err := (&writer{}).manifests(d, func(name string, text []byte) error {
+		for dir := name; dir != "."; dir = path.Dir(dir) {
+			written[dir] = ""
+		}
+		written[name] = string(text)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range written {
+		if path.Base(name) != "kustomization.yaml" {
+			continue
+		}
+		var kustomization struct{ Resources, Components []string }
+		if err := yaml.Unmarshal([]byte(text), &kustomization); err != nil {
+			t.Fatal(err)
+		}
+		for _, named := range append(kustomization.Resources, kustomization.Components...) {
+			if _, found := written[path.Join(path.Dir(name), named)]; !found {
+				t.Errorf("%s names %s, which is not written", name, named)
+			}
+		}
+	}
+	for _, name := range artifacts.Restaurant() {
+		if _, err := fs.Stat(artifacts.Deploy, path.Join("deploy", name)); err != nil {
+			t.Error(err)
+		}
+		if _, found := written["artifacts/deploy/"+name]; found {
+			t.Errorf("%s is written", name)
+		}
 	}
 }

@@ -118,6 +118,9 @@ func (d *data) GoGroup() string {
 // GoVersion is the preferred version there.
 func (d *data) GoVersion() string { return title(d.Preferred) }
 
+// VersionPriority is that of the version's APIService.
+func (d *data) VersionPriority() int { return versionPriority(d.Version) }
+
 // GoPlural is the plural there, whatever it is in paths.
 func (d *data) GoPlural() string { return pluralKind(d.Kind) }
 
