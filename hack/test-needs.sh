@@ -72,7 +72,7 @@ SSH (test/e2e/remote, test/controlplane/local, and test/e2e/api a second time)|r
 an HTTP proxy (test/e2e/remote)|root nsenter tinyproxy
 "kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root nsenter openssl
-the image (test/e2e/deploy)|root buildah
+images (test/e2e/deploy, test/kit)|root buildah
 groups of other modules (test/bakery, test/kit, test/tutorial)|protoc
 TABLE
 

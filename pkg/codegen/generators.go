@@ -226,15 +226,20 @@ func (g *generation) clientset(ctx context.Context, apis []API) error {
 	return g.forClients(apis, func(api API, _ []string) error {
 		configurations := g.importPath(path.Join(api.generated(), "applyconfiguration"))
 		args := []string{
-			"--clientset-name=versioned", "--prefers-protobuf",
+			"--clientset-name=versioned",
 			"--apply-configuration-package=" + configurations, "--input-base=" + g.importPath(api.Dir),
 		}
+		prefersProtobuf := !g.NoProtobuf
 		for _, group := range api.Groups {
 			for _, version := range group.Versions {
 				if version.Clients {
 					args = append(args, "--input="+group.Name+"/"+version.Name)
+					prefersProtobuf = prefersProtobuf && version.Protobuf
 				}
 			}
+		}
+		if prefersProtobuf {
+			args = append(args, "--prefers-protobuf")
 		}
 		if err := g.toGenerated(ctx, "client-gen", api, "clientset", args...); err != nil {
 			return err

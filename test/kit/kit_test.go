@@ -45,12 +45,10 @@ func TestModule(t *testing.T) {
 	if _, err := exec.LookPath("protoc"); err != nil {
 		t.Skip(err, "- install Debian's package protobuf-compiler")
 	}
-	library, err := filepath.Abs("../..")
-	require.NoError(t, err)
 	dir := t.TempDir()
 	definitions := inGroup(t, "../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml", "testdata/prometheusrules.yaml")
 	runTwice(t, dir, [][]string{
-		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=" + library},
+		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=../.."},
 		{"create", "kind", "Oven", "--versions=v1", "--generate=false"},
 		{"create", "kind", "Bread", "--namespaced", "--versions=v1alpha1", "--scale", "--short=br", "--generate=false"},
 		{"create", "action", "Bake", "--kind=Bread", "--generate=false"},
