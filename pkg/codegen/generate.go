@@ -104,6 +104,9 @@ func Generate(ctx context.Context, config Config) error {
 		g.progress("nothing has changed")
 		return nil
 	}
+	if err := os.MkdirAll(g.file(work), 0o750); err != nil {
+		return err
+	}
 	if err := g.installTools(ctx); err != nil {
 		return err
 	}

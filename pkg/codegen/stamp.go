@@ -77,8 +77,5 @@ func (g *generation) remember(apis []API) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(g.file(work), 0o750); err != nil {
-		return err
-	}
 	return os.WriteFile(g.file(stamp), []byte(fingerprint), 0o600)
 }
