@@ -148,7 +148,10 @@ func open(ctx context.Context, target Target) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, m.choose(target.Group)
+	if err := m.choose(target.Group); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // openServer opens the module for the group after which the server is named.
@@ -157,7 +160,10 @@ func openServer(ctx context.Context, dir string) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, m.choose(m.Server.Group)
+	if err := m.choose(m.Server.Group); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // openModule finds out about the module in a directory.

@@ -50,7 +50,7 @@ func CreateVersion(ctx context.Context, target Target, version, kind string) (*R
 		m.Todo = append(m.Todo,
 			fmt.Sprintf("Change the types in pkg/apis/%s/%s, which are those of %s; then: make generate", m.Name, version, from),
 			fmt.Sprintf("Write conversions that can't be generated in pkg/apis/%s/%s/conversion.go", m.Name, version))
-		if versions := append(m.versions, version); slices.MinFunc(versions, compareVersions) == version {
+		if versions := slices.Concat(m.versions, []string{version}); slices.MinFunc(versions, compareVersions) == version {
 			m.Todo = append(m.Todo, fmt.Sprintf("While servers run that do not know %[1]s, set StorageVersion: %[2]q in pkg/registry/%[3]s/%[4]s.go: objects are stored in the preferred version, which is %[1]s now",
 				version, from, m.Name, m.Singular()))
 		}

@@ -31,7 +31,7 @@ import (
 // no protoc, its image can be built, and its manifests install it and delete it again.
 func TestModuleWithoutProtobuf(t *testing.T) {
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "protoc"), []byte("#!/bin/sh\necho there is no protoc; exit 1\n"), 0o700)) //nolint:gosec // G306: a program.
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "protoc"), []byte("#!/bin/sh\necho there is no protoc; exit 1\n"), 0o700))
 	prependPath(t, bin)
 	dir := t.TempDir()
 	runTwice(t, dir, [][]string{
