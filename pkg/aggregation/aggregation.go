@@ -64,9 +64,9 @@ func WithServerHeader(handler http.Handler, name string) http.Handler {
 }
 
 // AnsweringServer returns the name of the server that answers the requests for a version that
-// reach kube-apiserver, or "" if that does so itself. Of several kube-apiservers it asks one.
-// The error wraps an *apierrors.StatusError if the answer is one, such as NotFound for a version
-// that nobody serves.
+// reach kube-apiserver, whatever the answer, or "" if kube-apiserver serves the version itself. Of
+// several kube-apiservers it asks one. The error wraps an *apierrors.StatusError if it is
+// kube-apiserver's own, such as NotFound for a version that it knows nothing of.
 func AnsweringServer(ctx context.Context, cluster *rest.Config, group, version string) (string, error) {
 	client, err := rest.HTTPClientFor(cluster)
 	if err != nil {
@@ -90,9 +90,12 @@ func AnsweringServer(ctx context.Context, cluster *rest.Config, group, version s
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return "", err
 	}
+	if server := response.Header.Get(ServerHeader); server != "" {
+		return server, nil
+	}
 	if response.StatusCode != http.StatusOK {
 		status := apierrors.NewGenericServerResponse(response.StatusCode, "get", schema.GroupResource{}, "", response.Status, 0, true)
 		return "", fmt.Errorf("GET %s: %w", address, status)
 	}
-	return response.Header.Get(ServerHeader), nil
+	return "", nil
 }

@@ -42,7 +42,8 @@ func TestAnsweringServer(t *testing.T) {
 	}{
 		"kube-apiserver":                      {handler: answer(http.StatusOK)},
 		"a server":                            {handler: WithServerHeader(answer(http.StatusOK), "bakery"), server: "bakery"},
-		"a server that is busy":               {handler: WithServerHeader(answer(http.StatusTooManyRequests), "bakery"), err: "the server has received too many requests and has asked us to try again later"},
+		"a server that is busy":               {handler: WithServerHeader(answer(http.StatusTooManyRequests), "bakery"), server: "bakery"},
+		"a server that lacks the version":     {handler: WithServerHeader(answer(http.StatusNotFound), "bakery"), server: "bakery"},
 		"kube-apiserver, for one that is not": {handler: answer(http.StatusServiceUnavailable), err: "the server is currently unable to handle the request"},
 		"nobody":                              {handler: answer(http.StatusNotFound), err: "the server could not find the requested resource"},
 	} {

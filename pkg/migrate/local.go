@@ -155,6 +155,9 @@ func (c *claim) writeBack(ctx context.Context, move move, key string, before *lo
 		object.SetResourceVersion(before.resourceVersion)
 		_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		err = nil // It was sent twice. What is written is compared afterwards.
+	}
 	if err != nil || !deleted || before != nil && before.deleted {
 		return err
 	}

@@ -30,6 +30,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"go.etcd.io/etcd/client/v3"
@@ -101,20 +102,22 @@ func New(config Config) (*Migration, error) {
 	// kube-apiserver bounds what it takes by itself.
 	m.Cluster = rest.CopyConfig(config.Cluster)
 	m.Cluster.QPS = -1
+	clients := rest.CopyConfig(m.Cluster)
+	clients.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
 	var err error
-	if m.dynamic, err = dynamic.NewForConfig(m.Cluster); err != nil {
+	if m.dynamic, err = dynamic.NewForConfig(clients); err != nil {
 		return nil, err
 	}
-	if m.kube, err = kubernetes.NewForConfig(m.Cluster); err != nil {
+	if m.kube, err = kubernetes.NewForConfig(clients); err != nil {
 		return nil, err
 	}
-	if m.metadata, err = metadata.NewForConfig(m.Cluster); err != nil {
+	if m.metadata, err = metadata.NewForConfig(clients); err != nil {
 		return nil, err
 	}
 	m.metrics = func(ctx context.Context) ([]byte, error) {
 		return m.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	}
-	m.aggregator, err = aggregator.NewForConfig(m.Cluster)
+	m.aggregator, err = aggregator.NewForConfig(clients)
 	return m, err
 }
 

@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
@@ -147,23 +146,14 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	if apiService.Spec.Service != nil && !managed {
 		return nil
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value,omitempty"`
-	}
-	operations := []operation{
-		{"add", "/spec/service", m.Service},
-		{"add", "/spec/caBundle", m.CABundle},
-	}
-	if managed {
-		operations = append(operations, operation{Op: "remove", Path: "/metadata/labels/kube-aggregator.kubernetes.io~1automanaged"})
-	}
-	patch, err := json.Marshal(operations)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{aggregation.ManagedLabel: nil}},
+		"spec":     map[string]any{"service": m.Service, "caBundle": m.CABundle},
+	})
 	if err != nil {
 		return err
 	}
-	if _, err := client.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	m.progress("%s leads to the server", name)
@@ -175,9 +165,13 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bool) error {
 	version, group, _ := strings.Cut(name, ".")
 	server, err := aggregation.AnsweringServer(ctx, m.Cluster, group, version)
+	if apierrors.IsNotFound(err) {
+		_, getErr := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(getErr) {
+			return nil // No definition has the version.
+		}
+	}
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil // Nobody serves the version.
 	case err != nil:
 		return err
 	case wanted && server == "":
@@ -271,25 +265,13 @@ func (c *claim) stopServing(ctx context.Context) error {
 		return err
 	}
 	for _, d := range found {
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			object, err := c.definitionClient().Get(ctx, d.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			versions, _, err := unstructured.NestedSlice(object.Object, "spec", "versions")
-			if err != nil {
-				return err
-			}
+		err := c.changeDefinition(ctx, d.Name, func(_ *unstructured.Unstructured, versions []any) []any {
 			for _, version := range versions {
 				if version, ok := version.(map[string]any); ok {
 					version["served"] = false
 				}
 			}
-			if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
-				return err
-			}
-			_, err = c.definitionClient().Update(ctx, object, metav1.UpdateOptions{})
-			return err
+			return versions
 		})
 		if err != nil {
 			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)

@@ -1,0 +1,81 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// patient makes clients repeat what fails for a moment. client-go repeats a request up to ten
+// times, unless the context ends or MaxRetries says otherwise, if an error has the header
+// Retry-After. That is added here where it is missing, and what breaks a connection becomes such
+// an error.
+//
+// A write may then be done twice: each one in this package can be.
+type patient struct{ http.RoundTripper }
+
+// RoundTrip sends a request.
+func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := p.RoundTripper.RoundTrip(req)
+	// Who watches goes on where a watch breaks off.
+	if err == nil && !req.URL.Query().Has("watch") {
+		err = readAll(response)
+	}
+	if err != nil && req.Context().Err() != nil {
+		return nil, err
+	}
+	if err != nil {
+		if response, err = unavailable(req, err); err != nil {
+			return nil, err
+		}
+	}
+	switch response.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if response.Header.Get("Retry-After") == "" {
+			response.Header.Set("Retry-After", "1")
+		}
+	}
+	return response, nil
+}
+
+// readAll reads a response to its end, so that a connection that breaks before that is noticed.
+func readAll(response *http.Response) error {
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return err
+}
+
+// unavailable is a response that says what happened to a request that has got none.
+func unavailable(req *http.Request, cause error) (*http.Response, error) {
+	status := apierrors.NewServiceUnavailable(fmt.Sprintf("%s %s: %v", req.Method, req.URL.Redacted(), cause)).Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	body, err := json.Marshal(status)
+	return &http.Response{
+		StatusCode: http.StatusServiceUnavailable,
+		Header:     http.Header{"Content-Type": {runtime.ContentTypeJSON}},
+		Body:       io.NopCloser(bytes.NewReader(body)),
+		Request:    req,
+	}, err
+}

@@ -1,0 +1,67 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+)
+
+func TestAnsweredByServer(t *testing.T) {
+	t.Parallel()
+	const name = "v1.example.com"
+	const still = "kube-apiserver still sends requests for the APIService v1.example.com to bakery"
+	bakery := http.Header{"Server": {"bakery"}}
+	for what, test := range map[string]struct {
+		code         int
+		header       http.Header
+		unregistered bool
+		// server and kube are the errors if the one or the other is to answer.
+		server, kube string
+	}{
+		"the server":                  {code: http.StatusOK, header: bakery, kube: still},
+		"the server, with an error":   {code: http.StatusNotFound, header: bakery, kube: still},
+		"kube-apiserver":              {code: http.StatusOK, server: "kube-apiserver still answers for the APIService v1.example.com itself"},
+		"nobody yet":                  {code: http.StatusNotFound, server: "could not find the requested resource", kube: "could not find the requested resource"},
+		"nobody, and nobody is to":    {code: http.StatusNotFound, unregistered: true},
+		"kube-apiserver, as a bridge": {code: http.StatusServiceUnavailable, server: "unable to handle the request", kube: "unable to handle the request"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			registered := fake.NewSimpleClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			if test.unregistered {
+				registered = fake.NewSimpleClientset()
+			}
+			for wanted, want := range map[bool]string{true: test.server, false: test.kube} {
+				server := &answers{left: []answer{answered(test.code, test.header, "")}}
+				m := &Migration{Config: Config{Cluster: &rest.Config{Transport: server}}, aggregator: registered}
+				err := m.answeredByServer(t.Context(), name, wanted)
+				if want == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, want)
+				}
+			}
+		})
+	}
+}
