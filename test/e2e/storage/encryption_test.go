@@ -35,16 +35,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	kms "k8s.io/kms/pkg/service"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -276,26 +273,6 @@ func TestEncryptionKeyRotation(t *testing.T) {
 			}
 		}
 	}
-	rewrite := func() {
-		t.Helper()
-		migrations := framework.Kube(cp).StoragemigrationV1().StorageVersionMigrations()
-		for _, resource := range []string{"toppings", "pizzas"} {
-			migration := &storagemigrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: resource}}
-			migration.Spec.Resource = metav1.GroupResource{Group: restaurant.GroupName, Resource: resource}
-			_, err := migrations.Create(t.Context(), migration, metav1.CreateOptions{})
-			require.NoError(t, err)
-		}
-		for _, resource := range []string{"toppings", "pizzas"} {
-			controlplane.Eventually(t, func() error {
-				migration, err := migrations.Get(t.Context(), resource, metav1.GetOptions{})
-				if err == nil && !meta.IsStatusConditionTrue(migration.Status.Conditions, string(storagemigrationv1.MigrationSucceeded)) {
-					return fmt.Errorf("the migration has not succeeded: %v", migration.Status.Conditions)
-				}
-				return err
-			})
-			require.NoError(t, migrations.Delete(t.Context(), resource, metav1.DeleteOptions{}))
-		}
-	}
 	keys := func(want ...string) {
 		t.Helper()
 		got := sets.New[string]()
@@ -334,7 +311,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	share("encrypted")
 	keys("old", "plain")
 	diagnose(`warning +storage +1 of 3 pizzas\.\S+ are stored under an old key, or not encrypted, .*`)
-	rewrite()
+	rewrite(t, cp)
 	keys("old")
 	diagnose(present)
 
@@ -355,7 +332,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	keys("new", "old")
 	diagnose(`warning +storage +\d+ of 9 pizzas\.\S+ are stored under an old key, or not encrypted, .*`)
 	use(replicas[1:], successor, old)
-	rewrite()
+	rewrite(t, cp)
 	keys("new")
 	diagnose(present)
 	use(replicas, successor)

@@ -19,6 +19,7 @@ limitations under the License.
 package storage
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ var cp *controlplane.ControlPlane
 const requestTimeout = 30 * time.Second
 
 func TestMain(m *testing.M) {
+	if storageVersion := os.Getenv(storageVersionVariable); storageVersion != "" {
+		os.Exit(serve(storageVersion))
+	}
 	controlplane.Main(m, &cp, controlplane.Config{
 		APIServer: controlplane.ServerConfig{
 			Etcd: "storage",
