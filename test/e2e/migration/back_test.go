@@ -33,28 +33,36 @@ import (
 // Objects move to the server of custom resources and back, while clients use them.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
-	for name, direct := range map[string]bool{"by kube-apiserver": false, "by its etcd": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newDefinedCluster(t)
-			var args []string
-			if direct {
-				args = c.kubeEtcd(t)
-			}
-			thereAndBack(t, c, args)
-		})
-	}
+	thereAndBack(t, newDefinedCluster)
 }
 
 // Objects move to a server of types in Go and back, too, if its etcd has not been raised too far.
 func TestThereAndBackFromTypes(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
-	c.raiseByWrites(t)
-	thereAndBack(t, c, c.kubeEtcd(t))
+	thereAndBack(t, func(t *testing.T) *cluster {
+		t.Helper()
+		c := newCluster(t)
+		c.raiseByWrites(t)
+		return c
+	})
 }
 
-func thereAndBack(t *testing.T, c *cluster, args []string) {
+func thereAndBack(t *testing.T, newCluster func(*testing.T) *cluster) {
+	t.Helper()
+	for name, direct := range map[string]bool{"by kube-apiserver": false, "by its etcd": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			var args []string
+			if direct {
+				args = c.kubeEtcd(t)
+			}
+			c.thereAndBack(t, args)
+		})
+	}
+}
+
+func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	t.Helper()
 	inDefault := framework.Kube(c.ControlPlane).CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	kept := func(pizza metav1.Object) { pizza.SetFinalizers([]string{"example.com/kept"}) }
