@@ -77,6 +77,7 @@ func (o *AuthorizationOptions) Validate() []error {
 func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config, cluster *client) error {
 	reviewer := rest.CopyConfig(cluster.config)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
+	reviewer.Wrap(authorization.ShareReviews)
 	authorizer, err := o.Authorization.authorizer(reviewer, o.Bounds)
 	if err != nil {
 		return err

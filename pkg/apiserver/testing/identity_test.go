@@ -20,8 +20,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -162,6 +165,28 @@ func TestCertificateAuthoritiesFromFiles(t *testing.T) {
 		users := asked(server, func() { _, _ = get(t, client, machinesPath) })
 		require.Equal(t, []string{name + " of system:authenticated"}, users)
 	}
+}
+
+// Requests of one user that come at the same time have one review.
+func TestReviewsAreShared(t *testing.T) {
+	server := start(t, "--run-controllers=false")
+	server.Cluster.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool {
+		time.Sleep(time.Second)
+		return true
+	})
+	before := len(server.Cluster.Reviews())
+	client := server.UserConfig(t, "anna")
+	var all sync.WaitGroup
+	const requests = 16
+	for range requests {
+		all.Go(func() {
+			answer, code := get(t, client, machinesPath)
+			assert.Equal(t, 200, code, answer)
+		})
+	}
+	all.Wait()
+	// On a busy machine some come later.
+	require.Less(t, len(server.Cluster.Reviews())-before, requests/2)
 }
 
 // TestReviews is about what the cluster is asked before a request is answered.
