@@ -114,10 +114,10 @@ func (m *module) copyFile(from, to, name string) error {
 	return m.create(to, slices.Concat(text[:clause], []byte(name), text[clause+len(parsed.Name.Name):]))
 }
 
-// Tidy runs "go mod tidy" in a module.
-func Tidy(ctx context.Context, dir string) error {
+// Tidy runs "go mod tidy" in a module, with further arguments.
+func Tidy(ctx context.Context, dir string, args ...string) error {
 	w := &writer{dir: dir}
-	if _, err := w.goCommand(ctx, "mod", "tidy"); err != nil {
+	if _, err := w.goCommand(ctx, append([]string{"mod", "tidy"}, args...)...); err != nil {
 		return fmt.Errorf("go.mod can't be tidied: %w", err)
 	}
 	return nil

@@ -39,6 +39,7 @@ func TestModuleWithoutProtobuf(t *testing.T) {
 		{"create", "kind", "Bread", "--namespaced", "--versions=v1", "--status", "--generate=false"},
 		{"create", "controller", "Baking", "--kind=Bread"},
 	})
+	repairInterrupted(t, dir, "create", "controller", "Baking", "--kind=Bread")
 	require.NoFileExists(t, filepath.Join(dir, "pkg", "apis", "bakery", "v1", "generated.pb.go"))
 	require.Empty(t, program(t, dir, "gofmt", "-l", "."))
 	program(t, dir, "go", "vet", "./...")
@@ -48,6 +49,16 @@ func TestModuleWithoutProtobuf(t *testing.T) {
 	}
 	t.Run("image", func(t *testing.T) { testImage(t, dir) })
 	t.Run("deploy", func(t *testing.T) { testDeploy(t, dir) })
+}
+
+// repairInterrupted repeats a command whose generation was interrupted after it had deleted what
+// was generated before.
+func repairInterrupted(t *testing.T, dir string, command ...string) {
+	t.Helper()
+	complete := tree(t, dir)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "pkg", "generated")))
+	run(t, dir, command...)
+	require.Equal(t, complete, tree(t, dir))
 }
 
 func prependPath(t *testing.T, dir string) {

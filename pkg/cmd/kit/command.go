@@ -263,9 +263,10 @@ func generateAndFinish(cmd *cobra.Command, dir string, result *kit.Result, gener
 }
 
 // generateModule generates code, before and after which go.mod has to be tidied: types and
-// what is generated of them may need other modules.
+// what is generated of them may need other modules. Before, packages may be missing that a
+// generation which was interrupted has deleted.
 func generateModule(ctx context.Context, dir string, out io.Writer) error {
-	if err := kit.Tidy(ctx, dir); err != nil {
+	if err := kit.Tidy(ctx, dir, "-e"); err != nil {
 		return err
 	}
 	if err := codegen.Generate(ctx, codegen.Config{Module: dir, Output: out}); err != nil {
