@@ -72,9 +72,9 @@ func TestShareReviews(t *testing.T) {
 		var all sync.WaitGroup
 		for _, question := range []string{"may jane get?", "may jane get?", "may jane get?", "may joe get?"} {
 			all.Go(func() {
-				got, err := ask(t.Context(), t, transport, question)
-				assert.NoError(t, err)
-				assert.Equal(t, question, got)
+				if got, err := ask(t.Context(), t, transport, question); assert.NoError(t, err) {
+					assert.Equal(t, question, got)
+				}
 			})
 		}
 		all.Wait()
@@ -99,9 +99,9 @@ func TestShareReviewsOfWhoGoes(t *testing.T) {
 		})
 		synctest.Wait()
 		all.Go(func() {
-			got, err := ask(t.Context(), t, transport, "may jane get?")
-			assert.NoError(t, err)
-			assert.Equal(t, "may jane get?", got)
+			if got, err := ask(t.Context(), t, transport, "may jane get?"); assert.NoError(t, err) {
+				assert.Equal(t, "may jane get?", got)
+			}
 		})
 		synctest.Wait()
 		leave()
