@@ -17,11 +17,13 @@ limitations under the License.
 package storage
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -121,6 +123,41 @@ func TestServerStartsBeforeItsEtcd(t *testing.T) {
 	framework.Stock(t, cp, server)
 	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
+}
+
+// A kind can be given an etcd of its own. What plugins know about other kinds holds, but for what
+// happens at the same moment.
+func TestKindsInDifferentEtcds(t *testing.T) {
+	const prefix = "/different"
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: []string{
+		"--etcd-prefix=" + prefix, "--etcd-servers-overrides=restaurant.programming-kubernetes.info/pizzas#" + cp.Etcd.URL(),
+	}}})
+	require.NoError(t, server.Start(t.Context()))
+	framework.Stock(t, cp, server)
+	client := framework.ClientAt(t, cp, server).RestaurantV1()
+	watcher, err := client.Pizzas("default").Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer watcher.Stop()
+	_, err = client.Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, watch.Added, framework.Next(t, watcher).Type)
+
+	for etcd, want := range map[*controlplane.Component][]string{
+		cp.Component("storage"): {"toppings/tomato"},
+		cp.Etcd:                 {"pizzas/default/margherita"},
+	} {
+		const group = prefix + "/restaurant.programming-kubernetes.info/"
+		stored, err := framework.EtcdClient(t, cp, etcd).Get(t.Context(), group, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		require.NoError(t, err)
+		var keys []string
+		for _, kv := range stored.Kvs {
+			keys = append(keys, strings.TrimPrefix(string(kv.Key), group))
+		}
+		require.Equal(t, want, keys, etcd.Name())
+	}
+	require.ErrorContains(t, client.Toppings().Delete(t.Context(), "tomato", metav1.DeleteOptions{}), "it is on the pizza default/margherita")
+	require.NoError(t, client.Pizzas("default").Delete(t.Context(), "margherita", metav1.DeleteOptions{}))
+	require.NoError(t, client.Toppings().Delete(t.Context(), "tomato", metav1.DeleteOptions{}))
 }
 
 func TestEtcdOfAnotherAuthority(t *testing.T) {
