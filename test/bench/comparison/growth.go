@@ -47,6 +47,10 @@ type Growth struct {
 	// server.
 	Create        float64 `json:"create"`
 	DeleteTopping float64 `json:"deleteTopping"`
+	// List is how many bytes of memory the server needs more while it sends all objects, and
+	// ListSeconds how long that takes.
+	List        int64   `json:"list"`
+	ListSeconds float64 `json:"listSeconds"`
 }
 
 const (
@@ -98,7 +102,7 @@ func (b *bench) measureGrowth(ctx context.Context, result *Result, s size) (err 
 		if err := server.Stop(); err != nil {
 			return err
 		}
-		if err := copyStored(ctx, client, stored, objects); err != nil {
+		if err := copyStored(ctx, client, growthPrefix+"/"+c.group+"/"+c.resource, stored, objects); err != nil {
 			return err
 		}
 		stored = max(stored, objects)
@@ -144,15 +148,33 @@ func (b *bench) grown(ctx context.Context, clients []client, pizzas, toppings *c
 			*step.to = sample.Server
 		}
 	}
-	return growth, nil
+	err = growth.list(ctx, clients[0], pizzas)
+	return growth, err
 }
 
-// copyStored makes as many pizzas of the first one. Their names are equally long, so that the
-// length of the value does not change, which its encoding knows.
-func copyStored(ctx context.Context, client *clientv3.Client, from, to int) error {
-	key := func(n int) string {
-		return growthPrefix + "/" + restaurant.GroupName + "/pizzas/" + namespace + "/" + object("stored", n)
+// list measures a list of all objects in JSON.
+func (g *Growth) list(ctx context.Context, client client, c *contender) error {
+	if err := machine.ForgetPeak(c.server.PID()); err != nil {
+		return err
 	}
+	before, _, err := machine.Resident(c.server.PID())
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := c.list(c.version, "", 0)(ctx, client); err != nil {
+		return err
+	}
+	g.ListSeconds = time.Since(began).Seconds()
+	_, peak, err := machine.Resident(c.server.PID())
+	g.List = peak - before
+	return err
+}
+
+// copyStored makes as many objects of the first one that is stored under a prefix. Their names
+// are equally long, so that the length of the value does not change, which its encoding knows.
+func copyStored(ctx context.Context, client *clientv3.Client, prefix string, from, to int) error {
+	key := func(n int) string { return prefix + "/" + namespace + "/" + object("stored", n) }
 	first, err := client.Get(ctx, key(0))
 	if err != nil {
 		return err
@@ -164,12 +186,16 @@ func copyStored(ctx context.Context, client *clientv3.Client, from, to int) erro
 	if err != nil {
 		return err
 	}
+	sealed := etcd.ValueIsSealed(first.Kvs[0].Value)
 	const batch = 100
 	for n := from; n < to; n += batch {
 		var puts []clientv3.Op
 		for i := n; i < min(n+batch, to); i++ {
 			renamed := bytes.ReplaceAll(value, []byte(object("stored", 0)), []byte(object("stored", i)))
-			puts = append(puts, clientv3.OpPut(key(i), string(etcd.SealValue(key(i), renamed))))
+			if sealed {
+				renamed = etcd.SealValue(key(i), renamed)
+			}
+			puts = append(puts, clientv3.OpPut(key(i), string(renamed)))
 		}
 		if _, err := client.Txn(ctx).Then(puts...).Commit(); err != nil {
 			return err

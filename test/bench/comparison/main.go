@@ -55,8 +55,8 @@ func progress(message string) { fmt.Fprintln(os.Stderr, message) }
 
 // size says how much is measured.
 type size struct {
-	rounds, requests, alone, objects, watches int
-	growth                                    []int
+	rounds, requests, alone, objects, watches, relief int
+	growth                                            []int
 }
 
 // many is how many clients work at the same time where it is not one alone.
@@ -68,6 +68,7 @@ type Result struct {
 	Samples []Sample `json:"samples"`
 	Watches []Watch  `json:"watches,omitempty"`
 	Growth  []Growth `json:"growth,omitempty"`
+	Relief  []Relief `json:"relief,omitempty"`
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -78,6 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags.IntVar(&s.alone, "alone", 150, "how many requests of each verb one client sends in a round; 0 for none")
 	flags.IntVar(&s.objects, "objects", 5000, "how many objects lists have; 0 for no lists")
 	flags.IntVar(&s.watches, "watches", 1000, "how many watches see each write; 0 for none")
+	flags.IntVar(&s.relief, "relief", 50_000, "with how many custom resources kube-apiserver and crd-apiserver are started; 0 for none")
 	growth := flags.String("growth", "0,10000,100000", "with how many stored pizzas the server is started; empty for none")
 	contenders := flags.String("contenders", "crd,pizzas,configmap,crd-webhook,crd-apiserver,sample-apiserver,nothing", "who takes part")
 	identities := flags.String("identities", "user,serviceaccount,admin", "who sends the requests")
@@ -103,7 +105,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	var b *bench
 	if *base != "" {
 		b, err = setUpBuilds(ctx, dir, *base)
-		s.watches, s.growth = 0, nil
+		s.watches, s.relief, s.growth = 0, 0, nil
 	} else {
 		b, err = setUp(ctx, dir, options{contenders: names(*contenders), identities: names(*identities), controllers: *controllers})
 	}
@@ -115,28 +117,25 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return b.profile(ctx, *profiles)
 	}
 	result := Result{Run: machine.Describe(ctx, strings.Join(append([]string{"go run ./test/bench/comparison"}, args...), " "))}
-	if err := b.fill(ctx, &result, s); err != nil {
-		return err
-	}
+	// What was measured before an error is worth having.
+	err = b.fill(ctx, &result, s)
 	if *file != "" {
-		encoded, err := json.MarshalIndent(result, "", " ")
-		if err != nil {
-			return err
+		encoded, failure := json.MarshalIndent(result, "", " ")
+		if failure == nil {
+			failure = os.WriteFile(*file, append(encoded, '\n'), 0o644)
 		}
-		if err := os.WriteFile(*file, append(encoded, '\n'), 0o644); err != nil {
-			return err
-		}
+		err = errors.Join(err, failure)
 	}
 	result.Print(out)
 	if *base != "" {
-		return reportBuilds(out, result.Samples)
+		return errors.Join(err, reportBuilds(out, result.Samples))
 	}
-	return report(out, result)
+	return errors.Join(err, report(out, result))
 }
 
 // fill measures everything.
 func (b *bench) fill(ctx context.Context, result *Result, s size) error {
-	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureGrowth} {
+	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureGrowth, b.measureRelief} {
 		if err := part(ctx, result, s); err != nil {
 			return err
 		}

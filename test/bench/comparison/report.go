@@ -64,9 +64,15 @@ func report(out io.Writer, result Result) error {
 		}
 	}
 	if len(result.Growth) > 0 {
-		fmt.Fprint(w, "\nstored pizzas\tready s\tCPU s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\t\n")
+		fmt.Fprint(w, "\nstored pizzas\tready s\tCPU s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\tlist adds MB\tlist s\t\n")
 		for _, g := range result.Growth {
-			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t\n", g.Objects, g.Ready, g.CPU, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping)
+			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Ready, g.CPU, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
+		}
+	}
+	if len(result.Relief) > 0 {
+		fmt.Fprint(w, "\nstored custom resources\tkube-apiserver MB\tcrd-apiserver MB\tetcd MB\tits database MB\t\n")
+		for _, r := range result.Relief {
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t\n", r.Objects, r.KubeAPIServer/1e6, r.CRDAPIServer/1e6, r.Etcd/1e6, r.Database/1e6)
 		}
 	}
 	return w.Flush()

@@ -60,6 +60,9 @@ const (
 	nothing = "nothing"
 
 	withoutControllers = "--run-controllers=false"
+	// movedPrefix is where crd-apiserver stores what it has: its copies of the definitions must
+	// not be those of kube-apiserver.
+	movedPrefix = "/crd-apiserver"
 
 	pizzaContent = `"spec":{"toppings":[{"name":"mozzarella","quantity":1}],"replicas":1}`
 )
@@ -335,8 +338,7 @@ func (b *bench) movedCRD(ctx context.Context) (*contender, error) {
 		return nil, err
 	}
 	server, err := b.cp.NewCRDServer("crd-apiserver", controlplane.CRDServerConfig{Groups: []string{groupOfMoved}, Service: name, Account: name, Etcd: "etcd",
-		// The mirrored definitions must not be those of kube-apiserver.
-		ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--etcd-prefix=/crd-apiserver"}}})
+		ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--etcd-prefix=" + movedPrefix}}})
 	if err != nil {
 		return nil, err
 	}

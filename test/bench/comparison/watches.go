@@ -49,8 +49,9 @@ type Watch struct {
 }
 
 const (
-	// writes is how many objects are changed while the watches look, in writesPerSecond.
-	writes          = 1000
+	// events is how many events all watches see together, of objects that are changed
+	// writesPerSecond times.
+	events          = 1_000_000
 	writesPerSecond = 100
 	// watchesPerConnection is fewer than a server lets one have.
 	watchesPerConnection = 100
@@ -97,7 +98,7 @@ func (b *bench) watch(ctx context.Context, c *contender, number int) (Watch, err
 	}
 	name := object("watched", 0)
 	from := c.revision[name]
-	var events atomic.Int64
+	var seen atomic.Int64
 	var opened, watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -105,12 +106,13 @@ func (b *bench) watch(ctx context.Context, c *contender, number int) (Watch, err
 	for i := range number {
 		opened.Add(1)
 		watching.Go(func() {
-			if err := clients[i%len(clients)].watch(ctx, c.path(c.version)+"?watch=true&resourceVersion="+from, opened.Done, &events); err != nil {
+			if err := clients[i%len(clients)].watch(ctx, c.path(c.version)+"?watch=true&resourceVersion="+from, opened.Done, &seen); err != nil {
 				failed <- err
 			}
 		})
 	}
 	opened.Wait()
+	writes := max(1, events/number)
 	watch := Watch{Contender: c.name, Watches: number, Writes: writes}
 	if watch.KubeAPIServerMemory, watch.ServerMemory, err = b.memory(c); err != nil {
 		return Watch{}, err
@@ -137,7 +139,7 @@ func (b *bench) watch(ctx context.Context, c *contender, number int) (Watch, err
 	}
 	watch.Seconds = time.Since(began).Seconds()
 	written := time.Now()
-	for events.Load() < int64(number)*writes {
+	for seen.Load() < int64(number*writes) {
 		select {
 		case err := <-failed:
 			return Watch{}, err
@@ -166,20 +168,13 @@ func (b *bench) memory(c *contender) (kubeAPIServer, server int64, err error) {
 }
 
 // watch counts events, one to a line, until the context is done.
-func (c client) watch(ctx context.Context, path string, opened func(), events *atomic.Int64) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := c.http.Do(request)
+func (c client) watch(ctx context.Context, path string, opened func(), seen *atomic.Int64) error {
+	response, err := c.openWatch(ctx, path)
 	opened()
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
 	for lines := bufio.NewReader(response.Body); ; {
 		if _, err := lines.ReadSlice('\n'); err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			if ctx.Err() != nil {
@@ -187,7 +182,30 @@ func (c client) watch(ctx context.Context, path string, opened func(), events *a
 			}
 			return err
 		} else if err == nil {
-			events.Add(1)
+			seen.Add(1)
+		}
+	}
+}
+
+// openWatch opens a watch, again and again while there are too many that begin.
+func (c client) openWatch(ctx context.Context, path string) (*http.Response, error) {
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+path, http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		response, err := c.http.Do(request)
+		if err != nil || response.StatusCode == http.StatusOK {
+			return response, err
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusTooManyRequests {
+			return nil, errors.New(response.Status)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
 		}
 	}
 }

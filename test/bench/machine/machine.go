@@ -73,6 +73,11 @@ func Resident(pid int) (now, peak int64, err error) {
 	return now, peak, err
 }
 
+// ForgetPeak makes Resident's peak that of from now on, see proc(5), clear_refs.
+func ForgetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
 // tick is the unit of the times in /proc, see sysconf(3), _SC_CLK_TCK.
 const tick = 10 * time.Millisecond
 
