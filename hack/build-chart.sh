@@ -60,10 +60,12 @@ render() {
 }
 render standalone standalone
 render ha ha
+render external-etcd external-etcd
 render monitoring '' monitoring
 render backup-standalone '' backup-embedded
 render backup-ha '' backup-etcd
 render doctor '' doctor
+render webhook '' webhook
 for mode in standalone external-etcd; do
 	_output/bin/kubectl kustomize "artifacts/crd-apiserver/overlays/${mode}" >"${out}/manifests/crd-apiserver-${mode}.yaml"
 done

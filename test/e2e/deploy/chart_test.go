@@ -49,7 +49,7 @@ type chart struct {
 func newChart(t *testing.T) *chart {
 	t.Helper()
 	home := t.TempDir()
-	c := &chart{dir: filepath.Join(home, "chart"), helm: framework.Helm(t), env: append(os.Environ(),
+	c := &chart{dir: filepath.Join(home, "chart"), helm: framework.Helm(t, root), env: append(os.Environ(),
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+cp.Kubeconfig())}
 	program(t, append(os.Environ(), "VERSION="+chartVersion, "REGISTRY=registry.example.org/a"), filepath.Join(root, "hack", "build-chart.sh"), c.dir)
 	return c
@@ -91,6 +91,7 @@ func TestChart(t *testing.T) {
 	chart := newChart(t)
 	program(t, chart.env, chart.helm, "lint", "--strict", chart.dir)
 	const plain = "createNamespace=true,storage.keep=false,backup.storage.keep=false"
+	images := regexp.MustCompile(`"image":"(apiserver|webhook)"`)
 	const more = plain + ",monitoring.enabled=true,backup.enabled=true,doctor.enabled=true"
 	for name, test := range map[string]struct {
 		kustomization, namespace string
@@ -98,6 +99,20 @@ func TestChart(t *testing.T) {
 	}{
 		"standalone": {overlayDirectory("standalone"), systemNamespace, []string{"--set=" + plain}},
 		"ha":         {overlayDirectory("ha"), systemNamespace, []string{"--set=mode=ha," + plain}},
+		"external-etcd": {overlayDirectory("external-etcd"), systemNamespace, []string{
+			"--set=mode=external-etcd,etcd.servers={https://etcd-0.example.com:2379,https://etcd-1.example.com:2379,https://etcd-2.example.com:2379}," + plain,
+		}},
+		"external-etcd with components": {
+			kustomization(t, "overlays/external-etcd", []string{"components/monitoring", "components/doctor", "components/webhook"}, `
+patches:
+  - patch: |
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: apiserver, namespace: restaurant-system}
+      spec: {template: {spec: {containers: [{name: apiserver, env: [{name: APISERVER_ETCD_SERVERS, value: "https://a:2379,https://b:2379"}]}]}}}
+`),
+			systemNamespace, []string{"--set=mode=external-etcd,etcd.servers={https://a:2379,https://b:2379},monitoring.enabled=true,doctor.enabled=true,webhook.enabled=true," + plain},
+		},
 		"standalone with components": {
 			kustomization(t, "overlays/standalone", []string{"components/monitoring", "components/backup-embedded", "components/doctor"}, ""),
 			systemNamespace, []string{"--set=" + more},
@@ -116,7 +131,7 @@ func TestChart(t *testing.T) {
 			for _, object := range render(t, test.kustomization) {
 				text, err := object.MarshalJSON()
 				require.NoError(t, err)
-				require.NoError(t, object.UnmarshalJSON(bytes.ReplaceAll(text, []byte(`"image":"apiserver"`), []byte(`"image":"registry.example.org/a/apiserver:`+chartVersion+`"`))))
+				require.NoError(t, object.UnmarshalJSON(images.ReplaceAll(text, []byte(`"image":"registry.example.org/a/$1:`+chartVersion+`"`))))
 				want[identity(object)] = object.Object
 			}
 			for _, object := range chart.template(t, test.namespace, test.flags...) {
@@ -248,10 +263,12 @@ backup: {enabled: true, storage: {storageClassName: slow}}
 	}, classes)
 
 	for name, test := range map[string]struct{ set, want string }{
-		"an unknown mode":  {"mode=single", "value must be one of 'standalone', 'ha'"},
+		"an unknown mode":  {"mode=single", "value must be one of 'standalone', 'ha', 'external-etcd', 'none'"},
 		"an unknown value": {"server.replicas=2", "additional properties 'replicas' not allowed"},
 		"no size":          {"storage.size=large", "'large' does not match pattern"},
 		"root":             {"runAsUser=0", "minimum: got 0, want 1"},
+		"no servers":       {"mode=external-etcd", "minItems: got 0, want 1"},
+		"no backup":        {"mode=external-etcd,etcd.servers={https://a:2379},backup.enabled=true", "at '/backup/enabled': value must be false"},
 		"no groups":        {"crdAPIServer.enabled=true", "minItems: got 0, want 1"},
 		"a core group":     {"crdAPIServer.groups={apps}", "'apps' does not match pattern"},
 		"no etcd":          {"crdAPIServer.enabled=true,crdAPIServer.mode=external-etcd,crdAPIServer.groups={example.com}", "minItems: got 0, want 1"},

@@ -150,7 +150,7 @@ func TestRelease(t *testing.T) {
 		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\nregistry\.k8s\.io/kube-scheduler:v[0-9.]+\n$`, string(files["images.txt"]))
 	})
 	t.Run("chart", func(t *testing.T) {
-		helm, archive := framework.Helm(t), path("restaurant-apiserver-"+strings.TrimPrefix(version, "v")+".tgz")
+		helm, archive := framework.Helm(t, root), path("restaurant-apiserver-"+strings.TrimPrefix(version, "v")+".tgz")
 		require.Contains(t, run(t, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
 		for _, mode := range []string{"standalone", "ha"} {
 			objects := run(t, nil, helm, "template", "release", archive, "--namespace=restaurant-system", "--set=createNamespace=true,storage.keep=false,mode="+mode)
