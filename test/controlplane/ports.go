@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"syscall"
 )
 
 // Free ports are taken from this range. It lies below the ports that the
@@ -46,6 +47,9 @@ func (e *PortTakenError) Unwrap() error { return e.Err }
 
 // checkPort reports whether a component could listen on the port now.
 func checkPort(component string, host Host, port int) error {
+	// A process that another goroutine forks meanwhile would have the listener until it executes its program.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	listener, err := host.Listen("tcp", address(host, port))
 	if err != nil {
 		return &PortTakenError{Component: component, Port: port, Err: err}

@@ -17,7 +17,10 @@ limitations under the License.
 package controlplane
 
 import (
+	"context"
 	"net"
+	"os/exec"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +53,29 @@ func TestFreePortsAreReserved(t *testing.T) {
 		_, err = net.ListenPacket("udp", address(thisMachine{}, port))
 		require.Error(t, err)
 		// The component it is for can.
+		require.NoError(t, checkPort("etcd", thisMachine{}, port))
+	}
+}
+
+// A port that was free a moment ago must not seem taken because a program is started.
+func TestPortsAreFreeWhileProgramsStart(t *testing.T) {
+	port, reservation, err := freePort("etcd", thisMachine{})
+	require.NoError(t, err)
+	defer reservation.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	// The first start of a process looks what the kernel can do, by a fork that takes no lock.
+	require.NoError(t, exec.CommandContext(ctx, "true").Run())
+	var starting sync.WaitGroup
+	defer starting.Wait()
+	defer cancel()
+	for range 4 {
+		starting.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.CommandContext(ctx, "true").Run()
+			}
+		})
+	}
+	for range 2000 {
 		require.NoError(t, checkPort("etcd", thisMachine{}, port))
 	}
 }
