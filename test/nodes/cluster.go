@@ -56,6 +56,8 @@ func ForTest(t testing.TB, nodes int, images map[string]string) *Cluster {
 	began := time.Now()
 	c := &Cluster{control: control, ControlPlane: controlplane.ForTest(t, controlplane.Config{
 		Host: control,
+		// So do those for an etcd that exists already.
+		Etcd: controlplane.ComponentConfig{Port: 2379},
 		// NetworkPolicies allow this port.
 		KubeAPIServer: controlplane.ComponentConfig{Port: 6443, Flags: []string{
 			"--advertise-address=" + controlAddress, "--endpoint-reconciler-type=lease",

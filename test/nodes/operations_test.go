@@ -18,9 +18,13 @@ package nodes
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +33,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -75,7 +80,15 @@ func TestOperations(t *testing.T) {
 		t.Run("drain", o.testDrain)
 		t.Run("vanished node", o.testVanishedNode)
 		t.Run("lost member", o.testLostMember)
+		t.Run("encryption", o.testEncryption)
 	})
+	t.Run("external-etcd", func(t *testing.T) {
+		o.install(t, "external-etcd", "doctor", o.prepareEtcd)
+		o.pizzas(t)
+		t.Run("doctor", o.testDoctor)
+		t.Run("upgrade", o.testUpgrade)
+	})
+	t.Run("helm", o.testHelm)
 }
 
 // operations are what an operator does by the documentation.
@@ -110,8 +123,9 @@ func (o *operations) kustomize(t *testing.T, content string) {
 	write(t, filepath.Join(o.Dir, "restaurant", "kustomization.yaml"), content)
 }
 
-// install installs an overlay with one more component. At the end of the test it is uninstalled, without a trace.
-func (o *operations) install(t *testing.T, overlay, component string) {
+// install installs an overlay with one more component, after preparations. At the end of the test it is uninstalled,
+// without a trace.
+func (o *operations) install(t *testing.T, overlay, component string, preparations ...func(*testing.T)) {
 	t.Helper()
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
@@ -119,6 +133,9 @@ func (o *operations) install(t *testing.T, overlay, component string) {
 	const monitoring = "  - ../artifacts/deploy/components/monitoring\n"
 	o.kustomize(t, With(t, o.page.YAML(t, "Install", "kind: Kustomization"), "overlays/ha", "overlays/"+overlay,
 		monitoring, monitoring+strings.Replace(monitoring, "monitoring", component, 1)))
+	for _, prepare := range preparations {
+		prepare(t)
+	}
 	output := o.follow(t, "Install", "apiserver doctor")
 	require.NotContains(t, output, "Warning:")
 }
@@ -129,9 +146,15 @@ func (o *operations) uninstall(t *testing.T, before map[string]string) {
 		o.explain(t)
 		return
 	}
-	ctx := context.Background() // The test's own is over.
-	output, err := o.Try(ctx, o.page.Commands(t, "Uninstall", "kubectl delete -k"))
+	output, err := o.Try(context.Background(), o.page.Commands(t, "Uninstall", "kubectl delete -k"))
 	require.NoError(t, err, output)
+	o.requireInventory(t, before)
+}
+
+// requireInventory waits until the cluster has what it had before.
+func (o *operations) requireInventory(t *testing.T, before map[string]string) {
+	t.Helper()
+	ctx := context.Background() // The test's own is over.
 	controlplane.Eventually(t, func() error {
 		after, err := framework.Inventory(ctx, o.cluster.ControlPlane)
 		if err != nil {
@@ -270,8 +293,9 @@ func (o *operations) testUpgrade(t *testing.T) {
 
 func (o *operations) rolledOut(t *testing.T) {
 	t.Helper()
-	o.Run(t, "kubectl rollout status --namespace restaurant-system deployment/apiserver --timeout=5m")
-	o.Run(t, "kubectl rollout status --namespace restaurant-system statefulset/etcd --timeout=5m")
+	o.Run(t, `for workload in $(kubectl get --namespace restaurant-system --ignore-not-found --output=name deployment/apiserver statefulset/etcd); do
+	kubectl rollout status --namespace restaurant-system $workload --timeout=5m
+done`)
 }
 
 func (o *operations) load(t *testing.T) *Load {
@@ -336,4 +360,143 @@ func (o *operations) testLostMember(t *testing.T) {
 	require.Equal(t, 3, strings.Count(o.Run(t, variable), "started"))
 	strategy := "kubectl get statefulset --namespace restaurant-system etcd --output=jsonpath='{.spec.updateStrategy.type}'"
 	require.Equal(t, "RollingUpdate", o.Run(t, strategy), "No upgrade would reach etcd any more.")
+}
+
+// prepareEtcd gives the servers the etcd of the cluster, in which their keys are others.
+func (o *operations) prepareEtcd(t *testing.T) {
+	c := o.cluster
+	pair, err := c.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{"ca.crt": c.PKI.ServingCA.CertPEM(), "tls.crt": pair.Cert, "tls.key": pair.Key} {
+		write(t, filepath.Join(o.Dir, name), string(content))
+	}
+	o.follow(t, "Install", "kubectl create namespace restaurant-system --save-config")
+	o.kustomize(t, o.kustomization+`
+patches:
+  - patch: |
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: apiserver, namespace: restaurant-system}
+      spec: {template: {spec: {containers: [{name: apiserver, env: [{name: APISERVER_ETCD_SERVERS, value: "`+c.Etcd.URL()+`"}]}]}}}
+`)
+}
+
+// testEncryption encrypts what is stored, and replaces the key.
+func (o *operations) testEncryption(t *testing.T) {
+	const section, one, other = "Encryption at rest", "2026-11", "2027-11"
+	configuration := o.page.YAML(t, section, "kind: EncryptionConfiguration")
+	entry := `- {name: "` + one + `", secret: "…"}`
+	keys := map[string]string{}
+	for _, name := range []string{one, other} {
+		keys[name] = With(t, entry, one, name, "…", strings.TrimSpace(o.Run(t, "head -c 32 /dev/urandom | base64")))
+	}
+	configure := func(names ...string) (hash string) {
+		var entries string
+		for _, name := range names {
+			entries += keys[name] + "\n            "
+		}
+		content := With(t, configuration, entry, entries)
+		write(t, filepath.Join(o.Dir, "restaurant", "encryption.yaml"), content)
+		return fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+	}
+	configure(one)
+	o.kustomize(t, o.kustomization+o.page.YAML(t, section, "secretGenerator"))
+	o.follow(t, "Install", "apiserver doctor")
+	o.rewrite(t, one)
+
+	for _, names := range [][]string{{one, other}, {other, one}} {
+		hash := configure(names...)
+		o.Run(t, "kubectl apply -k restaurant")
+		o.awaitConfiguration(t, hash)
+	}
+	o.rewrite(t, other)
+	o.awaitConfiguration(t, func() string {
+		hash := configure(other)
+		o.Run(t, "kubectl apply -k restaurant")
+		return hash
+	}())
+	require.Contains(t, o.asUser(t, "kubectl get pizzas"), "margherita")
+}
+
+// rewrite encrypts everything under the first key.
+func (o *operations) rewrite(t *testing.T, key string) {
+	t.Helper()
+	o.follow(t, "Rewrite what is stored", "for resource in toppings pizzas")
+	etcdctl, _, found := strings.Cut(o.page.Commands(t, "A lost member of etcd", `E="kubectl exec`), "$E member list")
+	require.True(t, found)
+	stored := o.Run(t, etcdctl+"$E get --prefix --print-value-only /registry/restaurant.programming-kubernetes.info/ | grep --text --only-matching '^k8s:enc:[^:]*:v1:[^:]*:' | sort | uniq")
+	require.Equal(t, "k8s:enc:secretbox:v1:"+key+":\n", stored)
+	readable := o.Run(t, etcdctl+"$E get --prefix --print-value-only /registry/restaurant.programming-kubernetes.info/ | grep --text --count margherita || true")
+	require.Equal(t, "0\n", readable)
+}
+
+// awaitConfiguration waits until all replicas have read a file.
+func (o *operations) awaitConfiguration(t *testing.T, hash string) {
+	t.Helper()
+	began := time.Now()
+	controlplane.Eventually(t, func() error {
+		pods, err := framework.Kube(o.cluster.ControlPlane).CoreV1().Pods("restaurant-system").
+			List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=restaurant-apiserver"})
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			metrics, err := o.metrics(t, pod.Status.PodIP)
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(metrics, hash) {
+				return fmt.Errorf("%s has not read the new configuration", pod.Name)
+			}
+		}
+		return nil
+	})
+	t.Logf("all replicas have the new configuration after %.0f s", time.Since(began).Seconds())
+}
+
+func (o *operations) metrics(t *testing.T, ip string) (string, error) {
+	t.Helper()
+	config := o.cluster.RESTConfig()
+	config.Host = "https://" + net.JoinHostPort(ip, "8443")
+	config.Insecure, config.CAFile, config.CAData = true, "", nil
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	response, err := client.Get(config.Host + "/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// testHelm installs, upgrades under load and uninstalls by the chart.
+func (o *operations) testHelm(t *testing.T) {
+	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
+	require.NoError(t, err)
+	chart := filepath.Join(o.Dir, "chart")
+	build := exec.CommandContext(t.Context(), filepath.Join("hack", "build-chart.sh"), chart)
+	build.Dir, build.Env = root, append(os.Environ(), "VERSION="+oldVersion)
+	output, err := build.CombinedOutput()
+	require.NoError(t, err, string(output))
+	helm := framework.Helm(t, root)
+	t.Cleanup(func() {
+		if t.Failed() {
+			o.explain(t)
+			return
+		}
+		output, err := o.Try(context.Background(), helm+" uninstall restaurant --namespace restaurant-system && kubectl delete namespace restaurant-system")
+		require.NoError(t, err, output)
+		o.requireInventory(t, before)
+	})
+	o.follow(t, "Install", "kubectl create namespace", "helm install", helm+" install", "restaurant-apiserver-0.37.0.tgz", chart)
+	o.rolledOut(t)
+	o.Run(t, "kubectl wait --for=condition=Available --timeout=2m apiservices --selector=app.kubernetes.io/part-of=restaurant-apiserver")
+	o.pizzas(t)
+	load := o.load(t)
+	o.Run(t, helm+" upgrade restaurant "+chart+" --namespace restaurant-system --reuse-values --set image.tag="+newVersion)
+	o.rolledOut(t)
+	result := load.Stop()
+	t.Logf("upgrade by Helm: %s", result)
+	require.Zero(t, result.Failed)
 }
