@@ -135,6 +135,8 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	for _, name := range []string{"owner", "changed", "deleted", "deleted-since"} {
 		require.Equal(t, before["pizzas/default/"+name].GetUID(), c.everything(t)["pizzas/default/"+name].GetUID(), name)
 	}
+	// What nobody has changed is as it was, to the last field.
+	require.Empty(t, cmp.Diff(there["pizzas/default/owner"], after["pizzas/default/owner"]))
 	require.NotContains(t, after, "pizzas/default/finalized-gone")
 	clients.requireWritten(t, after)
 	informer.require(t, after)
