@@ -19,6 +19,7 @@ package doctor
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -189,6 +191,45 @@ func TestResolveAsTheServer(t *testing.T) {
 			got, err := e.resolve(t.Context(), newBackend("default", "webhook", nil))
 			if !slices.Equal(got, test.want) || err == nil && test.err != "" || err != nil && err.Error() != test.err {
 				t.Errorf("got %v and the error %v, want %v and %q", got, err, test.want, test.err)
+			}
+		})
+	}
+}
+
+func TestCheckSpread(t *testing.T) {
+	type replica struct {
+		node  string
+		ready bool
+	}
+	const warned = "all 2 replicas behind the Service default/server are on the node a, and gone when it is"
+	for name, test := range map[string]struct {
+		replicas []replica
+		want     string
+	}{
+		"none":                    {nil, ""},
+		"one":                     {[]replica{{"a", true}}, ""},
+		"on one node":             {[]replica{{"a", true}, {"a", true}}, warned},
+		"on two":                  {[]replica{{"a", true}, {"b", true}, {"a", true}}, ""},
+		"the other not ready":     {[]replica{{"a", true}, {"a", true}, {"b", false}}, warned},
+		"one of them not ready":   {[]replica{{"a", true}, {"a", false}}, ""},
+		"on nodes nobody told of": {[]replica{{"", true}, {"", true}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoints := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "server-1", Labels: map[string]string{discoveryv1.LabelServiceName: "server"}}}
+			for i, replica := range test.replicas {
+				endpoint := discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i)}, Conditions: discoveryv1.EndpointConditions{Ready: &replica.ready}}
+				if replica.node != "" {
+					endpoint.NodeName = &replica.node
+				}
+				endpoints.Endpoints = append(endpoints.Endpoints, endpoint)
+			}
+			e := &examination{kube: kubefake.NewClientset(endpoints)}
+			var got string
+			for _, result := range e.checkSpread(t.Context(), newBackend("default", "server", nil)) {
+				got += result.Cause
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // defaultPort is that of references to a Service that name none.
@@ -80,8 +81,35 @@ func (e *examination) checkService(ctx context.Context) []Result {
 			continue
 		}
 		results = append(results, ok("%s leads to %s", backend, strings.Join(addresses, ", ")))
+		results = append(results, e.checkSpread(ctx, backend)...)
 	}
 	return results
+}
+
+// checkSpread warns of replicas that one node takes with it. Kubernetes decides where a pod runs
+// when it is created, and never again.
+func (e *examination) checkSpread(ctx context.Context, b backend) []Result {
+	list, err := e.endpointSlices(ctx, b)
+	if err != nil {
+		return nil // Whoever may not see them has been told who answers.
+	}
+	nodes := sets.New[string]()
+	replicas := sets.New[string]()
+	for _, slice := range list {
+		for _, endpoint := range slice.Endpoints {
+			if isReady(endpoint) && endpoint.NodeName != nil {
+				nodes.Insert(*endpoint.NodeName)
+				replicas.Insert(endpoint.Addresses...)
+			}
+		}
+	}
+	if nodes.Len() != 1 || replicas.Len() < 2 {
+		return nil
+	}
+	return []Result{warning(
+		fmt.Sprintf("all %d replicas behind %s are on the node %s, and gone when it is", replicas.Len(), b, sets.List(nodes)[0]),
+		"when other nodes are ready, spread them by kubectl rollout restart",
+	)}
 }
 
 // resolve returns the addresses behind a Service. The error is a problem if
@@ -174,18 +202,18 @@ func hasPort(pod corev1.Pod, name string) bool {
 
 // endpoints are the addresses behind a Service that are ready.
 func (e *examination) endpoints(ctx context.Context, b backend, port corev1.ServicePort) ([]string, error) {
-	list, err := e.kube.DiscoveryV1().EndpointSlices(b.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + b.name})
+	list, err := e.endpointSlices(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	var addresses []string
-	for _, slice := range list.Items {
+	for _, slice := range list {
 		for _, endpointPort := range slice.Ports {
 			if endpointPort.Port == nil || endpointPort.Name == nil && port.Name != "" || endpointPort.Name != nil && *endpointPort.Name != port.Name {
 				continue
 			}
 			for _, endpoint := range slice.Endpoints {
-				if endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready {
+				if !isReady(endpoint) {
 					continue
 				}
 				for _, address := range endpoint.Addresses {
@@ -195,4 +223,17 @@ func (e *examination) endpoints(ctx context.Context, b backend, port corev1.Serv
 		}
 	}
 	return addresses, nil
+}
+
+func (e *examination) endpointSlices(ctx context.Context, b backend) ([]discoveryv1.EndpointSlice, error) {
+	list, err := e.kube.DiscoveryV1().EndpointSlices(b.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + b.name})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// isReady takes what nobody knows for ready, as the API says.
+func isReady(endpoint discoveryv1.Endpoint) bool {
+	return endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
 }
