@@ -16,7 +16,7 @@ limitations under the License.
 
 // Command plots draws what "make bench" has measured, as SVG:
 //
-//	go -C hack/plots run . ../../docs/benchmarks/2026-11-22.json ../../docs/figures
+//	go -C hack/plots run . ../../docs/benchmarks/2026-11-23.json ../../docs/figures
 //
 // It writes bench-throughput.svg, bench-latency.svg, bench-lists.svg and bench-growth.svg,
 // those of them that the file has samples for.

@@ -22,6 +22,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -40,6 +41,8 @@ type Growth struct {
 	// processor time it has used until then.
 	Ready float64 `json:"ready"`
 	CPU   float64 `json:"cpu"`
+	// Cached is how many seconds after that its watch cache has all objects.
+	Cached float64 `json:"cached"`
 	// Resident and Peak are the bytes of its memory, a moment later.
 	Resident int64 `json:"resident"`
 	Peak     int64 `json:"peak"`
@@ -127,6 +130,11 @@ func (b *bench) grown(ctx context.Context, clients []client, pizzas, toppings *c
 		return Growth{}, err
 	}
 	growth.CPU = used.Seconds()
+	ready := time.Now()
+	if err := awaitCache(ctx, clients[0], pizzas); err != nil {
+		return Growth{}, err
+	}
+	growth.Cached = time.Since(ready).Seconds()
 	select {
 	case <-ctx.Done():
 		return Growth{}, ctx.Err()
@@ -150,6 +158,14 @@ func (b *bench) grown(ctx context.Context, clients []client, pizzas, toppings *c
 	}
 	err = growth.list(ctx, clients[0], pizzas)
 	return growth, err
+}
+
+// awaitCache returns when a server's watch cache has all objects of a contender.
+func awaitCache(ctx context.Context, client client, c *contender) error {
+	return retry(ctx, 10*time.Minute, func() error {
+		_, err := client.do(ctx, http.MethodGet, c.path(c.version)+"?resourceVersion=0&labelSelector=of=none", "", nil)
+		return err
+	})
 }
 
 // list measures a list of all objects in JSON.
@@ -188,6 +204,7 @@ func copyStored(ctx context.Context, client *clientv3.Client, prefix string, fro
 	}
 	sealed := etcd.ValueIsSealed(first.Kvs[0].Value)
 	const batch = 100
+	revision := int64(0)
 	for n := from; n < to; n += batch {
 		var puts []clientv3.Op
 		for i := n; i < min(n+batch, to); i++ {
@@ -197,11 +214,18 @@ func copyStored(ctx context.Context, client *clientv3.Client, prefix string, fro
 			}
 			puts = append(puts, clientv3.OpPut(key(i), string(renamed)))
 		}
-		if _, err := client.Txn(ctx).Then(puts...).Commit(); err != nil {
+		response, err := client.Txn(ctx).Then(puts...).Commit()
+		if err != nil {
 			return err
 		}
+		revision = response.Header.Revision
 	}
-	return nil
+	if revision == 0 {
+		return nil
+	}
+	// A server would begin its history in the midst of the copies.
+	_, err = client.Compact(ctx, revision, clientv3.WithCompactPhysical())
+	return err
 }
 
 func (b *bench) etcd() (*clientv3.Client, error) {

@@ -272,9 +272,9 @@ func numbers(list string) (all []int, err error) {
 	return all, nil
 }
 
-// retry repeats what fails until it succeeds or a minute has passed.
-func retry(ctx context.Context, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+// retry repeats what fails until it succeeds or nobody has patience any more.
+func retry(ctx context.Context, patience time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		err := try()

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -97,11 +96,7 @@ func (b *bench) residentWith(ctx context.Context, server *controlplane.Component
 	if err := server.Restart(ctx); err != nil {
 		return 0, err
 	}
-	if err := retry(ctx, func() error {
-		// Without a resource version, it would come from etcd.
-		_, err := client.do(ctx, http.MethodGet, c.path(c.version)+"/"+object("stored", 0)+"?resourceVersion=0", "", nil)
-		return err
-	}); err != nil {
+	if err := awaitCache(ctx, client, c); err != nil {
 		return 0, err
 	}
 	select {

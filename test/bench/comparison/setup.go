@@ -28,6 +28,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -320,7 +321,7 @@ func (b *bench) await(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return retry(ctx, func() error {
+	return retry(ctx, time.Minute, func() error {
 		_, err := clients[0].do(ctx, http.MethodGet, path, "", nil)
 		return err
 	})
