@@ -19,6 +19,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,12 +136,15 @@ func (c *claim) deleteDefinitions(ctx context.Context) error {
 	if err := c.checkAvailable(ctx); err != nil {
 		return err
 	}
-	// A definition that is applied again may be served, but clients do not see that.
-	if err := c.stopServing(ctx); err != nil {
-		return err
-	}
 	found, err := c.definitions(ctx)
 	if err != nil {
+		return err
+	}
+	if err := c.checkNewVersions(found); err != nil {
+		return err
+	}
+	// A definition that is applied again may be served, but clients do not see that.
+	if err := c.stopServing(ctx); err != nil {
 		return err
 	}
 	client := c.definitionClient()
@@ -162,6 +166,22 @@ func (c *claim) deleteDefinitions(ctx context.Context) error {
 			return err
 		}
 		c.progress("%s is deleted", d.Name)
+	}
+	return nil
+}
+
+// checkNewVersions returns an error if definitions serve what the server does not have: since they
+// were applied, clients may have written to kube-apiserver's copies.
+func (m *Migration) checkNewVersions(found []definition) error {
+	for _, d := range found {
+		for _, version := range d.served() {
+			name := version + "." + d.Spec.Group
+			if slices.Contains(m.APIServices, name) {
+				continue
+			}
+			return fmt.Errorf("the CustomResourceDefinition %s serves the version %s, which the server does not have, so that kube-apiserver answers for it, and what was written there would be deleted: "+
+				"look at /apis/%s/%s/%s, write what is missing through another version, and set served of this version to false", d.Name, version, d.Spec.Group, version, d.Spec.Names.Plural)
+		}
 	}
 	return nil
 }

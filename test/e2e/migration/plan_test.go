@@ -168,6 +168,17 @@ func TestPlan(t *testing.T) {
 		code, _, stderr = c.migrate(t, "run")
 		require.Equal(t, 0, code, stderr)
 		before := c.everything(t)
+
+		// What clients write through a version that only the definition has is in kube-apiserver's etcd.
+		patch := func(patch string) {
+			framework.Kubectl(t, c.ControlPlane, "patch", "customresourcedefinition", "pizzas."+restaurant.GroupName, "--type=json", "--patch="+patch)
+		}
+		patch(`[{"op": "add", "path": "/spec/versions/0", "value": {"name": "v9", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}]`)
+		code, _, stderr = c.migrate(t, "finish")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "pizzas."+restaurant.GroupName+" serves the version v9, which the server does not have")
+		patch(`[{"op": "replace", "path": "/spec/versions/0/served", "value": false}]`)
+
 		code, _, stderr = c.migrate(t, "finish")
 		require.Equal(t, 0, code, stderr)
 		require.Equal(t, "Error: no migration of the group has begun\n", c.phase(t))
