@@ -41,8 +41,9 @@ import (
 
 const (
 	root = "../.."
-	// image is the name that the documentation gives to the server's.
-	image = "registry.example.com/restaurant/apiserver"
+	// These are the names that the documentation gives to the servers'.
+	image    = "registry.example.com/restaurant/apiserver"
+	crdImage = "registry.example.com/crd-apiserver"
 	// One build and the next.
 	oldVersion, newVersion = "v1.0.0", "v1.0.1"
 	// user may edit what is in the namespace "default", and nothing else.
@@ -57,6 +58,7 @@ func TestOperations(t *testing.T) {
 		"quay.io/coreos/etcd:v3.7.3": archive("etcd"),
 		image + ":" + oldVersion:     archive(oldVersion),
 		image + ":" + newVersion:     archive(newVersion),
+		crdImage + ":" + oldVersion:  archive("crd-apiserver"),
 	})
 	// The documentation's kustomization has the component "monitoring".
 	require.NoError(t, c.Apply(t.Context(), root+"/test/e2e/deploy/testdata/monitoring-crds.yaml"))
@@ -89,6 +91,7 @@ func TestOperations(t *testing.T) {
 		t.Run("upgrade", o.testUpgrade)
 	})
 	t.Run("helm", o.testHelm)
+	t.Run("crd-apiserver", o.testCustomResources)
 }
 
 // operations are what an operator does by the documentation.
@@ -499,4 +502,65 @@ func (o *operations) testHelm(t *testing.T) {
 	result := load.Stop()
 	t.Logf("upgrade by Helm: %s", result)
 	require.Zero(t, result.Failed)
+}
+
+// testCustomResources moves custom resources to an etcd of their own and back, while they are used and own others.
+func (o *operations) testCustomResources(t *testing.T) {
+	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			o.explain(t)
+			return
+		}
+		output, err := o.Try(context.Background(), "kubectl delete -k crd-apiserver; kubectl delete crd pizzas.restaurant.programming-kubernetes.info; kubectl delete role,rolebinding cook; kubectl delete configmap of-margherita --ignore-not-found")
+		require.NoError(t, err, output)
+		o.requireInventory(t, before)
+	})
+	o.Run(t, `kubectl patch --local --filename=artifacts/crd/pizzas.yaml --output=yaml --type=json --patch='[
+	{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}},
+	{"op": "remove", "path": "/spec/versions/2"}, {"op": "remove", "path": "/spec/versions/1"}]' | kubectl create --filename=-
+kubectl wait --for=condition=Established --timeout=1m crd/pizzas.restaurant.programming-kubernetes.info
+kubectl create role cook --verb='*' --resource=pizzas.restaurant.programming-kubernetes.info
+kubectl create rolebinding cook --role=cook --user=`+user)
+	o.asUser(t, `kubectl create --filename=- <<EOF
+{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Pizza", "metadata": {"name": "margherita"}, "spec": {"toppings": [{"name": "tomato"}]}}
+EOF`)
+	const identity = "kubectl get pizza margherita --output=jsonpath='{.metadata.uid} {.metadata.creationTimestamp} {.spec}'"
+	margherita := o.asUser(t, identity)
+	uid, _, _ := strings.Cut(margherita, " ")
+	o.Run(t, `kubectl create --filename=- <<EOF
+{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "of-margherita", "ownerReferences": [
+	{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Pizza", "name": "margherita", "uid": "`+uid+`"}]}}
+EOF`)
+
+	custom, migration := Read(t, filepath.Join(root, "docs", "custom-resources.md")), Read(t, filepath.Join(root, "docs", "migration.md"))
+	const apply = "kubectl apply -k crd-apiserver"
+	kustomization := With(t, custom.YAML(t, "Install", "kind: Kustomization"), "argoproj.io,workflows.example.com", "restaurant.programming-kubernetes.info")
+	file := filepath.Join(o.Dir, "crd-apiserver", "kustomization.yaml")
+	write(t, file, kustomization)
+	o.Run(t, custom.Commands(t, "Install", apply))
+	load := o.load(t)
+	const section = "In a pod"
+	write(t, file, kustomization+migration.YAML(t, section, "components"))
+	commands := migration.Commands(t, section, apply)
+	_, function, _ := strings.Cut(commands, "\n")
+	function, _, _ = strings.Cut(function, "\n")
+	require.Contains(t, function, "migrate()")
+	t.Log(o.Run(t, commands))
+	require.Contains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
+	require.Equal(t, margherita, o.asUser(t, identity))
+	t.Log(o.Run(t, function+"\nmigrate plan --back\nmigrate back\nmigrate finish"))
+	require.NotContains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
+	require.Equal(t, margherita, o.asUser(t, identity))
+	result := load.Stop()
+	t.Logf("back: %s", result)
+	require.Zero(t, result.Failed)
+	o.Run(t, migration.Commands(t, section, "kubectl delete clusterrolebinding"))
+	write(t, file, kustomization)
+
+	// The garbage collector knows the pizza by the same UID.
+	o.Run(t, "kubectl get configmap of-margherita")
+	o.asUser(t, "kubectl delete pizza margherita")
+	o.Run(t, "kubectl wait --for=delete --timeout=2m configmap/of-margherita")
 }

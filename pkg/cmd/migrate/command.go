@@ -35,6 +35,7 @@ import (
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
@@ -130,8 +131,8 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 		o.kubeEtcd.addFlags(own)
 	}
 	if use == "run" || use == "back" {
-		own.StringVar(&o.freezeAt, "freeze-address", "", ""+
-			"Where this process listens while writes are frozen, as host:port. kube-apiserver and the server must be able to reach it, for instance as a pod's IP address.")
+		own.StringVar(&o.freezeAt, "freeze-address", ":9443", ""+
+			"Where this process listens while writes are frozen, as host:port, which kube-apiserver and the server must be able to reach. Without a host, that is the address from which this process reaches kube-apiserver, in a pod the pod's.")
 	}
 	// It writes no log, but takes a server's flags as they are.
 	server := tool.ServerFlags(o.server, logsapi.NewLoggingConfiguration())
@@ -155,11 +156,10 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 	}
 	errs := append(completed.Validate(), tool.CheckFormat(o.format), o.completeGroup())
 	config := migrate.Config{
-		Group:         o.group,
-		Service:       o.service,
-		Lease:         completed.LeaderElection.ResourceName,
-		FreezeAddress: o.freezeAt,
-		Report:        func(reported migrate.Progress) { o.report(progress, reported) },
+		Group:   o.group,
+		Service: o.service,
+		Lease:   completed.LeaderElection.ResourceName,
+		Report:  func(reported migrate.Progress) { o.report(progress, reported) },
 	}
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, startup.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
@@ -182,6 +182,9 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 	if config.Cluster, err = completed.Kubeconfig(); err != nil {
 		return nil, nil, err
 	}
+	if config.FreezeAddress, err = withHost(o.freezeAt, config.Cluster); err != nil {
+		return nil, nil, err
+	}
 	if config.Etcd, err = completed.NewEtcdClient(completed.Etcd.StorageConfig.Transport.ServerList...); err != nil {
 		return nil, nil, err
 	}
@@ -201,6 +204,27 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 		closeEtcd()
 	}
 	return m, closeEtcd, err
+}
+
+// withHost returns an address with a host, which is by default the one from which this process
+// reaches kube-apiserver.
+func withHost(address string, cluster *rest.Config) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host != "" {
+		return address, nil //nolint:nilerr // Commands that do not listen have none.
+	}
+	url, _, err := rest.DefaultServerUrlFor(cluster)
+	if err != nil {
+		return "", err
+	}
+	// Nothing is sent.
+	conn, err := net.Dial("udp", net.JoinHostPort(url.Hostname(), cmp.Or(url.Port(), "443")))
+	if err != nil {
+		return "", fmt.Errorf("finding out from which address this process reaches kube-apiserver; name a host in --freeze-address: %w", err)
+	}
+	defer conn.Close()
+	host, _, err = net.SplitHostPort(conn.LocalAddr().String())
+	return net.JoinHostPort(host, port), err
 }
 
 // report prints how far a migration is: a line of text, or of JSON.

@@ -100,7 +100,7 @@ func migrate(t *testing.T, command string, args ...string) {
 
 func freezeAddress(t *testing.T) string {
 	t.Helper()
-	return fmt.Sprintf("--freeze-address=127.0.0.1:%d", framework.FreePort(t))
+	return fmt.Sprintf("--freeze-address=:%d", framework.FreePort(t))
 }
 
 func machines(namespace, resource string) dynamic.ResourceInterface {
