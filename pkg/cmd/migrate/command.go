@@ -211,7 +211,7 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 func withHost(address string, cluster *rest.Config) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host != "" {
-		return address, nil //nolint:nilerr // Commands that do not listen have none.
+		return address, nil // Commands that do not listen have none.
 	}
 	url, _, err := rest.DefaultServerUrlFor(cluster)
 	if err != nil {
@@ -222,7 +222,7 @@ func withHost(address string, cluster *rest.Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding out from which address this process reaches kube-apiserver; name a host in --freeze-address: %w", err)
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // Nothing was sent.
 	host, _, err = net.SplitHostPort(conn.LocalAddr().String())
 	return net.JoinHostPort(host, port), err
 }
