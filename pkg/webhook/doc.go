@@ -19,7 +19,7 @@ limitations under the License.
 //	/admit     fills in what an object leaves out (mutating admission)
 //	/validate  refuses what must not be stored (validating admission)
 //	/convert   converts custom resources between their versions
-//	/healthz   tells whether the process works
+//	/livez     tells whether the process works
 //	/readyz    tells whether admission can judge, and names what is missing
 //
 // It knows nothing of any group: what to fill in and to refuse is declared by

@@ -89,7 +89,7 @@ func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handl
 			return nil
 		}))
 	}
-	healthz.InstallHandler(paths, healthz.PingHealthz, healthz.LogHealthz)
+	healthz.InstallLivezHandler(paths, healthz.PingHealthz, healthz.LogHealthz)
 	healthz.InstallReadyzHandler(paths, ready...)
 	return paths
 }

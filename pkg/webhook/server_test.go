@@ -137,7 +137,7 @@ func TestBeforeInformersHaveSynced(t *testing.T) {
 	code, body := get(t, url+"/readyz")
 	require.Equal(t, 500, code)
 	require.Equal(t, "[+]ping ok\n[+]shutdown ok\n[+]informer-plates ok\n[-]informer-toppings failed: reason withheld\nreadyz check failed\n", body)
-	code, _ = get(t, url+"/healthz")
+	code, _ = get(t, url+"/livez")
 	require.Equal(t, 200, code)
 
 	good := object("v1", "Pizza", inV1)
@@ -177,7 +177,7 @@ func TestUnreadyWhenToldToStop(t *testing.T) {
 	code, body := get(t, server.URL+"/readyz")
 	require.Equal(t, 500, code)
 	require.Contains(t, body, "[-]shutdown failed")
-	code, _ = get(t, server.URL+"/healthz")
+	code, _ = get(t, server.URL+"/livez")
 	require.Equal(t, 200, code)
 	code, _ = post(t, server.URL+"/convert", conversionReviewOf("v1", group+"/v1"))
 	require.Equal(t, 200, code)

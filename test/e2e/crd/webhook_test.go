@@ -118,19 +118,19 @@ func TestCertificateReload(t *testing.T) {
 	server := startWebhook(t, "webhook-reloading", "--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile)
 	pid := server.PID()
 	early := client(t)
-	response, _ := get(t, early, server.URL()+"/healthz")
+	response, _ := get(t, early, server.URL()+"/livez")
 	require.Equal(t, first, response.TLS.PeerCertificates[0].SerialNumber.String())
 	require.Equal(t, 2, response.ProtoMajor)
 
 	second := issue()
 	eventually(t, func(context.Context) error {
-		response, _ := get(t, client(t), server.URL()+"/healthz")
+		response, _ := get(t, client(t), server.URL()+"/livez")
 		if serial := response.TLS.PeerCertificates[0].SerialNumber.String(); serial != second {
 			return fmt.Errorf("new connections get the certificate %s, of %s and %s", serial, first, second)
 		}
 		return nil
 	})
-	response, _ = get(t, early, server.URL()+"/healthz")
+	response, _ = get(t, early, server.URL()+"/livez")
 	require.Equal(t, first, response.TLS.PeerCertificates[0].SerialNumber.String())
 	require.Equal(t, pid, server.PID())
 }
@@ -235,7 +235,7 @@ func TestUnready(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	caller := client(t)
 	eventually(t, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/healthz", http.NoBody)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/livez", http.NoBody)
 		if err != nil {
 			return err
 		}

@@ -282,21 +282,24 @@ func project(dir, version string, data map[string][]byte) error {
 	return os.Rename(current+".new", current)
 }
 
-// probe returns the readiness probe of a container, as kubelets ask: without credentials.
+// probe returns the probes of a container, which all succeed when it is ready, as kubelets ask:
+// without credentials.
 func (m *machine) probe(t *testing.T, pod corev1.Pod, container corev1.Container) func(context.Context) error {
 	t.Helper()
-	if container.ReadinessProbe == nil {
-		return func(context.Context) error { return nil }
-	}
-	get := container.ReadinessProbe.HTTPGet
-	scheme := strings.ToLower(string(get.Scheme))
-	var url string
-	for _, port := range container.Ports {
-		if port.Name == get.Port.StrVal {
-			url = fmt.Sprintf("%s://127.0.0.1:%d%s", scheme, m.port(t, pod.Name, strconv.Itoa(int(port.ContainerPort))), get.Path)
+	var urls []string
+	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+		if probe == nil {
+			continue
 		}
+		get, url := probe.HTTPGet, ""
+		for _, port := range container.Ports {
+			if port.Name == get.Port.StrVal {
+				url = fmt.Sprintf("%s://127.0.0.1:%d%s", strings.ToLower(string(get.Scheme)), m.port(t, pod.Name, strconv.Itoa(int(port.ContainerPort))), get.Path)
+			}
+		}
+		require.NotEmpty(t, url, "A probe of %s asks a port that it does not have.", pod.Name)
+		urls = append(urls, url)
 	}
-	require.NotEmpty(t, url, "The probe of %s asks a port that it does not have.", pod.Name)
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
@@ -304,20 +307,29 @@ func (m *machine) probe(t *testing.T, pod corev1.Pod, container corev1.Container
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("GET %s answers %s", url, response.Status)
+		for _, url := range urls {
+			if err := succeeds(ctx, client, url); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
+}
+
+func succeeds(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s answers %s", url, response.Status)
+	}
+	return nil
 }
 
 // awaitSecret waits for a Secret.
