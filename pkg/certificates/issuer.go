@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +30,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -48,6 +52,9 @@ type IssuerConfig struct {
 	// ValidatingWebhookConfigurations whose webhooks in the namespace shall trust the
 	// certificate authority. One that does not exist is left out.
 	WebhookConfigurations []string
+	// CustomResourceDefinitions are the names of those whose conversion webhook, if it is in the
+	// namespace, shall trust the certificate authority. One that does not exist is left out.
+	CustomResourceDefinitions []string
 	// CAValidity and Validity are how long the certificate authority and a certificate
 	// are valid for. They are renewed after two thirds of it.
 	CAValidity, Validity time.Duration
@@ -76,6 +83,10 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
+	definitions, err := dynamic.NewForConfig(cluster)
+	if err != nil {
+		return nil, err
+	}
 	return &Issuer{config, keeper{
 		secrets:  secrets{kube: kube, namespace: config.Namespace},
 		name:     config.CASecret,
@@ -86,6 +97,11 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 			for _, name := range config.WebhookConfigurations {
 				if err := trustedByWebhooks(ctx, kube, config.Namespace, name, bundle); err != nil {
 					return fmt.Errorf("keeping the caBundle of the webhook configuration %s, which this program's user must be allowed to get and update: %w", name, err)
+				}
+			}
+			for _, name := range config.CustomResourceDefinitions {
+				if err := trustedByDefinition(ctx, definitions, config.Namespace, name, bundle); err != nil {
+					return fmt.Errorf("keeping the caBundle of the CustomResourceDefinition %s, which this program's user must be allowed to get and update: %w", name, err)
 				}
 			}
 			return nil
@@ -129,6 +145,32 @@ func trustedByWebhooks(ctx context.Context, kube kubernetes.Interface, namespace
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
+	}
+	return err
+}
+
+// trustedByDefinition makes kube-apiserver trust the bundle when it calls the conversion webhook
+// of a definition in a namespace.
+func trustedByDefinition(ctx context.Context, client dynamic.Interface, namespace, name string, bundle []byte) error {
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definition, err := definitions.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	path := []string{"spec", "conversion", "webhook", "clientConfig"}
+	config, _, err := unstructured.NestedMap(definition.Object, path...)
+	if err != nil {
+		return err
+	}
+	service, _, err := unstructured.NestedString(config, "service", "namespace")
+	if wanted := base64.StdEncoding.EncodeToString(bundle); err == nil && service == namespace && config["caBundle"] != wanted {
+		config["caBundle"] = wanted
+		if err = unstructured.SetNestedMap(definition.Object, config, path...); err == nil {
+			_, err = definitions.Update(ctx, definition, metav1.UpdateOptions{})
+		}
 	}
 	return err
 }

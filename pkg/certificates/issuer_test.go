@@ -24,6 +24,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -124,6 +128,43 @@ func TestIssuerReplaces(t *testing.T) {
 			require.Equal(t, test.replaced, changed)
 			require.Equal(t, test.replaced, string(secret.Data[corev1.TLSCertKey]) != before)
 			require.Equal(t, string(test.by.bundle()), string(secret.Data[caCert]))
+		})
+	}
+}
+
+func TestTrustedByDefinition(t *testing.T) {
+	definition := func(clientConfig map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com"},
+			"spec": map[string]any{"conversion": map[string]any{"strategy": "Webhook", "webhook": map[string]any{"clientConfig": clientConfig}}},
+		}}
+	}
+	service := func(namespace string) map[string]any {
+		return map[string]any{"namespace": namespace, "name": "webhook"}
+	}
+	for name, test := range map[string]struct {
+		clientConfig map[string]any
+		want         string
+	}{
+		"that trusts nobody":       {map[string]any{"service": service("here")}, "bmV3"},
+		"that trusts another":      {map[string]any{"service": service("here"), "caBundle": "b2xk"}, "bmV3"},
+		"of another instance":      {map[string]any{"service": service("elsewhere"), "caBundle": "b2xk"}, "b2xk"},
+		"that is not in a cluster": {map[string]any{"url": "https://example.com"}, ""},
+		"without a webhook":        {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := definition(test.clientConfig)
+			if test.clientConfig == nil {
+				unstructured.RemoveNestedField(object.Object, "spec", "conversion")
+			}
+			client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), object)
+			require.NoError(t, trustedByDefinition(t.Context(), client, "here", "things.example.com", []byte("new")))
+			require.NoError(t, trustedByDefinition(t.Context(), client, "here", "others.example.com", []byte("new")))
+			stored, err := client.Tracker().Get(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", "things.example.com")
+			require.NoError(t, err)
+			got, _, err := unstructured.NestedString(stored.(*unstructured.Unstructured).Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
 		})
 	}
 }

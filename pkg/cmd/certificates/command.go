@@ -69,6 +69,8 @@ func NewCommand() *cobra.Command {
 		"Name of a Secret, of the type kubernetes.io/tls, for a certificate, which has the same common name; for one of servers followed by = and their hosts, separated by commas. Can be repeated.")
 	flags.StringSliceVar(&o.WebhookConfigurations, "webhook-configurations", nil, ""+
 		"Names of mutating and validating webhook configurations: the caBundle of their webhooks in the namespace is kept up to date.")
+	flags.StringSliceVar(&o.CustomResourceDefinitions, "custom-resource-definitions", nil, ""+
+		"Names of CustomResourceDefinitions: the caBundle of their conversion webhook, if it is in the namespace, is kept up to date.")
 	flags.DurationVar(&o.CAValidity, "ca-validity", o.CAValidity, ""+
 		"How long the certificate authority is valid for.")
 	flags.DurationVar(&o.Validity, "certificate-validity", o.Validity, ""+

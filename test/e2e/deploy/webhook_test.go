@@ -20,7 +20,9 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +39,9 @@ func TestWebhookComponent(t *testing.T) {
 	found := pods(t, systemNamespace, map[string]int{serverName: 1, "restaurant-webhook": 2, "restaurant-webhook-certificates": 1})
 	machine := newMachine("webhook-")
 	machine.run(t, found["restaurant-webhook-certificates"][0])
+	definition := filepath.Join(root, "artifacts", "crd", "pizzas.yaml")
+	kubectl(t, "create", "--filename="+definition)
+	t.Cleanup(func() { kubectlCleanup(t, "delete", "--filename="+definition) })
 	var bundle []byte
 	controlplane.Eventually(t, func() error {
 		registration := framework.Kube(cp).AdmissionregistrationV1()
@@ -56,6 +61,10 @@ func TestWebhookComponent(t *testing.T) {
 		}
 		if len(bundle) == 0 {
 			return errors.New("there is no caBundle yet")
+		}
+		converts := kubectl(t, "get", "--filename="+definition, "--output=jsonpath={.spec.conversion.webhook.clientConfig.caBundle}")
+		if converts != base64.StdEncoding.EncodeToString(bundle) {
+			return errors.New("the definition does not trust the webhook that converts")
 		}
 		return nil
 	})
