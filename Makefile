@@ -239,7 +239,7 @@ OVERLAYS ?= standalone|ha|external-etcd|helm|crd-apiserver
 
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
-test-nodes: ## Does what docs/operations.md says on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|ha|external-etcd|helm|crd-apiserver"
+test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|ha|external-etcd|helm|crd-apiserver"
 	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack unshare nsenter /usr/lib/cni/ptp
 	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES))
 	@for image in pause etcd; do \
@@ -249,7 +249,7 @@ test-nodes: ## Does what docs/operations.md says on three nodes with containerd 
 		VERSION=$${version} DIRECTORY=_output/nodes hack/build-binaries.sh apiserver; \
 		VERSION=$${version} BINARIES=$$(go env GOARCH)=_output/nodes hack/build-image.sh apiserver _output/nodes/$${version}.tar; \
 	done
-	@hack/build-image.sh crd-apiserver _output/nodes/crd-apiserver.tar
+	@for image in crd-apiserver webhook; do hack/build-image.sh $${image} _output/nodes/$${image}.tar; done
 	$(BY_HAND) -timeout=60m -run='^Test/^($(OVERLAYS))$$' ./test/nodes
 
 $(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/coredns/main.go

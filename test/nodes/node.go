@@ -80,10 +80,12 @@ func (n *Node) start(t testing.TB, images map[string]string) {
 	n.run(t, "/usr/bin/containerd", func(ctx context.Context) error { _, err := n.try(ctx, "ctr", "version"); return err },
 		"--config="+n.file("containerd.toml"))
 	n.importImages(t, images)
-	n.run(t, filepath.Join(binDir(), "kube-proxy"), answers(n, "http://"+n.Address()+":10256/livez"), "--config="+n.file("kube-proxy.yaml"))
 	n.run(t, filepath.Join(binDir(), "kubelet"), answers(n, "http://127.0.0.1:10248/healthz"),
 		"--config="+n.file("kubelet.yaml"), "--hostname-override="+n.Name, "--node-ip="+n.Address(),
 		"--kubeconfig="+n.cluster.kubeconfigFor(t, "system:node:"+n.Name, "system:nodes"))
+	// It ends itself when the addresses of its node change, to be started again, and therefore
+	// follows what makes the node known.
+	n.run(t, filepath.Join(binDir(), "kube-proxy"), answers(n, "http://"+n.Address()+":10256/livez"), "--config="+n.file("kube-proxy.yaml"))
 }
 
 // boot starts the first process of the node, which makes its namespaces.

@@ -50,7 +50,7 @@ const (
 	user = "maria"
 )
 
-// TestOperations does what docs/operations.md says, by its own commands.
+// TestOperations does what docs/operations.md, and the pages about custom resources, say, by their own commands.
 func TestOperations(t *testing.T) {
 	archive := func(name string) string { return filepath.Join(root, "_output", "nodes", name+".tar") }
 	c := ForTest(t, 3, map[string]string{
@@ -59,6 +59,7 @@ func TestOperations(t *testing.T) {
 		image + ":" + oldVersion:     archive(oldVersion),
 		image + ":" + newVersion:     archive(newVersion),
 		crdImage + ":" + oldVersion:  archive("crd-apiserver"),
+		"registry.example.com/restaurant/webhook:" + oldVersion: archive("webhook"),
 	})
 	// The documentation's kustomization has the component "monitoring".
 	require.NoError(t, c.Apply(t.Context(), root+"/test/e2e/deploy/testdata/monitoring-crds.yaml"))
@@ -477,11 +478,7 @@ func (o *operations) metrics(t *testing.T, ip string) (string, error) {
 func (o *operations) testHelm(t *testing.T) {
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
-	chart := filepath.Join(o.Dir, "chart")
-	build := exec.CommandContext(t.Context(), filepath.Join("hack", "build-chart.sh"), chart)
-	build.Dir, build.Env = root, append(os.Environ(), "VERSION="+oldVersion)
-	output, err := build.CombinedOutput()
-	require.NoError(t, err, string(output))
+	chart := o.chart(t)
 	helm := framework.Helm(t, root)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -504,28 +501,45 @@ func (o *operations) testHelm(t *testing.T) {
 	require.Zero(t, result.Failed)
 }
 
+// chart builds the chart.
+func (o *operations) chart(t *testing.T) string {
+	t.Helper()
+	chart := filepath.Join(t.TempDir(), "chart")
+	build := exec.CommandContext(t.Context(), filepath.Join("hack", "build-chart.sh"), chart)
+	build.Dir, build.Env = root, append(os.Environ(), "VERSION="+oldVersion)
+	output, err := build.CombinedOutput()
+	require.NoError(t, err, string(output))
+	return chart
+}
+
 // testCustomResources moves custom resources to an etcd of their own and back, while they are used and own others.
 func (o *operations) testCustomResources(t *testing.T) {
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
+	helm := framework.Helm(t, root)
 	t.Cleanup(func() {
 		if t.Failed() {
 			o.explain(t)
 			return
 		}
-		output, err := o.Try(context.Background(), "kubectl delete -k crd-apiserver; kubectl delete crd pizzas.restaurant.programming-kubernetes.info; kubectl delete role,rolebinding cook; kubectl delete configmap of-margherita --ignore-not-found")
+		output, err := o.Try(context.Background(), `kubectl delete -k crd-apiserver
+kubectl delete crd pizzas.restaurant.programming-kubernetes.info toppings.restaurant.programming-kubernetes.info
+kubectl delete role,rolebinding cook
+`+helm+` uninstall webhook --namespace restaurant-system
+kubectl delete namespace restaurant-system`)
 		require.NoError(t, err, output)
 		o.requireInventory(t, before)
 	})
-	o.Run(t, `kubectl patch --local --filename=artifacts/crd/pizzas.yaml --output=yaml --type=json --patch='[
-	{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}},
-	{"op": "remove", "path": "/spec/versions/2"}, {"op": "remove", "path": "/spec/versions/1"}]' | kubectl create --filename=-
-kubectl wait --for=condition=Established --timeout=1m crd/pizzas.restaurant.programming-kubernetes.info
-kubectl create role cook --verb='*' --resource=pizzas.restaurant.programming-kubernetes.info
-kubectl create rolebinding cook --role=cook --user=`+user)
-	o.asUser(t, `kubectl create --filename=- <<EOF
-{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Pizza", "metadata": {"name": "margherita"}, "spec": {"toppings": [{"name": "tomato"}]}}
-EOF`)
+	parity := Read(t, filepath.Join(root, "docs", "crd-parity.md"))
+	o.Run(t, With(t, parity.Commands(t, "Running the webhook", "kubectl apply"), "helm install", helm+" install", "restaurant-apiserver-0.37.0.tgz", o.chart(t)))
+	controlplane.Eventually(t, func() error {
+		// Until the definitions trust the webhook that converts.
+		_, err := o.Try(t.Context(), "kubectl apply --filename=artifacts/examples/1-toppings.yaml --filename=artifacts/examples/2-pizzas.yaml")
+		return err
+	})
+	o.Run(t, "kubectl create role cook --verb='*' --resource=pizzas.restaurant.programming-kubernetes.info\nkubectl create rolebinding cook --role=cook --user="+user)
+	o.pizzas(t)
+	o.requireVersions(t)
 	const identity = "kubectl get pizza margherita --output=jsonpath='{.metadata.uid} {.metadata.creationTimestamp} {.spec}'"
 	margherita := o.asUser(t, identity)
 	uid, _, _ := strings.Cut(margherita, " ")
@@ -550,6 +564,7 @@ EOF`)
 	t.Log(o.Run(t, commands))
 	require.Contains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
 	require.Equal(t, margherita, o.asUser(t, identity))
+	o.requireVersions(t)
 	t.Log(o.Run(t, function+"\nmigrate plan --back\nmigrate back\nmigrate finish"))
 	require.NotContains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
 	require.Equal(t, margherita, o.asUser(t, identity))
@@ -563,4 +578,12 @@ EOF`)
 	o.Run(t, "kubectl get configmap of-margherita")
 	o.asUser(t, "kubectl delete pizza margherita")
 	o.Run(t, "kubectl wait --for=delete --timeout=2m configmap/of-margherita")
+}
+
+// requireVersions reads a pizza in the version that is not stored, which a webhook converts.
+func (o *operations) requireVersions(t *testing.T) {
+	t.Helper()
+	// After the warning that the version is deprecated.
+	require.Contains(t, o.asUser(t, "kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info extra-cheese --output=jsonpath='{.spec.toppings}'"),
+		`["tomato","mozzarella","mozzarella","mozzarella"]`)
 }
