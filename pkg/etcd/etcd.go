@@ -55,6 +55,15 @@ const (
 	electionMilliseconds = 5 * tickMilliseconds
 )
 
+// Raft keeps what has been written in memory, until it is not needed any more by members that
+// lag behind, of which there are none; and a start reads what was written since the last
+// snapshot of its log. The defaults, 5000 and 10 000, are numbers of writes, whatever their size:
+// a client that may write large objects would fill the memory.
+const (
+	catchUpEntries = 1
+	snapshotCount  = 200
+)
+
 // Etcd is a running member.
 type Etcd struct {
 	*embed.Etcd
@@ -142,6 +151,7 @@ func (c Config) embedConfig(logger *zap.Logger) *embed.Config {
 	cfg.BootstrapDefragThresholdMegabytes = defragThreshold
 	// Nobody else votes: it only takes time to wait for others.
 	cfg.TickMs, cfg.ElectionMs = tickMilliseconds, electionMilliseconds
+	cfg.SnapshotCatchUpEntries, cfg.SnapshotCount = catchUpEntries, snapshotCount
 
 	member, _ := url.Parse(memberURL)
 	client := url.URL{Scheme: "unix", Path: c.socket()}

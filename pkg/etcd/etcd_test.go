@@ -21,6 +21,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,33 @@ func newClient(t *testing.T, config Config) *clientv3.Client {
 	}
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// TestMemoryOfTheLog writes more than the memory that the log of what was written may take,
+// while it is written and after the next start.
+func TestMemoryOfTheLog(t *testing.T) {
+	const writes, size, most = 400, 1 << 20, 250 << 20
+	requireHeap := func(when string) {
+		t.Helper()
+		var memory runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&memory)
+		if memory.HeapInuse > most {
+			t.Errorf("%d MiB of the heap are in use %s", memory.HeapInuse>>20, when)
+		}
+	}
+	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 4 * writes * size}
+	etcd := start(t, config)
+	client := newClient(t, config)
+	for range writes {
+		if _, err := client.Put(t.Context(), "key", strings.Repeat("x", size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	requireHeap("after large writes")
+	closed(t, etcd)
+	defer closed(t, start(t, config))
+	requireHeap("after a start")
 }
 
 func TestDataSurvivesARestart(t *testing.T) {
