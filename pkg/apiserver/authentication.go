@@ -83,7 +83,7 @@ func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config, c
 	if info.RequestHeaderConfig != nil {
 		proxy := authentication.NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
 		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
-		authenticator = proxy
+		authenticator = filters.TrustConnections(proxy, authentication.ByFrontProxy)
 	}
 	if info.Authenticator, err = authentication.RequireIdentity(authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)

@@ -209,6 +209,9 @@ func WithPendingBound(next http.Handler, serializer runtime.NegotiatedSerializer
 	longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds) http.Handler {
 	var pending atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Context().Err() != nil {
+			return // The client has given it up before anything has begun.
+		}
 		info, err := resolver.NewRequestInfo(req)
 		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) {
 			next.ServeHTTP(w, req)

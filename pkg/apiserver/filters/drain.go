@@ -59,6 +59,7 @@ const (
 // Upstream fault 75.
 type Drain struct {
 	streams uint32
+	frames  *framePace
 
 	mu sync.Mutex
 	// listener is nil before there is one.
@@ -71,7 +72,11 @@ type Drain struct {
 // NewDrain returns a Drain for one listener and the handler of all its requests. A client
 // may have so many at a time on a connection of HTTP/2.
 func NewDrain(streams int) *Drain {
-	return &Drain{streams: uint32(max(0, streams)), connections: map[string]*drainedConn{}} //nolint:gosec // G115: flags are validated.
+	return &Drain{
+		streams:     uint32(max(0, streams)), //nolint:gosec // G115: flags are validated.
+		frames:      newFramePace(framesPerSecond),
+		connections: map[string]*drainedConn{},
+	}
 }
 
 // Listener returns a listener whose connections end some time after it is closed, as soon
@@ -110,8 +115,8 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// takeHTTP2 makes a server serve HTTP/2 on connections that can be told to end. It has the
-// options of the library's, which nobody can set: SecureServingInfo.Serve.
+// takeHTTP2 makes a server serve HTTP/2 on connections that can be told to end, and that are
+// read no faster than their clients may send. It has the options of the library's, which nobody can set: SecureServingInfo.Serve.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
 func (d *Drain) takeHTTP2(server *http.Server) {
@@ -138,7 +143,8 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		if based, ok := handler.(interface{ BaseContext() context.Context }); ok {
 			ctx = based.BaseContext()
 		}
-		options.ServeConn(told, &http2.ServeConnOpts{Context: ctx, BaseConfig: server, Handler: handler})
+		paced := d.frames.conn(told)
+		options.ServeConn(paced, &http2.ServeConnOpts{Context: context.WithValue(ctx, pacedKey{}, paced), BaseConfig: server, Handler: handler})
 	}
 }
 

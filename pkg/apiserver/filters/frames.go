@@ -1,0 +1,163 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"encoding/binary"
+	"net/http"
+	"sync/atomic"
+
+	"golang.org/x/net/http2"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// framesPerSecond is how many frames of HTTP/2 that bring neither a request nor a part of
+	// one are read from an IP address in a second, and framesAtOnce of how many seconds at once.
+	framesPerSecond = 500
+	framesAtOnce    = 2
+	// bytesPerUpdate is what has to be written to a client before it may tell once more that
+	// it has read. Go's client tells it twice for each 4 KiB.
+	bytesPerUpdate = 1 << 10
+	// updatesPerWrite is for clients that tell it for each event of a watch, of the stream and
+	// of the connection.
+	updatesPerWrite = 2
+	// frameClients is of how many IP addresses it is remembered how many frames they have sent.
+	frameClients = 4096
+)
+
+// framePace slows down the reading from clients of HTTP/2 that send many frames which cost the
+// server more than them: resets of requests that it has begun to work on (CVE-2023-44487), and
+// what it has to answer or to remember (CVE-2019-9512, CVE-2019-9515). The library ends only
+// connections for which too much waits.
+type framePace struct {
+	perSecond float32
+	// clients are the buckets of IP addresses.
+	clients *lru.Cache
+}
+
+func newFramePace(perSecond float32) *framePace {
+	return &framePace{perSecond: perSecond, clients: lru.New(frameClients)}
+}
+
+// of returns what has to be asked before a frame is read from an IP address.
+func (p *framePace) of(address string) flowcontrol.RateLimiter {
+	found, ok := p.clients.Get(address)
+	if !ok {
+		// Of two that are made at the same time, one is forgotten.
+		found = flowcontrol.NewTokenBucketRateLimiter(p.perSecond, int(p.perSecond*framesAtOnce))
+		p.clients.Add(address, found)
+	}
+	return found.(flowcontrol.RateLimiter)
+}
+
+// pacedConn is a connection of HTTP/2 that is read as slowly as its client may send.
+type pacedConn struct {
+	*goAwayConn
+	pace flowcontrol.RateLimiter
+	// trusted connections are not paced.
+	trusted atomic.Bool
+	// preface is what has not been read yet of what comes before the first frame; header and
+	// payload are those of the frame that is being read. They belong to who reads.
+	preface, payload int
+	header           []byte
+	// unread are bytes that have been written and of which the client has not told that it has
+	// read them.
+	unread atomic.Int64
+}
+
+func (p *framePace) conn(conn *goAwayConn) *pacedConn {
+	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), preface: len(http2.ClientPreface)}
+}
+
+// Write writes frames, or parts of them.
+func (c *pacedConn) Write(frames []byte) (int, error) {
+	n, err := c.goAwayConn.Write(frames)
+	c.unread.Add(int64(n) + updatesPerWrite*bytesPerUpdate)
+	return n, err
+}
+
+// Read reads frames, or parts of them.
+func (c *pacedConn) Read(frames []byte) (int, error) {
+	n, err := c.goAwayConn.Read(frames)
+	if !c.trusted.Load() {
+		c.follow(frames[:n])
+	}
+	return n, err
+}
+
+// follow waits as long as each frame must.
+func (c *pacedConn) follow(read []byte) {
+	for len(read) > 0 {
+		var n int
+		switch {
+		case c.preface > 0:
+			n = min(c.preface, len(read))
+			c.preface -= n
+		case c.payload > 0:
+			n = min(c.payload, len(read))
+			c.payload -= n
+		default:
+			n = min(frameHeader-len(c.header), len(read))
+			c.header = append(c.header, read[:n]...)
+		}
+		read = read[n:]
+		if len(c.header) == frameHeader {
+			c.payload = int(binary.BigEndian.Uint32(c.header) >> 8) //nolint:gosec // G115: it has three bytes.
+			if !c.isFree(http2.FrameType(c.header[3]), http2.Flags(c.header[4])) {
+				c.pace.Accept()
+			}
+			c.header = c.header[:0]
+		}
+	}
+}
+
+// isFree tells whether a client may send a frame of this kind as often as it can.
+func (c *pacedConn) isFree(kind http2.FrameType, flags http2.Flags) bool {
+	switch kind {
+	case http2.FrameHeaders, http2.FrameContinuation: // Requests have bounds of their own.
+		return true
+	case http2.FrameData:
+		return c.payload > 0 || flags.Has(http2.FlagDataEndStream)
+	case http2.FrameWindowUpdate:
+		if c.unread.Add(-bytesPerUpdate) >= 0 {
+			return true
+		}
+		c.unread.Add(bytesPerUpdate)
+		return false
+	default:
+		return false
+	}
+}
+
+// pacedKey is that of the connection of a request.
+type pacedKey struct{}
+
+// TrustConnections has connections be read as fast as they can whose requests a trusted client
+// makes: the front proxy sends the frames of many clients over one.
+func TrustConnections(delegate authenticator.Request, trusted func(user.Info) bool) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		response, ok, err := delegate.AuthenticateRequest(req)
+		if conn, paced := req.Context().Value(pacedKey{}).(*pacedConn); paced && ok && trusted(response.User) {
+			conn.trusted.Store(true)
+		}
+		return response, ok, err
+	})
+}

@@ -1,0 +1,163 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// turnstile lets a frame be read for each token.
+type turnstile struct {
+	flowcontrol.RateLimiter
+	arrived, tokens chan struct{}
+}
+
+func newTurnstile(places int) *turnstile {
+	return &turnstile{arrived: make(chan struct{}, places), tokens: make(chan struct{}, places)}
+}
+
+func (s *turnstile) Accept() {
+	s.arrived <- struct{}{}
+	<-s.tokens
+}
+
+func TestFramesThatWait(t *testing.T) {
+	header := func(length int, kind http2.FrameType, flags http2.Flags) string {
+		return string([]byte{0, 0, byte(length), byte(kind), byte(flags), 0, 0, 0, 1}) + string(make([]byte, length))
+	}
+	update := header(4, http2.FrameWindowUpdate, 0)
+	for name, test := range map[string]struct {
+		frames  string
+		written int64
+		want    int
+	}{
+		"a request with a body": {header(5, http2.FrameHeaders, 0) + header(3, http2.FrameContinuation, http2.FlagHeadersEndHeaders) +
+			header(9, http2.FrameData, 0) + header(0, http2.FrameData, http2.FlagDataEndStream), 0, 0},
+		"nothing of a body":                {header(0, http2.FrameData, 0), 0, 1},
+		"a reset":                          {header(5, http2.FrameHeaders, 0) + header(4, http2.FrameRSTStream, 0), 0, 1},
+		"settings, a ping and a priority":  {header(6, http2.FrameSettings, 0) + header(8, http2.FramePing, 0) + header(5, http2.FramePriority, 0), 0, 3},
+		"answers":                          {header(0, http2.FrameSettings, http2.FlagSettingsAck) + header(8, http2.FramePing, http2.FlagPingAck), 0, 2},
+		"a kind that nobody knows":         {header(200, 0xee, 0), 0, 1},
+		"updates without a reason":         {update + update, 0, 2},
+		"updates of what was written":      {update + update, 2 * bytesPerUpdate, 0},
+		"more updates than was written of": {update + update + update, 2*bytesPerUpdate - 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for size := 1; size <= len(http2.ClientPreface)+len(test.frames); size++ {
+				pace := newTurnstile(len(test.frames))
+				close(pace.tokens)
+				conn := &pacedConn{pace: pace, preface: len(http2.ClientPreface)}
+				conn.unread.Store(test.written)
+				for rest := []byte(http2.ClientPreface + test.frames); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+					conn.follow(rest[:min(size, len(rest))])
+				}
+				require.Len(t, pace.arrived, test.want, "in reads of %d bytes", size)
+			}
+		})
+	}
+}
+
+// TestPacedConnections sends pings to a server, which answers them as fast as they may come,
+// until it trusts the client.
+func TestPacedConnections(t *testing.T) {
+	drain := NewDrain(testStreams)
+	pace := newTurnstile(10)
+	drain.frames.clients.Add("127.0.0.1", pace)
+	authenticate := TrustConnections(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: req.Header.Get("name")}}, true, nil
+	}), func(info user.Info) bool { return info.GetName() == "proxy" })
+	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		_, _, _ = authenticate.AuthenticateRequest(req)
+	})))
+	server.EnableHTTP2 = true
+	server.Listener = drain.Listener(server.Listener)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	as := func(stream uint32, name string) {
+		t.Helper()
+		headers.Reset()
+		for _, field := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "server"}, {":path", "/"}, {"name", name}} {
+			require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
+		}
+		require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true, EndStream: true}))
+	}
+	// next reads up to a response or the answer to a ping.
+	next := func() string {
+		t.Helper()
+		for {
+			frame, err := framer.ReadFrame()
+			require.NoError(t, err)
+			switch frame := frame.(type) {
+			case *http2.MetaHeadersFrame:
+				return frame.PseudoValue("status")
+			case *http2.PingFrame:
+				return string(frame.Data[:])
+			}
+		}
+	}
+	ping := func(data string) {
+		t.Helper()
+		require.NoError(t, framer.WritePing(false, [8]byte([]byte(data))))
+	}
+
+	require.NoError(t, framer.WriteSettings())
+	<-pace.arrived
+	pace.tokens <- struct{}{}
+	as(1, "anna")
+	require.Equal(t, "200", next())
+	ping("waits---")
+	<-pace.arrived // What is sent now is read later.
+	as(3, "proxy")
+	pace.tokens <- struct{}{}
+	require.Equal(t, "waits---", next())
+	require.Equal(t, "200", next())
+	ping("does not")
+	require.Equal(t, "does not", next())
+	require.Empty(t, pace.arrived)
+}
+
+// TestGivenUpBeforeItBegins does nothing for a client that has left already.
+func TestGivenUpBeforeItBegins(t *testing.T) {
+	handler := chain(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }, Bounds{RequestsInFlight: 1})
+	request := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/things", nil)
+	ctx, leave := context.WithCancel(request.Context())
+	leave()
+	handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(ctx))
+}
