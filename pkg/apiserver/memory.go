@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -38,7 +39,8 @@ const averageInterval = 5 * time.Second
 
 // boundedLists has each list take what it needs while it is converted and encoded from the
 // budget of the requests, as soon as its length is known: what a watch cache has returned is
-// shared with it, and costs nothing yet.
+// shared with it, and costs nothing yet. Large objects do so one by one: what is read, changed
+// and watched. What of them a watch cache keeps for watches counts as well.
 type boundedLists struct {
 	generic.RESTOptionsGetter
 }
@@ -52,13 +54,20 @@ func (g boundedLists) GetRESTOptions(resource schema.GroupResource, example runt
 	decorator := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		inner, destroy, err := decorator(config, prefix, key, newObject, newList, attributes, trigger, indexers)
-		return &boundedStorage{Interface: inner}, destroy, err
+		bounded := &boundedStorage{Interface: inner}
+		if _, cached := inner.(*awaitedCache); cached {
+			bounded.newObject = newObject
+		}
+		return bounded, destroy, err
 	}
 	return options, nil
 }
 
 type boundedStorage struct {
 	storage.Interface
+	// newObject makes an object to look one up in the cache, nil without a cache.
+	newObject func() runtime.Object
+	large     filters.LargeObjects
 
 	// average is the size of an object as it is stored, as it was at some nanosecond.
 	average, at atomic.Int64
@@ -71,6 +80,62 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 	}
 	s.refresh()
 	return filters.TakeListMemory(ctx, int64(meta.LenList(list))*s.average.Load())
+}
+
+// takeFor takes memory for what is stored under a key, before it is read from etcd.
+func (s *boundedStorage) takeFor(ctx context.Context, key string) error {
+	if s.newObject == nil || !filters.TakesMemory(ctx) {
+		return nil
+	}
+	object := s.newObject()
+	if err := s.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: "0", IgnoreNotFound: true}, object); err != nil {
+		return nil //nolint:nilerr // Whoever asks is told when it is read from etcd.
+	}
+	s.large.See(object)
+	return filters.TakeObjectMemory(ctx, object)
+}
+
+// Get reads an object if there is memory for it.
+func (s *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, object runtime.Object) error {
+	if err := s.takeFor(ctx, key); err != nil {
+		return err
+	}
+	return s.Interface.Get(ctx, key, opts, object)
+}
+
+// Create stores an object.
+func (s *boundedStorage) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
+	s.large.See(object)
+	return s.Interface.Create(ctx, key, object, out, ttl)
+}
+
+// GuaranteedUpdate changes an object if there is memory for it.
+func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	if err := s.takeFor(ctx, key); err != nil {
+		return err
+	}
+	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
+	if err == nil {
+		filters.KeepObjectMemory(ctx, destination)
+	}
+	return err
+}
+
+// Delete deletes an object if there is memory for it.
+func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	if err := s.takeFor(ctx, key); err != nil {
+		return err
+	}
+	err := s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	if err == nil {
+		filters.KeepObjectMemory(ctx, out)
+	}
+	return err
+}
+
+// Watch watches objects as far as there is memory for their events.
+func (s *boundedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	return s.large.Watch(ctx, func() (watch.Interface, error) { return s.Interface.Watch(ctx, key, opts) })
 }
 
 // refresh asks for the average from time to time. No list waits for that, since it takes an

@@ -21,8 +21,10 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,4 +98,118 @@ func TestListsTakeMemory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// storedObject is the only one of its storage.
+type storedObject struct {
+	storage.Interface
+	metav1.PartialObjectMetadata
+}
+
+func (s *storedObject) Get(_ context.Context, _ string, _ storage.GetOptions, object runtime.Object) error {
+	s.DeepCopyInto(object.(*metav1.PartialObjectMetadata))
+	return nil
+}
+
+func (s *storedObject) GuaranteedUpdate(ctx context.Context, key string, object runtime.Object, _ bool, _ *storage.Preconditions, _ storage.UpdateFunc, _ runtime.Object) error {
+	return s.Get(ctx, key, storage.GetOptions{}, object)
+}
+
+func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Object, _ *storage.Preconditions, _ storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
+	return s.Get(ctx, key, storage.GetOptions{}, object)
+}
+
+func TestLargeObjectsTakeMemory(t *testing.T) {
+	const size, part, most, about = 100 << 10, 4, 20, 1 << 10
+	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}}
+	store := &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} }}
+	get := func(ctx context.Context) error {
+		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
+	}
+	for name, test := range map[string]struct {
+		verb string
+		call func(context.Context) error
+		// during and after are how many times its size a request takes while it is in work, and
+		// when it has ended.
+		during, after int64
+	}{
+		"a read":    {"get", get, 4, 0},
+		"a dry run": {"patch", get, 12, 0},
+		"a change": {"patch", func(ctx context.Context) error {
+			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, nil, nil)
+		}, 13, 1},
+		"a deletion": {"delete", func(ctx context.Context) error {
+			return store.Delete(ctx, "a", &metav1.PartialObjectMetadata{}, nil, nil, nil, storage.DeleteOptions{})
+		}, 13, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bounds := filters.DefaultBounds()
+				bounds.RequestMemory = part * most * size
+				var work func(context.Context)
+				handler := filters.WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+					work(req.Context())
+				}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, 1<<20)
+				do := func(verb string, what func(context.Context)) {
+					work = what
+					request := httptest.NewRequest(http.MethodGet, "/", nil)
+					handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(genericapirequest.WithRequestInfo(t.Context(),
+						&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb})))
+				}
+				// requireTaken lists, which takes four times the size, what is left for the user.
+				requireTaken := func(times int64) {
+					t.Helper()
+					do("list", func(ctx context.Context) {
+						free := (most - times) * size / 4
+						assert.NoError(t, filters.TakeListMemory(ctx, free-about))
+						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(filters.TakeListMemory(ctx, free+about)))
+					})
+				}
+				do(test.verb, func(ctx context.Context) {
+					assert.NoError(t, test.call(ctx))
+					requireTaken(test.during)
+				})
+				requireTaken(test.after)
+				time.Sleep(2 * time.Minute)
+				requireTaken(0)
+			})
+		})
+	}
+}
+
+// TestLargeObjectsThatWait has a user work on an object when there is no memory for that.
+func TestLargeObjectsThatWait(t *testing.T) {
+	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}}
+	store := &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} }}
+	bounds := filters.DefaultBounds()
+	bounds.RequestMemory = 4 << 20
+	get := func(ctx context.Context) error {
+		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
+	}
+	var work func(context.Context)
+	handler := filters.WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		work(req.Context())
+	}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, 1<<20)
+	do := func(what func(context.Context)) {
+		work = what
+		request := httptest.NewRequest(http.MethodGet, "/", nil)
+		handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(genericapirequest.WithRequestInfo(t.Context(),
+			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "patch"})))
+	}
+	refused := 0
+	do(func(ctx context.Context) {
+		assert.NoError(t, get(ctx))
+		do(func(ctx context.Context) {
+			for _, err := range []error{
+				get(ctx),
+				store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, nil, nil),
+				store.Delete(ctx, "a", nil, nil, nil, nil, storage.DeleteOptions{}),
+			} {
+				if assert.True(t, apierrors.IsTooManyRequests(err), "%v", err) {
+					refused++
+				}
+			}
+		})
+	})
+	require.Equal(t, 3, refused)
 }

@@ -38,6 +38,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -151,9 +152,14 @@ func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListO
 type historicStorage struct {
 	storage.Interface
 	listed bool // Only the cache's reflector lists, one list after the other.
-	// present is the revision up to which a watch brings what is past, or 0.
+	// present is the revision up to which a watch brings what is past, or 0, and large the size
+	// of the large objects that it has brought.
 	present atomic.Uint64
+	large   atomic.Int64
 }
+
+// mostHistory is how many bytes of large objects a cache begins with that are past.
+const mostHistory = 32 << 20
 
 // IsWatchListSemanticsUnSupported has the cache list, and not ask for the same by a watch,
 // which can only begin now.
@@ -199,11 +205,14 @@ func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.Li
 }
 
 // untilPresent has the cache list what is stored now if the past can't be read, which
-// the cache would try again and again otherwise.
+// the cache would try again and again otherwise, or is too large.
 func (s *historicStorage) untilPresent(event watch.Event) (watch.Event, bool) {
 	present := s.present.Load()
 	if present == 0 {
 		return event, true
+	}
+	if event.Type != watch.Error && s.large.Add(filters.LargeSize(event.Object)) > mostHistory {
+		event = watch.Event{Type: watch.Error, Object: &metav1.Status{Message: "its objects are too large"}}
 	}
 	if event.Type == watch.Error {
 		s.present.Store(0)

@@ -19,10 +19,15 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -99,3 +104,27 @@ func TestListsWaitForANewCache(t *testing.T) {
 		})
 	}
 }
+
+func TestHistoryThatIsTooLarge(t *testing.T) {
+	const size = 1 << 20
+	past := &historicStorage{Interface: versionedStorage{}}
+	past.present.Store(1000)
+	for at := range 100 {
+		event, keep := past.untilPresent(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: strconv.Itoa(at + 1), Annotations: map[string]string{"a": strings.Repeat("x", size)},
+		}}})
+		require.True(t, keep)
+		if at < mostHistory/size-1 {
+			require.Equal(t, watch.Modified, event.Type, at)
+			continue
+		}
+		require.True(t, apierrors.IsResourceExpired(apierrors.FromObject(event.Object)), "%v", event)
+		break
+	}
+	require.Zero(t, past.present.Load(), "the cache does not list what is stored now")
+}
+
+// versionedStorage knows nothing but the versions of objects.
+type versionedStorage struct{ storage.Interface }
+
+func (versionedStorage) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }

@@ -50,9 +50,10 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
 			share := memory.share(userName(req))
+			share.watch = watchShareOf(req)
 			defer share.release()
 			w = withPace(w, req, share, longRunning)
-			req = req.WithContext(context.WithValue(req.Context(), shareKey{}, listShare{share, listFactorFor(req)}))
+			req = req.WithContext(context.WithValue(req.Context(), shareKey{}, listShare{share, listFactorFor(req), objectFactorFor(req, info.Verb)}))
 			err := checkNamespace(info.Namespace)
 			if err == nil {
 				err = bounds.checkBody(w, req, info.Verb, maxBody, share)
@@ -149,6 +150,14 @@ func listFactorFor(req *http.Request) int64 {
 		return listFactorYAML
 	}
 	return listFactor
+}
+
+// objectFactorFor returns the factor for a single object.
+func objectFactorFor(req *http.Request, verb string) int64 {
+	if verb == "get" {
+		return listFactorFor(req)
+	}
+	return writeFactor
 }
 
 // mediaTypeOf ignores the parameters, as the handler of patches does, even if they

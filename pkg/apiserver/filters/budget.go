@@ -21,10 +21,14 @@ import (
 	"errors"
 	"io"
 	"math"
+	"reflect"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage/cacher"
 )
 
 const (
@@ -35,6 +39,11 @@ const (
 	// converted and encoded, and listFactorYAML if that is to YAML, which is made of the
 	// whole list in JSON.
 	listFactor, listFactorYAML = 4, 16
+	// writeFactor is how many times its size a stored object takes while it is patched, and
+	// written as what it has become.
+	writeFactor = 12
+	// historyTime is how long watch caches keep what was changed or deleted at least.
+	historyTime = cacher.DefaultEventFreshDuration
 	// userPart is the part of the budget that a single user may have.
 	userPart = 4
 	// budgetRetrySeconds is when a client may hope that others have finished.
@@ -71,14 +80,38 @@ func newBudget(limit int64, maxWaits int) *budget {
 	return &budget{limit: limit, maxWaits: maxWaits, users: map[string]int64{}, waits: map[string]int{}}
 }
 
+// keep counts what a watch cache keeps for a while of what a user has changed.
+func (b *budget) keep(user string, bytes int64) {
+	b.mu.Lock()
+	b.count(user, bytes)
+	b.mu.Unlock()
+	time.AfterFunc(historyTime, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.count(user, -bytes)
+	})
+}
+
+// count is for those who have locked the budget.
+func (b *budget) count(user string, bytes int64) {
+	b.used += bytes
+	if b.users[user] += bytes; b.users[user] == 0 {
+		delete(b.users, user)
+	}
+}
+
 func (b *budget) share(user string) *share { return &share{budget: b, user: user} }
 
 // share is what one request has taken of a budget.
 type share struct {
 	*budget
 	user string
-	// taken, of which list is for a list, are protected by the budget.
+	// taken, of which list is for a list, an object or the event of a watch, are protected by
+	// the budget.
 	taken, list int64
+	// released shares take nothing any more: a watch may still be on its way to its end.
+	released bool
+	watch    watchShare
 }
 
 // take tells whether there was enough. It does not wait for others: two that wait for
@@ -94,6 +127,9 @@ func (s *share) take(bytes int64) bool {
 func (s *share) takeList(bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.released {
+		return false
+	}
 	s.add(-s.list)
 	s.list = 0
 	bytes = min(bytes, s.limit/userPart)
@@ -101,6 +137,19 @@ func (s *share) takeList(bytes int64) bool {
 		return false
 	}
 	s.list = bytes
+	return true
+}
+
+// raiseList takes more memory than for the request's last list, and keeps that if there is not
+// enough.
+func (s *share) raiseList(bytes int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	more := min(bytes, s.limit/userPart) - s.list
+	if s.released || more > 0 && !s.tryAdd(more) {
+		return false
+	}
+	s.list += max(0, more)
 	return true
 }
 
@@ -118,6 +167,7 @@ func (s *share) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(-s.taken)
+	s.released = true
 }
 
 // give gives a part back.
@@ -129,10 +179,7 @@ func (s *share) give(bytes int64) {
 
 func (s *share) add(bytes int64) {
 	s.taken += bytes
-	s.used += bytes
-	if s.users[s.user] += bytes; s.users[s.user] == 0 {
-		delete(s.users, s.user)
-	}
+	s.count(s.user, bytes)
 }
 
 // listed returns how much is taken for a list.
@@ -171,7 +218,8 @@ type shareKey struct{}
 
 type listShare struct {
 	*share
-	factor int64
+	// factor is that of lists, object that of a single object.
+	factor, object int64
 }
 
 // TakeListMemory takes memory for the response to a request of this context, which is a
@@ -184,6 +232,37 @@ func TakeListMemory(ctx context.Context, bytes int64) error {
 		return nil
 	}
 	return errTooMuchMemory("lists")
+}
+
+// TakesMemory tells whether the context is that of a client's request.
+func TakesMemory(ctx context.Context) bool {
+	_, ok := ctx.Value(shareKey{}).(listShare)
+	return ok
+}
+
+// TakeObjectMemory takes memory for a request that reads or changes an object, as it is stored,
+// like TakeListMemory. Small objects take none.
+func TakeObjectMemory(ctx context.Context, object runtime.Object) error {
+	s, ok := ctx.Value(shareKey{}).(listShare)
+	if !ok {
+		return nil
+	}
+	if size := LargeSize(object); size > 0 && !s.takeList(size*s.object) {
+		return errTooMuchMemory("large objects")
+	}
+	return nil
+}
+
+// KeepObjectMemory takes memory for what an object has been, from who has changed or deleted it,
+// for as long as watch caches keep it at least.
+func KeepObjectMemory(ctx context.Context, object runtime.Object) {
+	s, ok := ctx.Value(shareKey{}).(listShare)
+	if !ok {
+		return
+	}
+	if size := sizeOf(reflect.ValueOf(object)); size >= pastObject {
+		s.keep(s.user, size)
+	}
 }
 
 func errTooMuchMemory(of string) error {

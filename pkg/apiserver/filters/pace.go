@@ -77,7 +77,7 @@ func (p *pacedWriter) Write(content []byte) (int, error) {
 	if p.large {
 		if p.share.take(int64(len(content))) {
 			defer p.share.give(int64(len(content)))
-		} else if p.share.listed() == 0 { // What is of a list is counted.
+		} else if p.longRunning || p.share.listed() == 0 { // What is of a list is counted.
 			patience = hurry
 		}
 	}
@@ -109,6 +109,9 @@ func (p *pacedWriter) Flush() {
 		defer p.until(time.Time{})
 	}
 	_ = p.control.Flush() // The next write fails, too.
+	if p.share.watch.flushed != nil {
+		p.share.watch.flushed()
+	}
 }
 
 func (p *pacedWriter) awaitClient() *clientWait {

@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +169,39 @@ func TestWatchListOfNothing(t *testing.T) {
 		end := s.watch(t, watchList()).expect(watch.Bookmark)
 		require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
 	})
+}
+
+// TestWatchesOfLargeObjects begin with events that are made for each of them, and take memory one
+// after the other.
+func TestWatchesOfLargeObjects(t *testing.T) {
+	framework.AlsoRemote(t)
+	const objects, size, watches = 10, 200_000, 20
+	client := framework.Restaurant(cp).RestaurantV1().Pizzas(framework.Namespace(t, cp))
+	for i := range objects {
+		pizza := framework.Pizza("large-" + strconv.Itoa(i))
+		pizza.Annotations = map[string]string{"recipe": strings.Repeat("x", size)}
+		_, err := client.Create(t.Context(), pizza, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	var all []watcher
+	for range watches {
+		all = append(all, startWatch(t, func() (watch.Interface, error) { return client.Watch(t.Context(), watchList()) }))
+	}
+	for _, w := range all {
+		for range objects {
+			event, _ := w.next()
+			require.Equal(t, watch.Added, event.Type)
+		}
+		event, _ := w.next()
+		require.Equal(t, watch.Bookmark, event.Type)
+	}
+	_, err := client.Create(t.Context(), framework.Pizza("small"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	for _, w := range all {
+		event, _ := w.next()
+		require.Equal(t, watch.Added, event.Type)
+		require.Equal(t, "small", event.Object.(metav1.Object).GetName())
+	}
 }
 
 // The controllers that are for all kinds watch the metadata only, as protobuf.

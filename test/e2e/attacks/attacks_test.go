@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ const (
 	jsonType     = "application/json"
 	yamlType     = "application/yaml"
 	applyType    = "application/apply-patch+yaml"
+	mergeType    = "application/merge-patch+json"
 	protobufType = "application/vnd.kubernetes.protobuf"
 	cborType     = "application/cbor"
 
@@ -55,6 +57,8 @@ type attack struct {
 	user string
 	// frames are not requests that kube-apiserver would forward.
 	frames bool
+	// answer is a status that some request of the attack gets, if it is to go through.
+	answer int
 	run    func(context.Context, *attacker)
 }
 
@@ -103,7 +107,7 @@ func requestAttacks() map[string]attack {
 			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Authorization": fmt.Sprintf("Bearer %d", n)}}
 		})},
 		"track without follow": read(writer, func(int64) string { return attackedPath + "/target/track" }),
-		"many followers":       {user: writer, run: followers},
+		"many followers":       {user: writer, answer: http.StatusOK, run: followers},
 	}
 }
 
@@ -137,7 +141,18 @@ func bodyAttacks() map[string]attack {
 	gzipped.run = calls(func(int64) call {
 		return call{method: http.MethodPost, path: attackedPath + dryRun, header: map[string]string{"Content-Type": jsonType, "Content-Encoding": "gzip"}, body: bomb}
 	})
+	large := write(http.MethodPost, attackedPath+dryRun, jsonType, plain(bodyBytes-1<<10))
+	large.answer = http.StatusCreated
+	labels := attack{user: labeller, answer: http.StatusOK, run: func(ctx context.Context, a *attacker) {
+		a.send(ctx, &http.Client{Transport: &http.Transport{TLSClientConfig: a.tls.Clone()}}, call{
+			method: http.MethodPost, path: attackedPath, header: map[string]string{"Content-Type": jsonType}, body: big("labelled", 600_000),
+		})
+		calls(func(n int64) call {
+			return call{method: http.MethodPatch, path: attackedPath + "/labelled", header: map[string]string{"Content-Type": mergeType}, body: fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, n)}
+		})(ctx, a)
+	}}
 	return map[string]attack{
+		"labels of a big object":                     labels,
 		"fieldManager of 15,000 NULs":                write(http.MethodPost, attackedPath+dryRun+"&fieldManager="+strings.Repeat("%00", 15_000), jsonType, plain(0)),
 		"YAML aliases of a long string":              write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(aliases)),
 		"YAML aliases in an apply":                   write(http.MethodPatch, attackedPath+"/target"+dryRun+"&fieldManager=a", applyType, []byte(aliases)),
@@ -148,7 +163,7 @@ func bodyAttacks() map[string]attack {
 		"protobuf with empty owners":                 write(http.MethodPost, attackedPath+dryRun, protobufType, owners),
 		"CBOR with empty arrays":                     write(http.MethodPost, attackedPath+dryRun, cborType, arrays),
 		"compressed bodies":                          gzipped,
-		"bodies as large as they may be":             write(http.MethodPost, attackedPath+dryRun, jsonType, plain(bodyBytes-1<<10)),
+		"bodies as large as they may be":             large,
 		"names of 1 MiB":                             write(http.MethodPost, attackedPath+dryRun, jsonType, bytes.Replace(plain(0), []byte("new"), bytes.Repeat([]byte("n"), 1<<20), 1)),
 	}
 }
@@ -220,7 +235,7 @@ func frameAttacks() map[string]attack {
 		"slow readers of lists":                   {user: reader, run: frames(slowReaders(menuPath))},
 		"slow readers of lists, unread":           {user: reader, run: unread(slowReaders(menuPath))},
 		"slow readers of pizzas":                  {user: reader, run: frames(slowReaders(menuPath + "/pizza-1"))},
-		"watches of big events that nobody reads": {user: writer, run: watches},
+		"watches of big events that nobody reads": {user: writer, answer: http.StatusCreated, run: watches},
 	}
 }
 
@@ -336,13 +351,15 @@ func slowReaders(path string) func(context.Context, *wire) error {
 // watches opens 300 of them, reads nothing, and changes a big object.
 func watches(ctx context.Context, a *attacker) {
 	const perConnection = 10
+	// Attackers take as little time as they can: they run beside what measures.
+	before, after, _ := bytes.Cut(big("watched", 600_000), []byte(`"ownerReferences"`))
+	apply := func(n int64) call {
+		body := slices.Concat(before, fmt.Appendf(nil, `"labels":{"n":"%d"},"ownerReferences"`, n), after)
+		return call{method: http.MethodPatch, path: attackedPath + "/watched?fieldManager=a&force=true", header: map[string]string{"Content-Type": applyType}, body: body}
+	}
+	a.send(ctx, &http.Client{Transport: &http.Transport{TLSClientConfig: a.tls.Clone()}}, apply(0))
 	var all sync.WaitGroup
-	all.Go(func() {
-		calls(func(n int64) call {
-			body := bytes.Replace(big("watched", 1_400_000), []byte(`"name"`), fmt.Appendf(nil, `"labels":{"n":"%d"},"name"`, n), 1)
-			return call{method: http.MethodPatch, path: attackedPath + "/watched?fieldManager=a&force=true", header: map[string]string{"Content-Type": applyType}, body: body}
-		})(ctx, a)
-	})
+	all.Go(func() { calls(apply)(ctx, a) })
 	all.Go(func() {
 		frames(func(ctx context.Context, w *wire) error {
 			if err := w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {

@@ -54,9 +54,11 @@ const (
 	attackedNamespace  = "attacked"  // in which an attacker may write
 	bystanderNamespace = "bystander" // of somebody else
 
-	nobody    = "attacker-nobody" // has no permissions
-	reader    = "attacker-reader" // may read all pizzas
-	writer    = "attacker-writer" // may write in a namespace
+	nobody = "attacker-nobody" // has no permissions
+	reader = "attacker-reader" // may read all pizzas
+	writer = "attacker-writer" // may write in a namespace
+	// labeller may, too. What the server keeps of writes counts for the next attack of a user.
+	labeller  = "attacker-labeller"
 	bystander = "bystander"
 )
 
@@ -95,17 +97,20 @@ func perAttack(t *testing.T) (duration time.Duration, long bool) {
 func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
 	client := framework.Kube(cp)
 	group := framework.GroupPath[len("/apis/"):]
+	for _, name := range []string{menuNamespace, attackedNamespace, bystanderNamespace} {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
 	for _, role := range []struct {
 		user, namespace string
 		verbs           []string
 	}{
 		{reader, menuNamespace, []string{"get", "list", "watch"}},
 		{writer, attackedNamespace, []string{"*"}},
+		{labeller, attackedNamespace, []string{"*"}},
 		{bystander, bystanderNamespace, []string{"*"}},
 	} {
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: role.namespace}}, metav1.CreateOptions{}); err != nil {
-			return err
-		}
 		meta := metav1.ObjectMeta{Name: role.user, Namespace: role.namespace}
 		if _, err := client.RbacV1().Roles(role.namespace).Create(ctx, &rbacv1.Role{
 			ObjectMeta: meta,

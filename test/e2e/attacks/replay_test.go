@@ -131,6 +131,9 @@ func replay(t *testing.T, a attack, door *controlplane.Component, duration time.
 			t.Errorf("%s failed: %.1000q", name, had.failures[:min(3, len(had.failures))])
 		}
 	}
+	if a.answer != 0 {
+		require.Positive(t, attacker.answers[fmt.Sprint(a.answer)], "Nothing of the attack has got through.")
+	}
 	require.Less(t, seen.peak, int64(memoryLimit), "The server had more memory than there is.")
 	return seen
 }

@@ -36,6 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -187,7 +188,9 @@ func order(ctx context.Context, t *testing.T, config *rest.Config) []func() erro
 
 // big is a pizza nearly as large as etcd stores one.
 func big(name string, size int) []byte {
-	content, _ := json.Marshal(framework.Pizza(name))
+	pizza := framework.Pizza(name)
+	pizza.SetGroupVersionKind(restaurantv1.SchemeGroupVersion.WithKind("Pizza"))
+	content, _ := json.Marshal(pizza)
 	owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":%q}],"name"`, strings.Repeat("x", size))
 	return bytes.Replace(content, []byte(`"name"`), []byte(owner), 1)
 }

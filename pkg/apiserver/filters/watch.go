@@ -1,0 +1,245 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// largeObject is from which size on single objects take memory of the budget. Smaller ones take
+	// less than a connection. Those of watch caches, which keep many, do from pastObject on.
+	largeObject, pastObject = 32 << 10, 4 << 10
+	// eventFactor is how many times its size an object takes while an event is made of it and
+	// written. keptFactor is how many times its size the buffers of the library take afterwards,
+	// which it keeps until the watch ends.
+	eventFactor, keptFactor = 10, 2
+	// eventPatience is how long a watch waits for memory. Then it ends, and its client may begin
+	// another where it was.
+	eventPatience = 10 * time.Second
+	eventInterval = 50 * time.Millisecond
+	// eventsAhead is how many events may wait for the library, which flushes when there are none.
+	eventsAhead = 16
+)
+
+// watchShare is what the budget has to know of the request for a watch.
+type watchShare struct {
+	// silent is set if the library does not tell when an event has been written.
+	silent bool
+	// flushed is called when it has.
+	flushed func()
+}
+
+func watchShareOf(req *http.Request) watchShare {
+	return watchShare{silent: req.Header.Get("Upgrade") != ""} // To a WebSocket.
+}
+
+// LargeObjects are those of a resource. The zero value knows none.
+type LargeObjects struct{ largest atomic.Int64 }
+
+// See tells of an object that is stored.
+func (l *LargeObjects) See(object runtime.Object) {
+	size := LargeSize(object)
+	for largest := l.largest.Load(); size > largest && !l.largest.CompareAndSwap(largest, size); largest = l.largest.Load() {
+	}
+}
+
+// Watch begins a watch, whose large events take memory from the budget of the request whose
+// context this is. It begins with copies of objects that a watch cache has ready, some at a time,
+// and which are counted as the largest there is until no more come. Events that the watch cache
+// encodes once for all watches take none.
+func (l *LargeObjects) Watch(ctx context.Context, begin func() (watch.Interface, error)) (watch.Interface, error) {
+	share, ok := ctx.Value(shareKey{}).(listShare)
+	if !ok {
+		return begin()
+	}
+	w := &boundedWatch{large: l, share: share.share, events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1)}
+	if ahead := l.largest.Load() * eventFactor; ahead > 0 && !w.take(ctx, ahead) {
+		return nil, errTooMuchMemory("large objects")
+	}
+	var err error
+	if w.Interface, err = begin(); err != nil {
+		return nil, err
+	}
+	share.watch.flushed = func() {
+		if len(w.events) == 0 {
+			offer(w.flushed)
+		}
+	}
+	ctx, w.cancel = context.WithCancel(ctx)
+	go w.run(ctx)
+	return w, nil
+}
+
+type boundedWatch struct {
+	watch.Interface
+	large   *LargeObjects
+	share   *share
+	events  chan watch.Event
+	flushed chan struct{}
+	cancel  func()
+}
+
+// ResultChan returns the channel of the events.
+func (w *boundedWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop ends the watch.
+func (w *boundedWatch) Stop() {
+	w.cancel()
+	w.Interface.Stop()
+}
+
+func (w *boundedWatch) run(ctx context.Context) {
+	defer close(w.events)
+	// kept is what the watch keeps when nothing is on its way.
+	var kept int64
+	idle := time.After(eventInterval)
+	for {
+		var event watch.Event
+		var ok bool
+		select {
+		case event, ok = <-w.Interface.ResultChan():
+			if !ok {
+				return
+			}
+		case <-idle:
+			idle = nil
+			w.share.takeList(kept)
+			continue
+		}
+		size := eventSize(event.Object)
+		if size > 0 {
+			w.large.See(event.Object)
+			if !w.take(ctx, size*eventFactor) {
+				return
+			}
+		}
+		drain(w.flushed)
+		select {
+		case w.events <- event:
+		case <-ctx.Done():
+			return
+		}
+		if size == 0 {
+			continue
+		}
+		if w.share.watch.silent {
+			kept = max(kept, size*eventFactor)
+			continue
+		}
+		select {
+		case <-w.flushed:
+		case <-ctx.Done():
+			return
+		}
+		kept = max(kept, size*keptFactor)
+		w.share.takeList(kept)
+		if idle != nil {
+			idle = time.After(eventInterval)
+		}
+	}
+}
+
+// take waits for memory, and tells whether there was enough.
+func (w *boundedWatch) take(ctx context.Context, bytes int64) bool {
+	for begun := time.Now(); !w.share.raiseList(bytes); {
+		select {
+		case <-time.After(eventInterval):
+		case <-ctx.Done():
+			return false
+		}
+		if time.Since(begun) > eventPatience {
+			return false
+		}
+	}
+	return true
+}
+
+func offer(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func drain(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+// eventSize is the size of an object that an event is made of.
+func eventSize(object runtime.Object) int64 {
+	if _, shared := object.(runtime.CacheableObject); shared {
+		return 0
+	}
+	return LargeSize(object)
+}
+
+// LargeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.
+func LargeSize(object runtime.Object) int64 {
+	if size := sizeOf(reflect.ValueOf(object)); size >= largeObject {
+		return size
+	}
+	return 0
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// sizeOf is about how large a value is in JSON, without its names.
+func sizeOf(value reflect.Value) (size int64) {
+	const scalar = 8
+	switch value.Kind() {
+	case reflect.String:
+		return int64(value.Len())
+	case reflect.Pointer, reflect.Interface:
+		return sizeOf(value.Elem())
+	case reflect.Map:
+		for entries := value.MapRange(); entries.Next(); {
+			size += scalar + sizeOf(entries.Key()) + sizeOf(entries.Value())
+		}
+		return size
+	case reflect.Slice, reflect.Array:
+		if value.Type().Elem().Kind() == reflect.Uint8 {
+			return int64(value.Len())
+		}
+		for i := range value.Len() {
+			size += scalar + sizeOf(value.Index(i))
+		}
+		return size
+	case reflect.Struct:
+		if value.Type() == timeType {
+			return scalar
+		}
+		for i := range value.NumField() {
+			size += sizeOf(value.Field(i))
+		}
+		return size
+	case reflect.Invalid: // Nil.
+		return 0
+	default:
+		return scalar
+	}
+}

@@ -1,0 +1,190 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// encodedOnce is an object that the watch cache encodes for all watches.
+type encodedOnce struct {
+	runtime.CacheableObject
+	runtime.Object
+}
+
+func (encodedOnce) DeepCopyObject() runtime.Object          { return nil }
+func (encodedOnce) GetObjectKind() (kind schema.ObjectKind) { return kind }
+
+func TestLargeEvents(t *testing.T) {
+	const size = 64 << 10
+	meta := func(annotation int) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", annotation)}}}
+	}
+	typed := meta(size)
+	untyped := &unstructured.Unstructured{Object: map[string]any{"a": strings.Repeat("x", size)}}
+	for name, test := range map[string]struct {
+		header http.Header
+		object runtime.Object
+		// writing and written are how many times the size is taken while the event is being
+		// written, and afterwards.
+		writing, written int64
+	}{
+		"a small object":         {object: meta(size / 4)},
+		"a large object":         {object: typed, writing: eventFactor, written: keptFactor},
+		"an object without type": {object: untyped, writing: eventFactor, written: keptFactor},
+		"a WebSocket":            {http.Header{"Upgrade": {"websocket"}}, typed, eventFactor, eventFactor},
+		"encoded for all":        {object: encodedOnce{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				budget := newBudget(1<<30, 1)
+				share := budget.share("anna")
+				request := httptest.NewRequest(http.MethodGet, "/", nil)
+				request.Header = test.header
+				share.watch = watchShareOf(request)
+				inner := watch.NewFake()
+				watched, err := new(LargeObjects).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
+				require.NoError(t, err)
+				requireTaken := func(times int64) {
+					t.Helper()
+					synctest.Wait()
+					bytes := LargeSize(typed)
+					if test.object == untyped {
+						bytes = LargeSize(untyped)
+					}
+					require.Equal(t, times*bytes, budget.used)
+				}
+				for range 2 {
+					inner.Add(test.object)
+					require.Equal(t, watch.Added, (<-watched.ResultChan()).Type)
+					requireTaken(test.writing)
+					share.watch.flushed()
+					requireTaken(test.written)
+				}
+				watched.Stop()
+				synctest.Wait()
+				_, open := <-watched.ResultChan()
+				require.False(t, open)
+				share.release()
+				require.False(t, share.takeList(1))
+				require.Zero(t, budget.used)
+			})
+		})
+	}
+}
+
+func TestWatchesThatWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
+		budget := newBudget(userPart*(eventFactor+keptFactor)*LargeSize(object), 1)
+		begin := func() (*watch.FakeWatcher, watch.Interface, *share) {
+			share, inner := budget.share("anna"), watch.NewFake()
+			watched, err := new(LargeObjects).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
+			require.NoError(t, err)
+			return inner, watched, share
+		}
+		first, firstWatched, share := begin()
+		first.Add(object)
+		<-firstWatched.ResultChan()
+
+		second, secondWatched, _ := begin()
+		second.Add(object)
+		time.Sleep(eventPatience / 2)
+		require.Empty(t, secondWatched.ResultChan(), "two have as much memory as one may")
+		share.watch.flushed()
+		require.Equal(t, watch.Added, (<-secondWatched.ResultChan()).Type)
+
+		begun := time.Now()
+		first.Add(object)
+		_, open := <-firstWatched.ResultChan()
+		require.False(t, open, "a watch waits for memory for ever")
+		require.InDelta(t, eventPatience, time.Since(begun), float64(2*eventInterval))
+		firstWatched.Stop()
+		secondWatched.Stop()
+	})
+}
+
+// TestBeginOfWatches counts what watch caches copy for watches that begin.
+func TestBeginOfWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
+		var large LargeObjects
+		large.See(object)
+		ahead := LargeSize(object) * eventFactor
+		budget := newBudget(userPart*ahead, 1)
+		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
+			inner := watch.NewFake()
+			watched, err := large.Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: budget.share("anna")}), func() (watch.Interface, error) { return inner, nil })
+			return inner, watched, err
+		}
+		first, firstWatched, err := begin()
+		require.NoError(t, err)
+		require.Equal(t, ahead, budget.used)
+		first.Add(object)
+		synctest.Wait()
+		_, _, err = begin()
+		require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
+		firstWatched.Stop()
+
+		budget = newBudget(userPart*ahead, 1)
+		_, quiet, err := begin()
+		require.NoError(t, err)
+		time.Sleep(2 * eventInterval)
+		require.Zero(t, budget.used)
+		_, next, err := begin()
+		require.NoError(t, err)
+		quiet.Stop()
+		next.Stop()
+	})
+}
+
+func TestSizeOf(t *testing.T) {
+	text := strings.Repeat("x", 100)
+	for name, test := range map[string]struct {
+		value any
+		want  int64
+	}{
+		"nothing":   {nil, 0},
+		"a string":  {text, 100},
+		"a number":  {1, 8},
+		"a pointer": {&text, 100},
+		"a map":     {map[string]any{"abc": text, "nil": nil}, 100 + 2*(8+3)},
+		"a list":    {[]string{text, text}, 216},
+		"bytes":     {[]byte(text), 100},
+		"a time":    {metav1.Now(), 8},
+		"an object": {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(text)}}}}, sizeOf(reflect.ValueOf(metav1.PartialObjectMetadata{})) + 108},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, sizeOf(reflect.ValueOf(test.value)))
+		})
+	}
+}
