@@ -161,12 +161,12 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 					t.Helper()
 					do("list", func(ctx context.Context) {
 						free := (most - times) * size / 4
-						assert.NoError(t, filters.TakeListMemory(ctx, free-about))
+						require.NoError(t, filters.TakeListMemory(ctx, free-about))
 						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(filters.TakeListMemory(ctx, free+about)))
 					})
 				}
 				do(test.verb, func(ctx context.Context) {
-					assert.NoError(t, test.call(ctx))
+					require.NoError(t, test.call(ctx))
 					requireTaken(test.during)
 				})
 				requireTaken(test.after)
@@ -198,7 +198,7 @@ func TestLargeObjectsThatWait(t *testing.T) {
 	}
 	refused := 0
 	do(func(ctx context.Context) {
-		assert.NoError(t, get(ctx))
+		require.NoError(t, get(ctx))
 		do(func(ctx context.Context) {
 			for _, err := range []error{
 				get(ctx),

@@ -120,7 +120,7 @@ func (c *pacedConn) follow(read []byte) {
 		}
 		read = read[n:]
 		if len(c.header) == frameHeader {
-			c.payload = int(binary.BigEndian.Uint32(c.header) >> 8) //nolint:gosec // G115: it has three bytes.
+			c.payload = int(binary.BigEndian.Uint32(c.header) >> 8)
 			if !c.isFree(http2.FrameType(c.header[3]), http2.Flags(c.header[4])) {
 				c.pace.Accept()
 			}

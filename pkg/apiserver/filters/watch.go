@@ -206,8 +206,6 @@ func LargeSize(object runtime.Object) int64 {
 	return 0
 }
 
-var timeType = reflect.TypeFor[time.Time]()
-
 // sizeOf is about how large a value is in JSON, without its names.
 func sizeOf(value reflect.Value) (size int64) {
 	const scalar = 8
@@ -230,7 +228,7 @@ func sizeOf(value reflect.Value) (size int64) {
 		}
 		return size
 	case reflect.Struct:
-		if value.Type() == timeType {
+		if value.Type() == reflect.TypeFor[time.Time]() {
 			return scalar
 		}
 		for i := range value.NumField() {

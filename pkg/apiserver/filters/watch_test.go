@@ -148,6 +148,7 @@ func TestBeginOfWatches(t *testing.T) {
 		}
 		first, firstWatched, err := begin()
 		require.NoError(t, err)
+		synctest.Wait()
 		require.Equal(t, ahead, budget.used)
 		first.Add(object)
 		synctest.Wait()
@@ -159,6 +160,7 @@ func TestBeginOfWatches(t *testing.T) {
 		_, quiet, err := begin()
 		require.NoError(t, err)
 		time.Sleep(2 * eventInterval)
+		synctest.Wait()
 		require.Zero(t, budget.used)
 		_, next, err := begin()
 		require.NoError(t, err)
