@@ -114,11 +114,20 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	if err := s.takeFor(ctx, key); err != nil {
 		return err
 	}
-	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
-	if err == nil {
+	var before uint64
+	update := func(object runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		before = meta.ResourceVersion
+		return tryUpdate(object, meta)
+	}
+	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
+	if err != nil {
+		return err
+	}
+	// What is the same as before has not been written.
+	if after, err := s.Versioner().ObjectResourceVersion(destination); err == nil && after != before {
 		filters.KeepObjectMemory(ctx, destination)
 	}
-	return err
+	return nil
 }
 
 // Delete deletes an object if there is memory for it.

@@ -111,8 +111,22 @@ func (s *storedObject) Get(_ context.Context, _ string, _ storage.GetOptions, ob
 	return nil
 }
 
-func (s *storedObject) GuaranteedUpdate(ctx context.Context, key string, object runtime.Object, _ bool, _ *storage.Preconditions, _ storage.UpdateFunc, _ runtime.Object) error {
-	return s.Get(ctx, key, storage.GetOptions{}, object)
+func (s *storedObject) GuaranteedUpdate(ctx context.Context, key string, object runtime.Object, _ bool, _ *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
+	if err := s.Get(ctx, key, storage.GetOptions{}, object); err != nil {
+		return err
+	}
+	_, _, err := update(object, storage.ResponseMeta{ResourceVersion: 1})
+	return err
+}
+
+func (*storedObject) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
+
+// toVersion returns what has an object have a version.
+func toVersion(version string) storage.UpdateFunc {
+	return func(object runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		object.(metav1.Object).SetResourceVersion(version)
+		return object, nil, nil
+	}
 }
 
 func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Object, _ *storage.Preconditions, _ storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
@@ -136,8 +150,11 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 		"a read":    {"get", get, 4, 0},
 		"a dry run": {"patch", get, 12, 0},
 		"a change": {"patch", func(ctx context.Context) error {
-			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, nil, nil)
+			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("2"), nil)
 		}, 13, 1},
+		"no change": {"patch", func(ctx context.Context) error {
+			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("1"), nil)
+		}, 12, 0},
 		"a deletion": {"delete", func(ctx context.Context) error {
 			return store.Delete(ctx, "a", &metav1.PartialObjectMetadata{}, nil, nil, nil, storage.DeleteOptions{})
 		}, 13, 1},
@@ -202,7 +219,7 @@ func TestLargeObjectsThatWait(t *testing.T) {
 		do(func(ctx context.Context) {
 			for _, err := range []error{
 				get(ctx),
-				store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, nil, nil),
+				store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("2"), nil),
 				store.Delete(ctx, "a", nil, nil, nil, nil, storage.DeleteOptions{}),
 			} {
 				if assert.True(t, apierrors.IsTooManyRequests(err), "%v", err) {

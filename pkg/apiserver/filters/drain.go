@@ -116,7 +116,8 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 }
 
 // takeHTTP2 makes a server serve HTTP/2 on connections that can be told to end, and that are
-// read no faster than their clients may send. It has the options of the library's, which nobody can set: SecureServingInfo.Serve.
+// read no faster than their clients may send. It has the options of the library's, which nobody
+// can set: SecureServingInfo.Serve.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
 func (d *Drain) takeHTTP2(server *http.Server) {
