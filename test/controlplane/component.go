@@ -357,8 +357,8 @@ func environment() []string {
 	})
 }
 
-// checkURL returns a check that a GET of the URL answers 200.
-func checkURL(client *http.Client, url string) func(context.Context) error {
+// CheckURL returns a check that a GET of the URL answers 200.
+func CheckURL(client *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		const patience = 20 * time.Second
 		ctx, cancel := context.WithTimeout(ctx, patience)

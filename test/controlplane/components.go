@@ -61,7 +61,7 @@ func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component
 	if err != nil {
 		return nil, err
 	}
-	etcd.check = checkURL(httpClient, etcd.URL()+"/readyz")
+	etcd.check = CheckURL(httpClient, etcd.URL()+"/readyz")
 	etcd.args = func() ([]string, error) {
 		serving, err := cp.serving(etcd)
 		if err != nil {
@@ -103,7 +103,7 @@ func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, er
 	if err != nil {
 		return nil, err
 	}
-	server.check = checkURL(probe, server.URL()+"/readyz")
+	server.check = CheckURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
 		serving, err := cp.serving(server, "kubernetes", "kubernetes.default", "kubernetes.default.svc", kubernetesServiceIP)
 		if err != nil {
@@ -155,7 +155,7 @@ func (cp *ControlPlane) newControllerManager(config ComponentConfig) (*Component
 	if err != nil {
 		return nil, err
 	}
-	manager.check = checkURL(probe, manager.URL()+"/healthz")
+	manager.check = CheckURL(probe, manager.URL()+"/healthz")
 	manager.args = func() ([]string, error) {
 		serving, err := cp.serving(manager)
 		if err != nil {
@@ -205,7 +205,7 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 		}}
 	}
 	server.run = config.Run
-	server.check = checkURL(probe, server.URL()+"/readyz")
+	server.check = CheckURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
 		if err := cp.manifests.complete(); err != nil {
 			return nil, err

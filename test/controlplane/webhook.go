@@ -48,7 +48,7 @@ func (cp *ControlPlane) NewWebhook(name string, config WebhookConfig) (*Componen
 	if err != nil {
 		return nil, err
 	}
-	server.check = checkURL(probe, server.URL()+"/readyz")
+	server.check = CheckURL(probe, server.URL()+"/readyz")
 	server.args = func() ([]string, error) {
 		serving, err := cp.serving(server, config.Service.Name+"."+config.Service.Namespace+".svc")
 		if err != nil {

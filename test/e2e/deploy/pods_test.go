@@ -286,7 +286,11 @@ func project(dir, version string, data map[string][]byte) error {
 // without credentials.
 func (m *machine) probe(t *testing.T, pod corev1.Pod, container corev1.Container) func(context.Context) error {
 	t.Helper()
-	var urls []string
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true,
+	}}
+	var checks []func(context.Context) error
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 		if probe == nil {
 			continue
@@ -298,38 +302,16 @@ func (m *machine) probe(t *testing.T, pod corev1.Pod, container corev1.Container
 			}
 		}
 		require.NotEmpty(t, url, "A probe of %s asks a port that it does not have.", pod.Name)
-		urls = append(urls, url)
+		checks = append(checks, controlplane.CheckURL(client, url))
 	}
-	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		DisableKeepAlives: true,
-	}}
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		for _, url := range urls {
-			if err := succeeds(ctx, client, url); err != nil {
+		for _, check := range checks {
+			if err := check(ctx); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-}
-
-func succeeds(ctx context.Context, client *http.Client, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s answers %s", url, response.Status)
-	}
-	return nil
 }
 
 // awaitSecret waits for a Secret.
