@@ -16,8 +16,8 @@ limitations under the License.
 
 // Command testrun runs "go test" with the arguments it is given and prints what
 // "go test" without -v prints: one closing line per package, and the output of
-// tests that failed. As that can be long, it names them once more at the end, and before
-// them the packages that took longest.
+// tests that failed. As that can be long, it names them once more at the end, each with the
+// last thing it logged, and before them the packages that took longest.
 //
 // It adds one rule. A skipped test has tested nothing, so testrun lists every
 // test that was skipped, and when the environment says CI=true it fails, unless
@@ -37,6 +37,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -145,6 +146,7 @@ func (r *report) add(e event) {
 		case e.Test == "":
 			r.closePackage(e)
 		case e.Action == "fail":
+			e.Output = lastLogged(r.outputOf(e))
 			r.failed = append(r.failed, e)
 		case e.Action == "skip":
 			r.skip(e)
@@ -164,26 +166,29 @@ func (r *report) nameSlow() {
 	}
 }
 
-// nameFailed names the tests that failed.
+// nameFailed names the tests that failed, and says why.
 func (r *report) nameFailed() {
 	for _, test := range r.failed {
-		fmt.Fprintf(r.out, "FAIL\t%s\t%s\n", test.Package, test.Test)
+		fmt.Fprintf(r.out, "FAIL\t%s\t%s\n%s", test.Package, test.Test, test.Output)
 	}
+}
+
+// outputOf returns a test's output.
+func (r *report) outputOf(test event) string {
+	var output strings.Builder
+	for _, e := range r.output[test.Package] {
+		if e.Test == test.Test {
+			output.WriteString(e.Output)
+		}
+	}
+	return output.String()
 }
 
 // take removes a test's output and returns it.
 func (r *report) take(test event) string {
-	var taken strings.Builder
-	kept := r.output[test.Package][:0]
-	for _, e := range r.output[test.Package] {
-		if e.Test == test.Test {
-			taken.WriteString(e.Output)
-		} else {
-			kept = append(kept, e)
-		}
-	}
-	r.output[test.Package] = kept
-	return taken.String()
+	taken := r.outputOf(test)
+	r.output[test.Package] = slices.DeleteFunc(r.output[test.Package], func(e event) bool { return e.Test == test.Test })
+	return taken
 }
 
 func (r *report) skip(test event) {
@@ -197,22 +202,35 @@ func (r *report) printSkip(pkg, test, reason string) {
 	fmt.Fprintf(r.out, "SKIP\t%s\t%s: %s\n", pkg, test, reason)
 }
 
-// skipReason finds in a test's output the last thing it logged, which for a
-// test that was skipped is the argument of t.Skip.
+// skipReason finds in a test's output the argument of t.Skip, which is the last thing it logged.
 func skipReason(output string) string {
-	reason := "no reason given"
+	// "    file_test.go:12: the text"
+	_, text, _ := strings.Cut(lastLogged(output), ".go:")
+	_, text, _ = strings.Cut(text, ": ")
+	if reason, _, _ := strings.Cut(text, "\n"); reason != "" {
+		return reason
+	}
+	return "no reason given"
+}
+
+// logged begins what a test logs; further lines of it are indented more.
+var logged = regexp.MustCompile(`^ {4,}\w+\.go:\d+: `)
+
+// lastLogged finds in a test's output the last thing it logged.
+func lastLogged(output string) string {
+	var last strings.Builder
+	var indent string
 	for line := range strings.Lines(output) {
-		if !strings.HasPrefix(line, "    ") {
+		if logged.MatchString(line) {
+			last.Reset()
+			indent = line[:len(line)-len(strings.TrimLeft(line, " "))] + "    "
+		} else if last.Len() == 0 || !strings.HasPrefix(line, indent) {
+			indent = "\x00"
 			continue
 		}
-		// "    file_test.go:12: the text"
-		if _, text, found := strings.Cut(strings.TrimSpace(line), ".go:"); found {
-			if _, text, found = strings.Cut(text, ": "); found {
-				reason = text
-			}
-		}
+		last.WriteString(line)
 	}
-	return reason
+	return last.String()
 }
 
 // closePackage prints the closing line of a package, and for one that failed

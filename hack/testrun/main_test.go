@@ -57,7 +57,11 @@ output|TestGood|=== RUN   TestGood
 output|TestBad|=== RUN   TestBad
 output|TestGood|--- PASS: TestGood (0.00s)
 pass|TestGood|
-output|TestBad|    bad_test.go:2: wrong
+output|TestBad|    bad_test.go:1: began
+output|TestBad|    bad_test.go:2: wrong:
+output|TestBad|        1 in place of 2
+output|TestBad|    etcd: the end of its log
+output|TestBad|        a trace
 output|TestBad|--- FAIL: TestBad (0.00s)
 fail|TestBad|
 output|TestHangs|=== RUN   TestHangs
@@ -65,12 +69,18 @@ output||panic: test timed out
 output||FAIL	p	0.1s
 fail||`,
 			printed: `=== RUN   TestBad
-    bad_test.go:2: wrong
+    bad_test.go:1: began
+    bad_test.go:2: wrong:
+        1 in place of 2
+    etcd: the end of its log
+        a trace
 --- FAIL: TestBad (0.00s)
 === RUN   TestHangs
 panic: test timed out
 FAIL	p	0.1s
 FAIL	p	TestBad
+    bad_test.go:2: wrong:
+        1 in place of 2
 `,
 		},
 		"a build that fails shows the compiler's words": {
