@@ -54,9 +54,9 @@ func (g boundedLists) GetRESTOptions(resource schema.GroupResource, example runt
 	decorator := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		inner, destroy, err := decorator(config, prefix, key, newObject, newList, attributes, trigger, indexers)
-		bounded := &boundedStorage{Interface: inner}
-		if _, cached := inner.(*awaitedCache); cached {
-			bounded.newObject = newObject
+		bounded := &boundedStorage{Interface: inner, large: new(filters.LargeObjects)}
+		if cache, cached := inner.(*awaitedCache); cached {
+			bounded.large, bounded.newObject = cache.large, newObject
 		}
 		return bounded, destroy, err
 	}
@@ -67,7 +67,7 @@ type boundedStorage struct {
 	storage.Interface
 	// newObject makes an object to look one up in the cache, nil without a cache.
 	newObject func() runtime.Object
-	large     filters.LargeObjects
+	large     *filters.LargeObjects
 
 	// average is the size of an object as it is stored, as it was at some nanosecond.
 	average, at atomic.Int64
@@ -84,14 +84,13 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 
 // takeFor takes memory for what is stored under a key, before it is read from etcd.
 func (s *boundedStorage) takeFor(ctx context.Context, key string) error {
-	if s.newObject == nil || !filters.TakesMemory(ctx) {
+	if s.newObject == nil || s.large.None() || !filters.TakesMemory(ctx) {
 		return nil
 	}
 	object := s.newObject()
 	if err := s.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: "0", IgnoreNotFound: true}, object); err != nil {
 		return nil //nolint:nilerr // Whoever asks is told when it is read from etcd.
 	}
-	s.large.See(object)
 	return filters.TakeObjectMemory(ctx, object)
 }
 

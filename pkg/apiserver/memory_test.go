@@ -133,10 +133,20 @@ func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Ob
 	return s.Get(ctx, key, storage.GetOptions{}, object)
 }
 
+// cachedObject stores an object that a watch cache knows.
+func cachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
+	large := new(filters.LargeObjects)
+	large.See(&object)
+	return &boundedStorage{
+		Interface: &storedObject{PartialObjectMetadata: object}, large: large,
+		newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} },
+	}
+}
+
 func TestLargeObjectsTakeMemory(t *testing.T) {
 	const size, part, most, about = 100 << 10, 4, 20, 1 << 10
 	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}}
-	store := &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} }}
+	store := cachedObject(object)
 	get := func(ctx context.Context) error {
 		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
 	}
@@ -197,7 +207,7 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 // TestLargeObjectsThatWait has a user work on an object when there is no memory for that.
 func TestLargeObjectsThatWait(t *testing.T) {
 	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}}
-	store := &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} }}
+	store := cachedObject(object)
 	bounds := filters.DefaultBounds()
 	bounds.RequestMemory = 4 << 20
 	get := func(ctx context.Context) error {

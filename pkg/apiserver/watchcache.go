@@ -87,8 +87,9 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 	if err != nil {
 		return nil, func() {}, err
 	}
+	large := new(filters.LargeObjects)
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             &historicStorage{Interface: etcd},
+		Storage:             &historicStorage{Interface: etcd, large: large},
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
@@ -106,7 +107,7 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 		return nil, func() {}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	return &awaitedCache{delegator, watchCache.Wait, time.Now().Add(fillTimeout)}, sync.OnceFunc(func() {
+	return &awaitedCache{delegator, large, watchCache.Wait, time.Now().Add(fillTimeout)}, sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
 		destroy()
@@ -121,6 +122,7 @@ const fillTimeout = 15 * time.Second
 // until the cache has read the objects, and not every client tries again.
 type awaitedCache struct {
 	storage.Interface
+	large *filters.LargeObjects
 	wait  func(context.Context) error
 	until time.Time
 }
@@ -151,11 +153,13 @@ func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListO
 // happened since, and which it keeps for its clients' watches.
 type historicStorage struct {
 	storage.Interface
+	// large gets to know what the cache gets.
+	large  *filters.LargeObjects
 	listed bool // Only the cache's reflector lists, one list after the other.
-	// present is the revision up to which a watch brings what is past, or 0, and large the size
-	// of the large objects that it has brought.
-	present atomic.Uint64
-	large   atomic.Int64
+	// present is the revision up to which a watch brings what is past, or 0, and largePast the
+	// size of the large objects that it has brought.
+	present   atomic.Uint64
+	largePast atomic.Int64
 }
 
 // mostHistory is how many bytes of large objects a cache begins with that are past.
@@ -167,6 +171,16 @@ func (*historicStorage) IsWatchListSemanticsUnSupported() bool { return true }
 
 // GetList lists what was stored some time ago, or else what is stored now.
 func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if err := s.list(ctx, key, opts, list); err != nil {
+		return err
+	}
+	return meta.EachListItem(list, func(object runtime.Object) error {
+		s.large.See(object)
+		return nil
+	})
+}
+
+func (s *historicStorage) list(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	if s.listed || opts.ResourceVersion != "" || opts.Predicate.Continue != "" {
 		return s.Interface.GetList(ctx, key, opts, list)
 	}
@@ -198,20 +212,21 @@ func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.
 // Watch brings what has happened since the list.
 func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Interface.Watch(ctx, key, opts)
-	if err != nil || s.present.Load() == 0 {
-		return w, err
+	if err != nil {
+		return nil, err
 	}
-	return watch.Filter(w, s.untilPresent), nil
+	return watch.Filter(w, s.see), nil
 }
 
-// untilPresent has the cache list what is stored now if the past can't be read, which
+// see has the cache list what is stored now if the past can't be read, which
 // the cache would try again and again otherwise, or is too large.
-func (s *historicStorage) untilPresent(event watch.Event) (watch.Event, bool) {
+func (s *historicStorage) see(event watch.Event) (watch.Event, bool) {
+	size := s.large.See(event.Object)
 	present := s.present.Load()
 	if present == 0 {
 		return event, true
 	}
-	if event.Type != watch.Error && s.large.Add(filters.LargeSize(event.Object)) > mostHistory {
+	if event.Type != watch.Error && s.largePast.Add(size) > mostHistory {
 		event = watch.Event{Type: watch.Error, Object: &metav1.Status{Message: "its objects are too large"}}
 	}
 	if event.Type == watch.Error {

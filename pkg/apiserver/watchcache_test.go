@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 )
 
 // filling is a storage whose cache is ready after some time.
@@ -90,7 +92,7 @@ func TestListsWaitForANewCache(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
 					inner := filling{ready: began.Add(test.fills)}
-					c := &awaitedCache{inner, inner.wait, began.Add(fillTimeout - test.age)}
+					c := &awaitedCache{inner, nil, inner.wait, began.Add(fillTimeout - test.age)}
 					ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
 					defer cancel()
 					if err := read(ctx, c); !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
@@ -107,10 +109,10 @@ func TestListsWaitForANewCache(t *testing.T) {
 
 func TestHistoryThatIsTooLarge(t *testing.T) {
 	const size = 1 << 20
-	past := &historicStorage{Interface: versionedStorage{}}
+	past := &historicStorage{Interface: versionedStorage{}, large: new(filters.LargeObjects)}
 	past.present.Store(1000)
 	for at := range 100 {
-		event, keep := past.untilPresent(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		event, keep := past.see(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			ResourceVersion: strconv.Itoa(at + 1), Annotations: map[string]string{"a": strings.Repeat("x", size)},
 		}}})
 		require.True(t, keep)
@@ -124,7 +126,36 @@ func TestHistoryThatIsTooLarge(t *testing.T) {
 	require.Zero(t, past.present.Load(), "the cache does not list what is stored now")
 }
 
-// versionedStorage knows nothing but the versions of objects.
-type versionedStorage struct{ storage.Interface }
+// Large objects that were stored before a server started, or by another, were not counted.
+func TestCacheTellsOfLargeObjects(t *testing.T) {
+	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 100<<10)}}}
+	for name, see := range map[string]func(*historicStorage) error{
+		"listed": func(s *historicStorage) error {
+			return s.GetList(t.Context(), "/", storage.ListOptions{ResourceVersion: "1"}, &metav1.PartialObjectMetadataList{})
+		},
+		"written later": func(s *historicStorage) error {
+			s.see(watch.Event{Type: watch.Added, Object: &object})
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := &historicStorage{Interface: versionedStorage{object: object}, large: new(filters.LargeObjects)}
+			require.True(t, source.large.None())
+			require.NoError(t, see(source))
+			require.False(t, source.large.None())
+		})
+	}
+}
+
+// versionedStorage has one object, and knows the versions of all.
+type versionedStorage struct {
+	storage.Interface
+	object metav1.PartialObjectMetadata
+}
+
+func (s versionedStorage) GetList(_ context.Context, _ string, _ storage.ListOptions, list runtime.Object) error {
+	list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{s.object}
+	return nil
+}
 
 func (versionedStorage) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }

@@ -247,7 +247,7 @@ func TakeObjectMemory(ctx context.Context, object runtime.Object) error {
 	if !ok {
 		return nil
 	}
-	if size := LargeSize(object); size > 0 && !s.takeList(size*s.object) {
+	if size := largeSize(object); size > 0 && !s.takeList(size*s.object) {
 		return errTooMuchMemory("large objects")
 	}
 	return nil

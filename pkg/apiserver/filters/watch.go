@@ -58,12 +58,16 @@ func watchShareOf(req *http.Request) watchShare {
 // LargeObjects are those of a resource. The zero value knows none.
 type LargeObjects struct{ largest atomic.Int64 }
 
-// See tells of an object that is stored.
-func (l *LargeObjects) See(object runtime.Object) {
-	size := LargeSize(object)
+// See tells of an object that is stored. It returns its size, or 0 if it is not a large one.
+func (l *LargeObjects) See(object runtime.Object) int64 {
+	size := largeSize(object)
 	for largest := l.largest.Load(); size > largest && !l.largest.CompareAndSwap(largest, size); largest = l.largest.Load() {
 	}
+	return size
 }
+
+// None tells whether none has been seen.
+func (l *LargeObjects) None() bool { return l.largest.Load() == 0 }
 
 // Watch begins a watch, whose large events take memory from the budget of the request whose
 // context this is. It begins with copies of objects that a watch cache has ready, some at a time,
@@ -195,11 +199,11 @@ func eventSize(object runtime.Object) int64 {
 	if _, shared := object.(runtime.CacheableObject); shared {
 		return 0
 	}
-	return LargeSize(object)
+	return largeSize(object)
 }
 
-// LargeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.
-func LargeSize(object runtime.Object) int64 {
+// largeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.
+func largeSize(object runtime.Object) int64 {
 	if size := sizeOf(reflect.ValueOf(object)); size >= largeObject {
 		return size
 	}

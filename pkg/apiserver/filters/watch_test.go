@@ -77,9 +77,9 @@ func TestLargeEvents(t *testing.T) {
 				requireTaken := func(times int64) {
 					t.Helper()
 					synctest.Wait()
-					bytes := LargeSize(typed)
+					bytes := largeSize(typed)
 					if test.object == untyped {
-						bytes = LargeSize(untyped)
+						bytes = largeSize(untyped)
 					}
 					require.Equal(t, times*bytes, budget.used)
 				}
@@ -105,7 +105,7 @@ func TestLargeEvents(t *testing.T) {
 func TestWatchesThatWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
-		budget := newBudget(userPart*(eventFactor+keptFactor)*LargeSize(object), 1)
+		budget := newBudget(userPart*(eventFactor+keptFactor)*largeSize(object), 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, *share) {
 			share, inner := budget.share("anna"), watch.NewFake()
 			watched, err := new(LargeObjects).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
@@ -139,7 +139,7 @@ func TestBeginOfWatches(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
 		var large LargeObjects
 		large.See(object)
-		ahead := LargeSize(object) * eventFactor
+		ahead := largeSize(object) * eventFactor
 		budget := newBudget(userPart*ahead, 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
 			inner := watch.NewFake()
