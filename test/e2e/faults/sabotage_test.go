@@ -110,7 +110,7 @@ func TestWatches(t *testing.T) {
 		"all":   {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}}, nil},
 		"twice": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Modified, Object: topping("12", "2")}}, []string{"MODIFIED basil has revision 12 after 12"}},
 		"out of order": {[]watch.Event{{Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Added, Object: topping("11", "1")}}, []string{
-			"ADDED basil has revision 11 after 12", "it holds map[basil:1] in place of map[basil:2]",
+			"ADDED basil has revision 11 after 12", "a watcher holds map[basil:1] in place of map[basil:2]",
 		}},
 		"one is missing":  {[]watch.Event{{Type: watch.Added, Object: topping("12", "2")}}, []string{`revision 11 of basil was not seen between 10 and 12, but ""`}},
 		"a late bookmark": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Bookmark, Object: topping("11", "")}}, []string{"a bookmark has revision 11 after 12"}},
@@ -118,7 +118,7 @@ func TestWatches(t *testing.T) {
 			`revision 12 of basil was not seen between 10 and 12, but ""`,
 		}},
 		"a deletion": {[]watch.Event{{Type: watch.Added, Object: topping("11", "1")}, {Type: watch.Modified, Object: topping("12", "2")}, {Type: watch.Deleted, Object: topping("13", "2")}}, []string{
-			"it holds map[] in place of map[basil:2]",
+			"a watcher holds map[] in place of map[basil:2]",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,11 @@ func TestWatches(t *testing.T) {
 			for _, event := range test.events {
 				w.event(w.current(), event)
 			}
-			require.Equal(t, test.want, w.check(acknowledged, map[string]int{"basil": 2}))
+			problems := w.check(acknowledged)
+			if err := w.holds([]restaurantv1.Topping{*topping("12", "2")}); err != nil {
+				problems = append(problems, err.Error())
+			}
+			require.Equal(t, test.want, problems)
 		})
 	}
 }

@@ -97,10 +97,7 @@ func (w *watcher) list(ctx context.Context) {
 func (w *watcher) begin(revision uint64, items []restaurantv1.Topping) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.values = map[string]int{}
-	for i := range items {
-		w.values[items[i].Name] = valueOf(&items[i])
-	}
+	w.values = valuesOf(items)
 	w.spans = append(w.spans, &span{first: revision, last: revision, seen: map[uint64]string{}})
 }
 
@@ -177,17 +174,27 @@ func (w *watcher) problem(format string, a ...any) {
 	w.problems = append(w.problems, fmt.Sprintf(format, a...))
 }
 
-// has tells whether the watcher knows of an object.
-func (w *watcher) has(name string) bool {
+// holds compares what the watcher has seen with what there is.
+func (w *watcher) holds(items []restaurantv1.Topping) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, ok := w.values[name]
-	return ok
+	if values := valuesOf(items); !maps.Equal(w.values, values) {
+		return fmt.Errorf("a watcher holds %v in place of %v", w.values, values)
+	}
+	return nil
+}
+
+func valuesOf(items []restaurantv1.Topping) map[string]int {
+	values := map[string]int{}
+	for i := range items {
+		values[items[i].Name] = valueOf(&items[i])
+	}
+	return values
 }
 
 // check returns what was wrong with what the watcher saw: of the writes that were
-// acknowledged, by revision, those that it missed, and that it does not hold what there is.
-func (w *watcher) check(acknowledged map[uint64]string, values map[string]int) []string {
+// acknowledged, by revision, those that it missed.
+func (w *watcher) check(acknowledged map[uint64]string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	problems := w.problems
@@ -197,9 +204,6 @@ func (w *watcher) check(acknowledged map[uint64]string, values map[string]int) [
 				problems = append(problems, fmt.Sprintf("revision %d of %s was not seen between %d and %d, but %q", revision, name, span.first, span.last, span.seen[revision]))
 			}
 		}
-	}
-	if !maps.Equal(w.values, values) {
-		problems = append(problems, fmt.Sprintf("it holds %v in place of %v", w.values, values))
 	}
 	return problems
 }
