@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -154,8 +155,13 @@ func TestPolicyMutationsSee(t *testing.T) {
 	for _, kind := range []servedKind{pizzaKind, pizzaKind.reference()} {
 		for _, version := range framework.Versions() {
 			client := kind.client(s, framework.Config(cp), version)
-			created, err := client.Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
-			require.NoError(t, err)
+			var created *unstructured.Unstructured
+			// A server that watched parameters before may learn of this one after the policies.
+			controlplane.Eventually(t, func() error {
+				var err error
+				created, err = client.Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
+				return err
+			})
 			require.Equal(t, map[string]string{
 				"variable": "1", "parameter": "7", "namespace": s.Namespace, "request": "CREATE " + version, "old": "none", "authorizer": "true",
 			}, created.GetAnnotations(), kind.kind)
