@@ -34,6 +34,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -91,7 +92,7 @@ func build(t *testing.T) (archive, digest string) {
 func TestImage(t *testing.T) {
 	builder := newBuilder(t)
 	archive, digest := build(t)
-	binary := filepath.Join(filepath.Dir(cp.Kubectl(t.Context()).Path), "apiserver")
+	binary := framework.Program(t, cp, "apiserver")
 	require.NoError(t, os.Chtimes(binary, time.Now(), time.Now()))
 	_, again := build(t)
 	require.Equal(t, digest, again)

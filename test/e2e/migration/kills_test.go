@@ -23,7 +23,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,7 +105,7 @@ func (c *cluster) killAfter(t *testing.T, lines int, victim *controlplane.Compon
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(c.Kubectl(ctx).Path), c.binary), append(c.args(command), args...)...)
+	cmd := exec.CommandContext(ctx, framework.Program(t, c.ControlPlane, c.binary), append(c.args(command), args...)...)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
