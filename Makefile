@@ -32,7 +32,7 @@ LOCAL := _output/local
 REMOTE := _output/remote
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
-NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause
+NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause metrics-server
 
 # Where "make run" listens, on 127.0.0.1.
 KUBE_APISERVER_PORT ?= 26443
@@ -235,14 +235,14 @@ test-kine: binaries $(BIN)/kine ## Runs the API's tests with PostgreSQL behind k
 $(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ github.com/k3s-io/kine
 
-OVERLAYS ?= standalone|ha|external-etcd|helm|crd-apiserver
+OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver
 
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
-test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|ha|external-etcd|helm|crd-apiserver"
+test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver"
 	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack unshare nsenter /usr/lib/cni/ptp
 	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES))
-	@for image in pause etcd; do \
+	@for image in pause etcd kube-scheduler metrics-server; do \
 		DOCKERFILE=test/nodes/Dockerfile hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
 	@for version in v1.0.0 v1.0.1; do \
@@ -254,6 +254,9 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 
 $(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/coredns/main.go
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -buildvcs=false -o $(CURDIR)/$@ .
+
+$(BIN)/metrics-server: hack/tools/metrics-server/go.mod hack/tools/metrics-server/go.sum
+	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ sigs.k8s.io/metrics-server/cmd/metrics-server
 
 $(BIN)/pause: test/nodes/pause/main.go
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)

@@ -26,15 +26,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -60,6 +65,8 @@ func TestOperations(t *testing.T) {
 		image + ":" + newVersion:     archive(newVersion),
 		crdImage + ":" + oldVersion:  archive("crd-apiserver"),
 		"registry.example.com/restaurant/webhook:" + oldVersion: archive("webhook"),
+		"registry.k8s.io/kube-scheduler:v1.37.1":                archive("kube-scheduler"),
+		"registry.example.com/metrics-server:test":              archive("metrics-server"),
 	})
 	// The documentation's kustomization has the component "monitoring".
 	require.NoError(t, c.Apply(t.Context(), root+"/test/e2e/deploy/testdata/monitoring-crds.yaml"))
@@ -71,6 +78,11 @@ func TestOperations(t *testing.T) {
 		t.Run("doctor", o.testDoctor)
 		t.Run("nightly backup", o.testNightlyBackup)
 		t.Run("backup", o.testBackup)
+	})
+	t.Run("sizes", func(t *testing.T) {
+		o.install(t, "standalone", "doctor")
+		o.pizzas(t)
+		o.testSizes(t)
 	})
 	t.Run("ha", func(t *testing.T) {
 		o.install(t, "ha", "backup-etcd")
@@ -90,6 +102,8 @@ func TestOperations(t *testing.T) {
 		o.pizzas(t)
 		t.Run("doctor", o.testDoctor)
 		t.Run("upgrade", o.testUpgrade)
+		t.Run("second scheduler", o.testSecondScheduler)
+		t.Run("replicas by load", o.testAutoscaler)
 	})
 	t.Run("helm", o.testHelm)
 	t.Run("crd-apiserver", o.testCustomResources)
@@ -134,14 +148,20 @@ func (o *operations) install(t *testing.T, overlay, component string, preparatio
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
 	t.Cleanup(func() { o.uninstall(t, before) })
-	const monitoring = "  - ../artifacts/deploy/components/monitoring\n"
-	o.kustomize(t, With(t, o.page.YAML(t, "Install", "kind: Kustomization"), "overlays/ha", "overlays/"+overlay,
-		monitoring, monitoring+strings.Replace(monitoring, "monitoring", component, 1)))
+	o.kustomize(t, With(t, o.page.YAML(t, "Install", "kind: Kustomization"), "overlays/ha", "overlays/"+overlay))
+	o.addComponent(t, component)
 	for _, prepare := range preparations {
 		prepare(t)
 	}
 	output := o.follow(t, "Install", "apiserver doctor")
 	require.NotContains(t, output, "Warning:")
+}
+
+// addComponent adds a component to the kustomization, without applying it.
+func (o *operations) addComponent(t *testing.T, name string) {
+	t.Helper()
+	const monitoring = "  - ../artifacts/deploy/components/monitoring\n"
+	o.kustomize(t, With(t, o.kustomization, monitoring, monitoring+strings.Replace(monitoring, "monitoring", name, 1)))
 }
 
 func (o *operations) uninstall(t *testing.T, before map[string]string) {
@@ -255,15 +275,73 @@ func (o *operations) testBackup(t *testing.T) {
 	}
 }
 
+// testSizes stores as many pizzas as the documentation speaks of.
+func (o *operations) testSizes(t *testing.T) {
+	row := regexp.MustCompile(`\| 47 000 pizzas \| (\d+) MiB`).FindStringSubmatch(o.page.section(t, "Sizes"))
+	require.NotNil(t, row)
+	documented, err := strconv.ParseFloat(row[1], 64)
+	require.NoError(t, err)
+	config, err := o.cluster.RESTConfigFor(user)
+	require.NoError(t, err)
+	config.QPS = -1
+	client, err := versioned.NewForConfig(config)
+	require.NoError(t, err)
+	pizzas := client.RestaurantV1().Pizzas(metav1.NamespaceDefault)
+	margherita, err := pizzas.Get(t.Context(), "margherita", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Len(t, margherita.Spec.Toppings, 3)
+	var workers errgroup.Group
+	workers.SetLimit(16)
+	for i := range 47_000 {
+		workers.Go(func() error {
+			pizza := &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pizza-%d", i)}, Spec: margherita.Spec}
+			_, err := pizzas.Create(t.Context(), pizza, metav1.CreateOptions{})
+			return err
+		})
+	}
+	began := time.Now()
+	require.NoError(t, workers.Wait())
+	t.Logf("created after %.0f s", time.Since(began).Seconds())
+	controlplane.Eventually(t, func() error {
+		pod := o.pods(t, "restaurant-apiserver")[0]
+		metrics, err := o.metrics(t, pod.Status.PodIP)
+		if err != nil {
+			return err
+		}
+		resident, err := metric(metrics, "process_resident_memory_bytes")
+		if err == nil && resident > documented*(1<<20) {
+			err = fmt.Errorf("the server takes %.0f MiB, and not the %.0f of the documentation", resident/(1<<20), documented)
+		}
+		if err == nil {
+			t.Logf("the server takes %.0f MiB", resident/(1<<20))
+		}
+		return err
+	})
+	require.Zero(t, o.pods(t, "restaurant-apiserver")[0].Status.ContainerStatuses[0].RestartCount)
+}
+
+// metric returns the value of a metric without labels.
+func metric(metrics, name string) (float64, error) {
+	for line := range strings.Lines(metrics) {
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no metric %s", name)
+}
+
+// pods returns those with a name, at least one.
+func (o *operations) pods(t *testing.T, name string) []corev1.Pod {
+	t.Helper()
+	found, err := framework.Kube(o.cluster.ControlPlane).CoreV1().Pods("restaurant-system").
+		List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})
+	require.NoError(t, err)
+	require.NotEmpty(t, found.Items)
+	return found.Items
+}
+
 // testPolicies shows that it is NetworkPolicies by which pods are reached, and which.
 func (o *operations) testPolicies(t *testing.T) {
-	pods := func(name string) []corev1.Pod {
-		found, err := framework.Kube(o.cluster.ControlPlane).CoreV1().Pods("restaurant-system").
-			List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})
-		require.NoError(t, err)
-		require.NotEmpty(t, found.Items)
-		return found.Items
-	}
 	dial := func(from corev1.Pod, address string) error {
 		for _, node := range o.cluster.Nodes {
 			if node.Name == from.Spec.NodeName {
@@ -272,8 +350,8 @@ func (o *operations) testPolicies(t *testing.T) {
 		}
 		return fmt.Errorf("the node %s is unknown", from.Spec.NodeName)
 	}
-	server, certificates := pods("restaurant-apiserver")[0], pods("restaurant-etcd-certificates")[0]
-	for _, etcd := range pods("restaurant-etcd") {
+	server, certificates := o.pods(t, "restaurant-apiserver")[0], o.pods(t, "restaurant-etcd-certificates")[0]
+	for _, etcd := range o.pods(t, "restaurant-etcd") {
 		require.NoError(t, dial(server, etcd.Status.PodIP+":2379"))
 		require.Error(t, dial(server, etcd.Status.PodIP+":2380"), "A server reaches what only members use.")
 		require.Error(t, dial(certificates, etcd.Status.PodIP+":2379"), "A pod that is no server reaches etcd.")
@@ -293,6 +371,51 @@ func (o *operations) testUpgrade(t *testing.T) {
 		t.Logf("to %s: %s", version, result)
 		require.Zero(t, result.Failed)
 	}
+}
+
+// testSecondScheduler has another scheduler place the servers while clients use them.
+func (o *operations) testSecondScheduler(t *testing.T) {
+	load := o.load(t)
+	o.addComponent(t, "second-scheduler")
+	o.follow(t, "Install", "apiserver doctor")
+	o.rolledOut(t)
+	result := load.Stop()
+	t.Log(result)
+	require.Zero(t, result.Failed)
+	// Nobody else places a pod that names another scheduler.
+	const schedulers = "kubectl get pods --namespace restaurant-system --selector=app.kubernetes.io/name=restaurant-apiserver --field-selector=status.phase=Running " +
+		"--output=jsonpath='{.items[*].spec.schedulerName}'"
+	require.Equal(t, "my-scheduler my-scheduler my-scheduler", o.Run(t, schedulers))
+}
+
+// testAutoscaler has the number of replicas follow the load.
+func (o *operations) testAutoscaler(t *testing.T) {
+	manifest, err := filepath.Abs("testdata/metrics-server.yaml")
+	require.NoError(t, err)
+	o.Run(t, "kubectl apply --filename="+manifest)
+	t.Cleanup(func() {
+		_, err := o.Try(context.Background(), "kubectl delete --filename="+manifest)
+		require.NoError(t, err)
+	})
+	o.Run(t, "kubectl wait --for=condition=Available --timeout=3m apiservice/v1beta1.metrics.k8s.io")
+	load := o.load(t)
+	// These clients are few.
+	o.follow(t, "Sizes", "kubectl autoscale", "500m", "20m")
+	o.awaitReplicas(t, 6)
+	o.Run(t, "kubectl apply -k restaurant")
+	o.awaitReplicas(t, 6)
+	result := load.Stop()
+	t.Log(result)
+	require.Zero(t, result.Failed)
+}
+
+// awaitReplicas waits until so many replicas are wanted, and ready.
+func (o *operations) awaitReplicas(t *testing.T, want int) {
+	t.Helper()
+	began := time.Now()
+	o.Run(t, fmt.Sprintf("kubectl wait --namespace restaurant-system --for=jsonpath='{.spec.replicas}'=%[1]d --timeout=5m deployment/apiserver\n"+
+		"kubectl wait --namespace restaurant-system --for=jsonpath='{.status.readyReplicas}'=%[1]d --timeout=5m deployment/apiserver", want))
+	t.Logf("%d replicas are ready after %.0f s", want, time.Since(began).Seconds())
 }
 
 func (o *operations) rolledOut(t *testing.T) {
@@ -439,12 +562,7 @@ func (o *operations) awaitConfiguration(t *testing.T, hash string) {
 	t.Helper()
 	began := time.Now()
 	controlplane.Eventually(t, func() error {
-		pods, err := framework.Kube(o.cluster.ControlPlane).CoreV1().Pods("restaurant-system").
-			List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=restaurant-apiserver"})
-		if err != nil {
-			return err
-		}
-		for _, pod := range pods.Items {
+		for _, pod := range o.pods(t, "restaurant-apiserver") {
 			metrics, err := o.metrics(t, pod.Status.PodIP)
 			if err != nil {
 				return err
