@@ -55,8 +55,8 @@ func progress(message string) { fmt.Fprintln(os.Stderr, message) }
 
 // size says how much is measured.
 type size struct {
-	rounds, requests, alone, objects, watches, relief int
-	growth                                            []int
+	rounds, requests, alone, objects, watches, relief, servers int
+	growth                                                     []int
 }
 
 // many is how many clients work at the same time where it is not one alone.
@@ -80,6 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags.IntVar(&s.objects, "objects", 5000, "how many objects lists have; 0 for no lists")
 	flags.IntVar(&s.watches, "watches", 1000, "how many watches see each write; 0 for none")
 	flags.IntVar(&s.relief, "relief", 50_000, "with how many custom resources kube-apiserver and crd-apiserver are started; 0 for none")
+	flags.IntVar(&s.servers, "servers", 1, "how many servers are started at once with stored pizzas")
 	growth := flags.String("growth", "0,10000,100000", "with how many stored pizzas the server is started; empty for none")
 	contenders := flags.String("contenders", "crd,pizzas,configmap,crd-webhook,crd-apiserver,sample-apiserver,nothing", "who takes part")
 	identities := flags.String("identities", "user,serviceaccount,admin", "who sends the requests")
@@ -89,6 +90,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	profiles := flags.String("profiles", "", "the directory for profiles of the server at each verb, instead of measurements")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if s.servers < 1 {
+		return fmt.Errorf("--servers=%d starts none: it must be at least 1", s.servers)
 	}
 	if s.rounds < 1 {
 		return fmt.Errorf("--rounds=%d measures nothing: it must be at least 1", s.rounds)

@@ -64,9 +64,9 @@ func report(out io.Writer, result Result) error {
 		}
 	}
 	if len(result.Growth) > 0 {
-		fmt.Fprint(w, "\nstored pizzas\tready s\tCPU s\tcached after s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\tlist adds MB\tlist s\t\n")
+		fmt.Fprint(w, "\nstored pizzas\tservers\tready s\tCPU s\tcached after s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\tlist adds MB\tlist s\t\n")
 		for _, g := range result.Growth {
-			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Ready, g.CPU, g.Cached, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
+			fmt.Fprintf(w, "%d\t%d\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Servers, g.Ready, g.CPU, g.Cached, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
 		}
 	}
 	if len(result.Relief) > 0 {
