@@ -232,6 +232,11 @@ fuzz-requests: binaries ## Sends REQUESTS=1000000 mutated requests to a server, 
 test-kine: binaries $(BIN)/kine ## Runs the API's tests with PostgreSQL behind kine instead of etcd
 	hack/with-kine.sh env $(TEST_E2E) -timeout=30m ./test/e2e/api
 
+.PHONY: bench-kine
+bench-kine: binaries $(BIN)/kine ## Measures writes and watches with etcd, and with PostgreSQL behind kine
+	go test -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api
+	hack/with-kine.sh go test -run='^$$' -bench=. -benchtime=3000x ./test/e2e/api
+
 $(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ github.com/k3s-io/kine
 

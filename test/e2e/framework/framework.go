@@ -58,12 +58,12 @@ func Dynamic(cp *controlplane.ControlPlane) dynamic.Interface {
 }
 
 // Namespace makes a namespace for the test, which goes with it.
-func Namespace(t *testing.T, cp *controlplane.ControlPlane) string {
+func Namespace(t testing.TB, cp *controlplane.ControlPlane) string {
 	t.Helper()
 	return namespace(t, cp, metav1.ObjectMeta{GenerateName: "e2e-"})
 }
 
-func namespace(t *testing.T, cp *controlplane.ControlPlane, meta metav1.ObjectMeta) string {
+func namespace(t testing.TB, cp *controlplane.ControlPlane, meta metav1.ObjectMeta) string {
 	t.Helper()
 	namespaces := Kube(cp).CoreV1().Namespaces()
 	created, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
