@@ -249,14 +249,7 @@ func TestDefinitionIsDeleted(t *testing.T) {
 	define(t, widgets(group, false))
 	before := create(t, group, "v1", ns, "survivor")
 
-	crds := definitions().ApiextensionsV1().CustomResourceDefinitions()
-	require.NoError(t, crds.Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
-	controlplane.Eventually(t, func() error {
-		if _, err := crds.Get(t.Context(), "widgets."+group, metav1.GetOptions{}); err == nil {
-			return fmt.Errorf("kube-apiserver still has the definition")
-		}
-		return nil
-	})
+	framework.DeleteDefinition(t, cp, "widgets."+group)
 	metric := fmt.Sprintf("customresources_deleted_definition_objects{definition=%q} 1", "widgets."+group)
 	controlplane.Eventually(t, func() error { return hasMetric(t, metric) })
 	after, err := widgetsIn(group, "v1", ns).Get(t.Context(), "survivor", metav1.GetOptions{})
@@ -276,7 +269,7 @@ func TestDefinitionIsDeleted(t *testing.T) {
 	})
 
 	require.NoError(t, widgetsIn(group, "v1", ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-	require.NoError(t, crds.Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
+	framework.DeleteDefinition(t, cp, "widgets."+group)
 	controlplane.Eventually(t, func() error {
 		if versions := servedVersions(t, group); len(versions) > 0 {
 			return fmt.Errorf("discovery has %v", versions)
@@ -323,7 +316,7 @@ func TestPurge(t *testing.T) {
 	_, err = widgetsIn(group, "v1", ns).Create(t.Context(), held, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	require.NoError(t, definitions().ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
+	framework.DeleteDefinition(t, cp, "widgets."+group)
 	controlplane.Eventually(t, func() error {
 		list, err := widgetsIn(group, "v1", ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {

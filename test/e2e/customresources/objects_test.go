@@ -195,7 +195,7 @@ func TestRestart(t *testing.T) {
 	define(t, widgets(group, false))
 	before := create(t, group, "v1", ns, "survivor")
 	later := create(t, group, "v1", ns, "later")
-	require.NoError(t, definitions().ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets."+group, metav1.DeleteOptions{}))
+	framework.DeleteDefinition(t, cp, "widgets."+group)
 	require.NoError(t, server.Restart(context.WithoutCancel(t.Context())))
 	controlplane.Eventually(t, func() error {
 		_, err := widgetsIn(group, "v1", ns).Get(t.Context(), "survivor", metav1.GetOptions{})

@@ -398,7 +398,7 @@ spec: {group: `+groupName+`, version: v1alpha1, groupPriorityMinimum: 1000, vers
 		require.NoError(t, cp.Register(t.Context(), cp.APIServer), "It leads to a server.")
 		_, findings := doctor(t, cp)
 		require.Equal(t, "ok", statuses(findings)["apiservices"], "%v", findings)
-		framework.Kubectl(t, cp, "delete", "customresourcedefinition", "pizzas."+groupName)
+		framework.DeleteDefinition(t, cp, "pizzas."+groupName)
 		now, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err, "It is no longer the definition's.")
 		require.NotNil(t, now.Spec.Service)

@@ -25,7 +25,15 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -109,4 +117,29 @@ func Apply(ctx context.Context, cp *controlplane.ControlPlane, objects []*unstru
 		return fmt.Errorf("kubectl apply: %w: %s", err, output)
 	}
 	return nil
+}
+
+// DeleteDefinition deletes a CustomResourceDefinition, and returns when kube-apiserver has it no longer.
+func DeleteDefinition(t *testing.T, cp *controlplane.ControlPlane, name string) {
+	t.Helper()
+	definitions := apiextensions.NewForConfigOrDie(Config(cp)).ApiextensionsV1().CustomResourceDefinitions()
+	require.NoError(t, definitions.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error {
+		definition, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		terminating := apihelpers.FindCRDCondition(definition, apiextensionsv1.Terminating)
+		if terminating == nil || terminating.Reason != "InstanceDeletionFailed" {
+			return fmt.Errorf("kube-apiserver still has the definition %s", name)
+		}
+		// It could not list the objects, as its watch cache was filling. That it has said so may keep
+		// it from trying again before its resync, five minutes later, unless the definition changes.
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/again":%q}}}`, time.Now().Format(time.RFC3339Nano))
+		_, err = definitions.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return errors.Join(fmt.Errorf("kube-apiserver could not delete the objects of %s: %s", name, terminating.Message), err)
+	})
 }
