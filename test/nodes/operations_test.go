@@ -376,7 +376,8 @@ func (o *operations) testSecondScheduler(t *testing.T) {
 	result := load.Stop()
 	t.Log(result)
 	require.Zero(t, result.Failed)
-	// Nobody else places a pod that names another scheduler.
+	o.Run(t, "kubectl wait --namespace restaurant-system --for=jsonpath='{.status.terminatingReplicas}'=0 --timeout=5m deployment/apiserver")
+	// What runs has been placed, which nobody else does.
 	const schedulers = "kubectl get pods --namespace restaurant-system --selector=app.kubernetes.io/name=restaurant-apiserver --field-selector=status.phase=Running " +
 		"--output=jsonpath='{.items[*].spec.schedulerName}'"
 	require.Equal(t, "my-scheduler my-scheduler my-scheduler", o.Run(t, schedulers))
@@ -483,7 +484,7 @@ func (o *operations) testLostMember(t *testing.T) {
 	require.Equal(t, "RollingUpdate", o.Run(t, strategy), "No upgrade would reach etcd any more.")
 }
 
-// prepareEtcd gives the servers the etcd of the cluster, in which their keys are others.
+// prepareEtcd gives the servers the etcd of the cluster, and keys of their own in it.
 func (o *operations) prepareEtcd(t *testing.T) {
 	c := o.cluster
 	pair, err := c.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
@@ -498,7 +499,8 @@ patches:
       apiVersion: apps/v1
       kind: Deployment
       metadata: {name: apiserver, namespace: restaurant-system}
-      spec: {template: {spec: {containers: [{name: apiserver, env: [{name: APISERVER_ETCD_SERVERS, value: "`+c.Etcd.URL()+`"}]}]}}}
+      spec: {template: {spec: {containers: [{name: apiserver, env: [
+        {name: APISERVER_ETCD_SERVERS, value: "`+c.Etcd.URL()+`"}, {name: APISERVER_ETCD_PREFIX, value: /restaurant}]}]}}}
 `)
 }
 
