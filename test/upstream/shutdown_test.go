@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -223,5 +224,55 @@ func TestGoAwayNamesTheLastRequest(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// closed tells whether a body was closed.
+type closed struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closed) Close() error {
+	c.closed = true
+	return nil
+}
+
+// TestGoAwayClosesBodies of requests that a client has chosen the connection for, and not begun, so that it can't send
+// them by another one.
+//
+//nolint:staticcheck // SA1019: kube-apiserver's client is that of the library.
+func TestGoAwayClosesBodies(t *testing.T) {
+	client, server := net.Pipe()
+	go func() {
+		_, _ = io.CopyN(io.Discard, server, int64(len(http2.ClientPreface)))
+		go func() { _, _ = io.Copy(io.Discard, server) }()
+		framer := http2.NewFramer(server, nil)
+		_ = framer.WriteSettings()
+		_ = framer.WriteGoAway(1<<31-1, http2.ErrCodeNo, nil)
+	}()
+	conn, err := new(http2.Transport).NewClientConn(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if !conn.ReserveNewRequest() {
+		t.Fatal("the connection takes no request")
+	}
+	for !conn.State().Closing {
+		time.Sleep(time.Millisecond)
+	}
+	body := &closed{Reader: strings.NewReader("body")}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://server", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := conn.RoundTrip(request)
+	if err == nil {
+		_ = response.Body.Close()
+		t.Fatal("the request was sent after GOAWAY")
+	}
+	if !body.closed {
+		fixed(t, "the body of a request that was not begun is left as it was (%v)", err)
 	}
 }

@@ -133,7 +133,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
 	server.TLSNextProto[http2.NextProtoTLS] = func(server *http.Server, conn *tls.Conn, handler http.Handler) {
-		told := &goAwayConn{Conn: conn}
+		told := newGoAwayConn(conn)
 		d.mu.Lock()
 		if drained := d.connections[conn.RemoteAddr().String()]; drained != nil {
 			drained.http2 = told
@@ -278,14 +278,17 @@ type drainedConn struct {
 	// if there have been none since the last look.
 	requests   int
 	used, idle bool
-	// http2 is what its frames are written to, if it has any.
-	http2 *goAwayConn
+	// http2 is what its frames are written to, if it has any, and leaving is set when its
+	// client is being told.
+	http2   *goAwayConn
+	leaving bool
 }
 
 // goAway asks the client of a connection of HTTP/2 to begin no more requests.
 func (c *drainedConn) goAway() {
-	if c.http2 != nil {
-		go c.http2.goAway() // It waits for what is being written.
+	if c.http2 != nil && !c.leaving {
+		c.leaving = true
+		go c.http2.goAway()
 	}
 }
 

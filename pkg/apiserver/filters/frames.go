@@ -74,17 +74,15 @@ type pacedConn struct {
 	pace flowcontrol.RateLimiter
 	// trusted connections are not paced.
 	trusted atomic.Bool
-	// preface is what has not been read yet of what comes before the first frame; header and
-	// payload are those of the frame that is being read. They belong to who reads.
-	preface, payload int
-	header           []byte
+	// read follows the frames of the client, and belongs to who reads.
+	read frameScanner
 	// unread are bytes that have been written and of which the client has not told that it has
 	// read them.
 	unread atomic.Int64
 }
 
 func (p *framePace) conn(conn *goAwayConn) *pacedConn {
-	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), preface: len(http2.ClientPreface)}
+	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), read: frameScanner{payload: len(http2.ClientPreface)}}
 }
 
 // Write writes frames, or parts of them.
@@ -94,48 +92,28 @@ func (c *pacedConn) Write(frames []byte) (int, error) {
 	return n, err
 }
 
-// Read reads frames, or parts of them.
+// Read reads frames, or parts of them, and waits as long as each frame must.
 func (c *pacedConn) Read(frames []byte) (int, error) {
 	n, err := c.goAwayConn.Read(frames)
-	if !c.trusted.Load() {
-		c.follow(frames[:n])
-	}
+	c.read.scan(frames[:n], c.sees)
 	return n, err
 }
 
-// follow waits as long as each frame must.
-func (c *pacedConn) follow(read []byte) {
-	for len(read) > 0 {
-		var n int
-		switch {
-		case c.preface > 0:
-			n = min(c.preface, len(read))
-			c.preface -= n
-		case c.payload > 0:
-			n = min(c.payload, len(read))
-			c.payload -= n
-		default:
-			n = min(frameHeader-len(c.header), len(read))
-			c.header = append(c.header, read[:n]...)
-		}
-		read = read[n:]
-		if len(c.header) == frameHeader {
-			c.payload = int(binary.BigEndian.Uint32(c.header) >> 8)
-			if !c.isFree(http2.FrameType(c.header[3]), http2.Flags(c.header[4])) {
-				c.pace.Accept()
-			}
-			c.header = c.header[:0]
-		}
+// sees is told which frames the client has sent, and returns when the next may be read.
+func (c *pacedConn) sees(length int, kind http2.FrameType, flags http2.Flags) {
+	c.received(kind, flags)
+	if !c.trusted.Load() && !c.isFree(length, kind, flags) {
+		c.pace.Accept()
 	}
 }
 
 // isFree tells whether a client may send a frame of this kind as often as it can.
-func (c *pacedConn) isFree(kind http2.FrameType, flags http2.Flags) bool {
+func (c *pacedConn) isFree(length int, kind http2.FrameType, flags http2.Flags) bool {
 	switch kind {
 	case http2.FrameHeaders, http2.FrameContinuation: // Requests have bounds of their own.
 		return true
 	case http2.FrameData:
-		return c.payload > 0 || flags.Has(http2.FlagDataEndStream)
+		return length > 0 || flags.Has(http2.FlagDataEndStream)
 	case http2.FrameWindowUpdate:
 		if c.unread.Add(-bytesPerUpdate) >= 0 {
 			return true
@@ -145,6 +123,48 @@ func (c *pacedConn) isFree(kind http2.FrameType, flags http2.Flags) bool {
 	default:
 		return false
 	}
+}
+
+// frameHeader is the length of what a frame of HTTP/2 begins with.
+const frameHeader = 9
+
+// frameScanner finds frames of HTTP/2 in what is read or written in parts.
+type frameScanner struct {
+	// header is what has come of a header, and payload what has not come yet of the frame after
+	// it.
+	header  []byte
+	payload int
+	// began is set by the first frame.
+	began bool
+}
+
+// scan calls a function, if it is not nil, for the header of each frame.
+func (s *frameScanner) scan(part []byte, each func(length int, kind http2.FrameType, flags http2.Flags)) {
+	for len(part) > 0 {
+		if s.payload > 0 {
+			n := min(s.payload, len(part))
+			s.payload -= n
+			part = part[n:]
+			continue
+		}
+		n := min(frameHeader-len(s.header), len(part))
+		s.header = append(s.header, part[:n]...)
+		part = part[n:]
+		if len(s.header) < frameHeader {
+			return
+		}
+		s.payload = int(binary.BigEndian.Uint32(s.header) >> 8)
+		s.began = true
+		if each != nil {
+			each(s.payload, http2.FrameType(s.header[3]), http2.Flags(s.header[4]))
+		}
+		s.header = s.header[:0]
+	}
+}
+
+// betweenFrames tells whether a frame has ended and none begun since.
+func (s *frameScanner) betweenFrames() bool {
+	return s.began && len(s.header) == 0 && s.payload == 0
 }
 
 // pacedKey is that of the connection of a request.

@@ -73,10 +73,10 @@ func TestFramesThatWait(t *testing.T) {
 			for size := 1; size <= len(http2.ClientPreface)+len(test.frames); size++ {
 				pace := newTurnstile(len(test.frames))
 				close(pace.tokens)
-				conn := &pacedConn{pace: pace, preface: len(http2.ClientPreface)}
+				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, read: frameScanner{payload: len(http2.ClientPreface)}}
 				conn.unread.Store(test.written)
 				for rest := []byte(http2.ClientPreface + test.frames); len(rest) > 0; rest = rest[min(size, len(rest)):] {
-					conn.follow(rest[:min(size, len(rest))])
+					conn.read.scan(rest[:min(size, len(rest))], conn.sees)
 				}
 				require.Len(t, pace.arrived, test.want, "in reads of %d bytes", size)
 			}

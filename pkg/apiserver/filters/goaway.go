@@ -19,26 +19,44 @@ package filters
 import (
 	"crypto/tls"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
 )
 
-// frameHeader is the length of what a frame of HTTP/2 begins with.
-const frameHeader = 9
+const (
+	// calmPings is how often in a row a client that is going to be told to begin no more
+	// requests has to answer a PING before it begins another, with a pause of calmPause after
+	// each answer; calmPatience is how long that may take.
+	calmPings               = 5
+	calmPause, calmPatience = 10 * time.Millisecond, time.Second
+)
 
-// goAwayFrame asks a client to begin no more requests, and leaves open which ones will be
-// answered.
-const goAwayFrame = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x7f\xff\xff\xff" + "\x00\x00\x00\x00"
+const (
+	pingFrame = "\x00\x00\x08\x06\x00\x00\x00\x00\x00" + "going on"
+	// goAwayFrame asks a client to begin no more requests, and leaves open which ones will be
+	// answered.
+	goAwayFrame = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x7f\xff\xff\xff" + "\x00\x00\x00\x00"
+)
 
 // goAwayConn is a connection of HTTP/2 of which a client can be told that it is going to end.
 type goAwayConn struct {
 	*tls.Conn
 
+	// requests counts what the client has begun, and answered has a value when it has answered
+	// a PING.
+	requests atomic.Int64
+	answered chan struct{}
+
 	mu sync.Mutex
-	// header is what has been written of a header, and payload what has not been written yet
-	// of the frame after it.
-	header  []byte
-	payload int
-	// began is set with the first frame, which has to be one of another kind.
-	began, wanted, told bool
+	// written follows the frames to the client. One of another kind has to be the first.
+	written      frameScanner
+	wanted, told bool
+}
+
+func newGoAwayConn(conn *tls.Conn) *goAwayConn {
+	return &goAwayConn{Conn: conn, answered: make(chan struct{}, 1)}
 }
 
 // Write writes frames, or parts of them.
@@ -46,14 +64,14 @@ func (c *goAwayConn) Write(frames []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, err := c.Conn.Write(frames)
-	c.follow(frames[:n])
+	c.written.scan(frames[:n], nil)
 	if err == nil {
 		err = c.tell()
 	}
 	return n, err
 }
 
-// goAway tells the client as soon as a frame ends.
+// goAway tells the client as soon as a frame ends and no requests come.
 func (c *goAwayConn) goAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,30 +80,54 @@ func (c *goAwayConn) goAway() {
 }
 
 func (c *goAwayConn) tell() error {
-	if !c.wanted || c.told || !c.began || len(c.header) > 0 || c.payload > 0 {
+	if !c.wanted || c.told || !c.written.betweenFrames() {
 		return nil
 	}
 	c.told = true
+	if err := c.awaitCalm(); err != nil {
+		return err
+	}
 	_, err := c.Conn.Write([]byte(goAwayFrame))
 	return err
 }
 
-// follow keeps track of where frames end.
-func (c *goAwayConn) follow(written []byte) {
-	for len(written) > 0 {
-		if c.payload > 0 {
-			n := min(c.payload, len(written))
-			c.payload -= n
-			written = written[n:]
-			continue
+// awaitCalm waits until the client begins no requests.
+//
+// A client in Go that has chosen the connection for a request, but not begun it, fails the request
+// when it is told then, unless it has no body. So nothing is written for a moment: those who wait
+// for an answer before they send the next request all come to wait, and with them nobody is left
+// who is about to begin one. Time alone does not tell: this process, the client or both may have
+// had no processor, so the client has to answer.
+// Upstream fault 79.
+func (c *goAwayConn) awaitCalm() error {
+	patience := time.NewTimer(calmPatience)
+	defer patience.Stop()
+	for calm, began := 0, c.requests.Load(); calm < calmPings; calm++ {
+		if _, err := c.Conn.Write([]byte(pingFrame)); err != nil {
+			return err
 		}
-		n := min(frameHeader-len(c.header), len(written))
-		c.header = append(c.header, written[:n]...)
-		written = written[n:]
-		if len(c.header) == frameHeader {
-			c.payload = int(c.header[0])<<16 | int(c.header[1])<<8 | int(c.header[2])
-			c.header = c.header[:0]
-			c.began = true
+		select {
+		case <-c.answered:
+		case <-patience.C:
+			return nil
+		}
+		time.Sleep(calmPause)
+		if now := c.requests.Load(); now != began {
+			calm, began = -1, now
+		}
+	}
+	return nil
+}
+
+// received is told which frames the client has sent.
+func (c *goAwayConn) received(kind http2.FrameType, flags http2.Flags) {
+	switch {
+	case kind == http2.FrameHeaders:
+		c.requests.Add(1)
+	case kind == http2.FramePing && flags.Has(http2.FlagPingAck):
+		select {
+		case c.answered <- struct{}{}:
+		default:
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -74,13 +75,16 @@ func TestRollingRestart(t *testing.T) {
 		balanced bool
 		// retries are those of clients.
 		retries int
+		// stalls is set if processes get no processor most of the time.
+		stalls bool
 		// rollings is how often all are replaced, unless ROLLINGS says so.
 		rollings int
 	}{
-		{"2 replicas", 2, false, 0, 1},
-		{"3 replicas", 3, false, 0, 0},
-		{"2 replicas behind an address", 2, true, retries, 1},
-		{"3 replicas behind an address", 3, true, retries, 0},
+		{"2 replicas", 2, false, 0, false, 1},
+		{"3 replicas", 3, false, 0, false, 0},
+		{"2 replicas behind an address", 2, true, retries, false, 1},
+		{"3 replicas behind an address", 3, true, retries, false, 0},
+		{"2 replicas behind an address on a machine that stalls", 2, true, retries, true, 0},
 	} {
 		rollings := test.rollings
 		if value := os.Getenv("ROLLINGS"); value != "" {
@@ -95,6 +99,9 @@ func TestRollingRestart(t *testing.T) {
 			r := newReplicas(t, shutdownDelay, test.replicas, test.balanced)
 			load := startLoad(t, r.cp.RESTConfig(), test.retries)
 			began := time.Now()
+			if test.stalls {
+				defer r.stall()()
+			}
 			for range rollings {
 				for i := range r.servers {
 					r.replace(t, i)
@@ -330,6 +337,34 @@ func (r *replicas) setReady(t *testing.T, i int, ready bool) {
 	_, err := kubernetes.NewForConfigOrDie(r.cp.RESTConfig()).DiscoveryV1().EndpointSlices(namespace).
 		Patch(t.Context(), service, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(t, err)
+}
+
+// stall stops kube-apiserver and the servers for two thirds of the time, as on a machine whose
+// processors are not theirs, until the function that it returns is called.
+func (r *replicas) stall() (end func()) {
+	const stopped, going, spread = 80 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond
+	processes := append([]*controlplane.Component{r.cp.KubeAPIServer}, r.servers...)
+	signal := func(signal syscall.Signal) {
+		for _, process := range processes {
+			if pid := process.PID(); pid != 0 {
+				_ = syscall.Kill(pid, signal) // It may just have ended.
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var stalling sync.WaitGroup
+	stalling.Go(func() {
+		for ctx.Err() == nil {
+			signal(syscall.SIGSTOP)
+			time.Sleep(stopped)
+			signal(syscall.SIGCONT)
+			time.Sleep(going + rand.N(spread))
+		}
+	})
+	return func() {
+		cancel()
+		stalling.Wait()
+	}
 }
 
 // load is what users do all the time.
