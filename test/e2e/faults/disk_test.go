@@ -17,7 +17,11 @@ limitations under the License.
 package faults
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +54,9 @@ const (
 // TestMain gives the tests the mounts of their own that disks need. They are gone with the
 // last process, however that ends.
 func TestMain(m *testing.M) {
+	if path := os.Getenv(writtenFile); path != "" {
+		writeAndSync(path)
+	}
 	const inside = "FAULTS_MOUNTS"
 	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
 		os.Exit(m.Run())
@@ -137,8 +144,41 @@ func (d *disk) fill(leave int64) (free func()) {
 	return func() { require.NoError(d.t, os.Remove(file.Name())) }
 }
 
-// fail lets the disk lose what has not been synced, and refuse everything from now on.
-func (d *disk) fail() { require.NoError(d.t, d.control(shutDownDisk, withoutLog)) }
+// fail lets the disk lose what has not been synced, and refuse everything from now on. Of what is being synced
+// in that moment, ext4 may say that it was, and lose it, which no disk does. So it happens while the processes
+// that use the disk do nothing.
+func (d *disk) fail(pids ...int) {
+	for _, pid := range pids {
+		suspend(d.t, pid)
+	}
+	require.NoError(d.t, d.control(shutDownDisk, withoutLog))
+	for _, pid := range pids {
+		require.NoError(d.t, syscall.Kill(pid, syscall.SIGCONT))
+	}
+}
+
+// suspend stops a process, and waits until none of its threads is in a system call.
+func suspend(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	controlplane.Eventually(t, func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return err
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				return err
+			}
+			// Its name, which is before that, may contain anything.
+			if state := stat[bytes.LastIndexByte(stat, ')')+2]; state != 'T' {
+				return fmt.Errorf("%s says %c", thread, state)
+			}
+		}
+		return nil
+	})
+}
 
 // repair brings a disk that has failed back, as it was. Nobody may use it.
 func (d *disk) repair() {
@@ -172,11 +212,11 @@ func (d *disk) faultsOf(c *campaign, component *controlplane.Component) []fault 
 			}
 		}},
 		{"cut the power of" + name, func() {
-			d.fail()
+			d.fail(component.PID())
 			endAndStart()
 		}},
 		{"break" + name, func() {
-			d.fail()
+			d.fail(component.PID())
 			c.sleep(longestFault)
 			endAndStart()
 		}},
@@ -224,4 +264,57 @@ func TestDisk(t *testing.T) {
 	require.Equal(t, "synced", string(content))
 	content, err = os.ReadFile(filepath.Join(d.dir, "lost"))
 	require.True(t, err != nil || len(content) == 0, "It was not synced, and is not lost.")
+}
+
+// writtenFile is the variable of the environment of a process that writes.
+const writtenFile = "FAULTS_WRITE"
+
+// writeAndSync writes numbers into a file, as etcd does into its log, and says which of them are safe.
+func writeAndSync(path string) {
+	file, err := os.Create(path)
+	if err == nil {
+		err = unix.Fallocate(int(file.Fd()), 0, 0, 1<<20)
+	}
+	block := make([]byte, unix.Getpagesize())
+	for n := byte(1); err == nil; n++ {
+		block[0] = n
+		if _, err = file.WriteAt(block, int64(n)*int64(len(block))); err == nil {
+			if err = unix.Fdatasync(int(file.Fd())); err == nil {
+				_, err = os.Stdout.Write(block[:1])
+			}
+		}
+	}
+	os.Exit(1)
+}
+
+// A disk that loses what it said was synced blames etcd for it.
+func TestDiskKeepsWhatWasSynced(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("Only root may mount disks.")
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	d := newDisk(t, filepath.Join(t.TempDir(), "mounted"))
+	for range 30 {
+		path := filepath.Join(d.dir, "log")
+		writer := exec.CommandContext(t.Context(), "/proc/self/exe")
+		writer.Env = append(os.Environ(), writtenFile+"="+path)
+		stdout, err := writer.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, writer.Start())
+		// A process may take longer to start than any time that is waited here.
+		said := make([]byte, 1)
+		_, err = io.ReadFull(stdout, said)
+		require.NoError(t, err, "Nothing was ever synced.")
+		time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
+		d.fail(writer.Process.Pid)
+		rest, err := io.ReadAll(stdout)
+		require.NoError(t, err)
+		said = append(said, rest...)
+		require.Error(t, writer.Wait())
+		d.repair()
+		last := said[len(said)-1]
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, last, content[int(last)*unix.Getpagesize()], "The last of %d blocks that were synced is lost.", len(said))
+	}
 }
