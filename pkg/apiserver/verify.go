@@ -22,6 +22,7 @@ import (
 	"path"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -34,52 +35,85 @@ import (
 
 // NewStoredVerifier returns a function that finds out whether a server with these flags could
 // serve what etcd has under a key: whether it can be decrypted, decoded, and converted to
-// every version of its group. It returns the resource, or "" for what is not an object of the
-// groups.
+// every version of its group. It returns the resource, or "" for what is not an object.
+//
+// What the server's Base stores is decoded, and compared with its key, since it takes more than etcd
+// to convert that.
 func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
+	root := path.Join("/", o.Etcd.StorageConfig.Prefix) + "/"
 	prefixes := map[string]schema.GroupResource{}
 	for _, group := range o.groups {
 		if err := group.InstallTypes(scheme); err != nil {
 			return nil, err
 		}
 		for resource, prefix := range group.StoragePrefixes() {
-			prefixes[path.Join("/", o.Etcd.StorageConfig.Prefix, prefix)+"/"] = resource
+			prefixes[path.Join(root, prefix)+"/"] = resource
 		}
 	}
 	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	transformers := map[schema.GroupResource]value.Transformer{}
+	transformers := encryptionconfig.StaticTransformers{}
 	if file := o.Etcd.EncryptionProviderConfigFilepath; file != "" {
 		encryption, err := encryptionconfig.LoadEncryptionConfig(ctx, file, false, o.name)
 		if err != nil {
 			return nil, fmt.Errorf("--encryption-provider-config %s can't be used: %w", file, err)
 		}
-		static := encryptionconfig.StaticTransformers(encryption.Transformers)
-		for _, resource := range prefixes {
-			transformers[resource] = static.TransformerForResource(resource)
-		}
+		transformers = encryption.Transformers
 	}
 	return func(key string, stored []byte) (string, error) {
 		for prefix, resource := range prefixes {
 			if strings.HasPrefix(key, prefix) {
-				return resource.String(), verifyStored(ctx, scheme, decoder, transformers[resource], key, stored)
+				content, err := openStored(ctx, transformers.TransformerForResource(resource), key, stored)
+				if err == nil {
+					err = verifyStored(scheme, decoder, content)
+				}
+				return resource.String(), err
 			}
 		}
-		return "", nil
+		place := strings.Split(strings.TrimPrefix(key, root), "/")
+		// What the server itself keeps in etcd is not in groups that are domains.
+		if o.Base == nil || !strings.HasPrefix(key, root) || len(place) < 3 || !strings.Contains(place[0], ".") {
+			return "", nil
+		}
+		resource := schema.GroupResource{Group: place[0], Resource: place[1]}
+		content, err := openStored(ctx, transformers.TransformerForResource(resource), key, stored)
+		if err == nil {
+			err = verifyCustom(resource, place[2:], content)
+		}
+		return resource.String(), err
 	}, nil
 }
 
-func verifyStored(ctx context.Context, scheme *runtime.Scheme, decoder runtime.Decoder, transformer value.Transformer, key string, stored []byte) error {
+// openStored returns what is stored as it was before it got a checksum and was encrypted.
+func openStored(ctx context.Context, transformer value.Transformer, key string, stored []byte) ([]byte, error) {
 	content, err := etcd.OpenValue(key, stored)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if transformer != nil {
-		if content, _, err = transformer.TransformFromStorage(ctx, content, value.DefaultContext(key)); err != nil {
-			return fmt.Errorf("it can't be decrypted, see --encryption-provider-config: %w", err)
-		}
+	if content, _, err = transformer.TransformFromStorage(ctx, content, value.DefaultContext(key)); err != nil {
+		return nil, fmt.Errorf("it can't be decrypted, see --encryption-provider-config: %w", err)
 	}
+	return content, nil
+}
+
+// verifyCustom verifies a custom resource that is stored at a place: its namespace, if it has one,
+// and its name.
+func verifyCustom(resource schema.GroupResource, place []string, content []byte) error {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(content); err != nil {
+		return fmt.Errorf("it can't be decoded: %w", err)
+	}
+	if group := object.GroupVersionKind().Group; group != resource.Group {
+		return fmt.Errorf("it is an object of the group %q", group)
+	}
+	if name := path.Join(object.GetNamespace(), object.GetName()); name != path.Join(place...) {
+		return fmt.Errorf("it is the object %s", name)
+	}
+	return nil
+}
+
+func verifyStored(scheme *runtime.Scheme, decoder runtime.Decoder, content []byte) error {
 	object, gvk, err := decoder.Decode(content, nil, nil)
 	if err != nil {
 		return fmt.Errorf("it can't be decoded: %w", err)

@@ -72,7 +72,7 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 	cmd.SetContext(ctx)
 	cmd.AddCommand(
 		doctor.NewCommand(name, base, groups...),
-		tool.AsTool(snapshot.NewCommand(name, groups...)),
+		tool.AsTool(snapshot.NewCommand(name, base, groups...)),
 		tool.WithOwnHelp(certificates.NewCommand()),
 		migrate.NewCommand(name, base, groups...),
 	)

@@ -45,9 +45,9 @@ const standardStream = "-"
 
 const dataDirFlag = "data-dir"
 
-// NewCommand returns the commands that back up what a server of this name for the groups
-// stores.
-func NewCommand(name string, groups ...registry.Group) *cobra.Command {
+// NewCommand returns the commands that back up what a server of this name for the groups, and
+// for its base if it has one, stores.
+func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *cobra.Command {
 	dataDir := apiserver.DefaultDataDir(name)
 	cmd := &cobra.Command{
 		Use:   "snapshot",
@@ -55,7 +55,7 @@ func NewCommand(name string, groups ...registry.Group) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSaveCommand(dataDir), newStatusCommand(), newVerifyCommand(name, groups), newRestoreCommand(name, dataDir))
+	cmd.AddCommand(newSaveCommand(dataDir), newStatusCommand(), newVerifyCommand(name, base, groups), newRestoreCommand(name, dataDir))
 	return cmd
 }
 
@@ -138,13 +138,14 @@ func newStatusCommand() *cobra.Command {
 }
 
 // newVerifyCommand is a fire drill: it does everything with a snapshot for which one is kept.
-func newVerifyCommand(name string, groups []registry.Group) *cobra.Command {
+func newVerifyCommand(name string, base *apiserver.Base, groups []registry.Group) *cobra.Command {
 	var format, dir string
 	options := apiserver.NewOptions(name, groups...)
+	options.Base = base
 	cmd := &cobra.Command{
 		Use:   "verify FILE|DIRECTORY",
 		Short: "Restores a file into a temporary directory, and reads every object in every version",
-		Long: "Verifies a file, or the latest one in a directory: restores it into a temporary directory, starts an etcd on it, and decrypts, decodes and converts every object to every version of its group. " +
+		Long: "Verifies a file, or the latest one in a directory: restores it into a temporary directory, starts an etcd on it, and decrypts, decodes and converts every object to every version of its group; of custom resources, which their definitions would have to convert, it compares the name and the namespace with the key. " +
 			"What is restored is deleted afterwards. It needs twice the space of the data.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
