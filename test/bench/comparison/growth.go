@@ -40,6 +40,8 @@ type Growth struct {
 	Objects int `json:"objects"`
 	// Servers are how many are started at once. Those besides the first get no requests.
 	Servers int `json:"servers"`
+	// Sharded is set if the pizzas are stored in another etcd than all else.
+	Sharded bool `json:"sharded"`
 	// Ready is how many seconds after their start all servers are ready, and CPU how many of
 	// processor time each has used until then, on average.
 	Ready float64 `json:"ready"`
@@ -61,6 +63,8 @@ type Growth struct {
 
 const (
 	growthPrefix = "/growth"
+	// shard is the etcd of what does not grow.
+	shard = "growth-etcd"
 	// settle is how long a server that has started is left alone.
 	settle = 5 * time.Second
 	// attempts is how many requests are measured with each number of objects.
@@ -73,15 +77,22 @@ func (b *bench) measureGrowth(ctx context.Context, result *Result, s size) (err 
 	if len(s.growth) == 0 {
 		return nil
 	}
+	storedIn, flags := b.cp.Etcd.Name(), []string{withoutControllers, "--etcd-prefix=" + growthPrefix}
+	if s.sharded {
+		storedIn, flags = shard, append(flags, "--etcd-servers-overrides="+restaurant.GroupName+"/pizzas#"+b.cp.Etcd.URL())
+	}
 	var servers servers
 	for i := range s.servers {
-		server, err := b.cp.NewAPIServer(fmt.Sprintf("growth-%d", i), controlplane.ServerConfig{Etcd: "etcd", ComponentConfig: controlplane.ComponentConfig{
-			Flags: []string{withoutControllers, "--etcd-prefix=" + growthPrefix},
-		}})
+		server, err := b.cp.NewAPIServer(fmt.Sprintf("growth-%d", i), controlplane.ServerConfig{Etcd: storedIn, ComponentConfig: controlplane.ComponentConfig{Flags: flags}})
 		if err != nil {
 			return err
 		}
 		servers = append(servers, server)
+	}
+	if s.sharded {
+		if err := b.cp.Component(shard).Start(ctx); err != nil {
+			return err
+		}
 	}
 	server := servers[0]
 	defer func() { err = errors.Join(err, servers.stop()) }()
@@ -121,7 +132,7 @@ func (b *bench) measureGrowth(ctx context.Context, result *Result, s size) (err 
 		if err != nil {
 			return err
 		}
-		growth.Objects, growth.Servers = objects, len(servers)
+		growth.Objects, growth.Servers, growth.Sharded = objects, len(servers), s.sharded
 		result.Growth = append(result.Growth, growth)
 	}
 	return nil

@@ -55,8 +55,9 @@ func progress(message string) { fmt.Fprintln(os.Stderr, message) }
 
 // size says how much is measured.
 type size struct {
-	rounds, requests, alone, objects, watches, relief, servers int
-	growth                                                     []int
+	rounds, requests, alone, objects, watches, reviews, relief, servers int
+	growth                                                              []int
+	sharded                                                             bool
 }
 
 // many is how many clients work at the same time where it is not one alone.
@@ -65,10 +66,11 @@ const many = 16
 // Result is what a run has measured.
 type Result struct {
 	machine.Run
-	Samples []Sample `json:"samples"`
-	Watches []Watch  `json:"watches,omitempty"`
-	Growth  []Growth `json:"growth,omitempty"`
-	Relief  []Relief `json:"relief,omitempty"`
+	Samples []Sample  `json:"samples"`
+	Watches []Watch   `json:"watches,omitempty"`
+	Reviews []Reviews `json:"reviews,omitempty"`
+	Growth  []Growth  `json:"growth,omitempty"`
+	Relief  []Relief  `json:"relief,omitempty"`
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -79,8 +81,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags.IntVar(&s.alone, "alone", 150, "how many requests of each verb one client sends in a round; 0 for none")
 	flags.IntVar(&s.objects, "objects", 5000, "how many objects lists have; 0 for no lists")
 	flags.IntVar(&s.watches, "watches", 1000, "how many watches see each write; 0 for none")
+	flags.IntVar(&s.reviews, "reviews", 10_000, "for how many requests of each verb SubjectAccessReviews are counted; 0 for none")
 	flags.IntVar(&s.relief, "relief", 50_000, "with how many custom resources kube-apiserver and crd-apiserver are started; 0 for none")
 	flags.IntVar(&s.servers, "servers", 1, "how many servers are started at once with stored pizzas")
+	flags.BoolVar(&s.sharded, "sharded", false, "store these pizzas in another etcd than all else")
 	growth := flags.String("growth", "0,10000,100000", "with how many stored pizzas the server is started; empty for none")
 	contenders := flags.String("contenders", "crd,pizzas,configmap,crd-webhook,crd-apiserver,sample-apiserver,nothing", "who takes part")
 	identities := flags.String("identities", "user,serviceaccount,admin", "who sends the requests")
@@ -109,7 +113,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	var b *bench
 	if *base != "" {
 		b, err = setUpBuilds(ctx, dir, *base)
-		s.watches, s.relief, s.growth = 0, 0, nil
+		s.watches, s.reviews, s.relief, s.growth = 0, 0, 0, nil
 	} else {
 		b, err = setUp(ctx, dir, options{contenders: names(*contenders), identities: names(*identities), controllers: *controllers})
 	}
@@ -139,7 +143,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 
 // fill measures everything.
 func (b *bench) fill(ctx context.Context, result *Result, s size) error {
-	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureGrowth, b.measureRelief} {
+	for _, part := range []func(context.Context, *Result, size) error{b.measureVerbs, b.measureLists, b.measureWatches, b.measureReviews, b.measureGrowth, b.measureRelief} {
 		if err := part(ctx, result, s); err != nil {
 			return err
 		}

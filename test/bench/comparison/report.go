@@ -63,10 +63,16 @@ func report(out io.Writer, result Result) error {
 				watch.KubeAPIServer, watch.Server, watch.KubeAPIServerMemory/1000, watch.ServerMemory/1000)
 		}
 	}
+	if len(result.Reviews) > 0 {
+		fmt.Fprint(w, "\nreviews\tidentity\tverb\trequests\tseconds\tSubjectAccessReviews\t\n")
+		for _, r := range result.Reviews {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f\t%d\t\n", r.Contender, r.Identity, r.Verb, r.Requests, r.Seconds, r.Reviews)
+		}
+	}
 	if len(result.Growth) > 0 {
-		fmt.Fprint(w, "\nstored pizzas\tservers\tready s\tCPU s\tcached after s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\tlist adds MB\tlist s\t\n")
+		fmt.Fprint(w, "\nstored pizzas\tservers\tsharded\tready s\tCPU s\tcached after s\tresident MB\tpeak MB\tcreate ms CPU\tdelete topping ms CPU\tlist adds MB\tlist s\t\n")
 		for _, g := range result.Growth {
-			fmt.Fprintf(w, "%d\t%d\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Servers, g.Ready, g.CPU, g.Cached, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
+			fmt.Fprintf(w, "%d\t%d\t%t\t%.2f\t%.2f\t%.2f\t%d\t%d\t%.2f\t%.2f\t%d\t%.2f\t\n", g.Objects, g.Servers, g.Sharded, g.Ready, g.CPU, g.Cached, g.Resident/1e6, g.Peak/1e6, g.Create, g.DeleteTopping, g.List/1e6, g.ListSeconds)
 		}
 	}
 	if len(result.Relief) > 0 {
