@@ -40,7 +40,7 @@ pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
 pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/testing         pkg/apiserver pkg/registry
-pkg/apiserver/testing(tests)  pkg/registry/testing pkg/aggregation
+pkg/apiserver/testing(tests)  pkg/registry/testing pkg/aggregation pkg/stored
 pkg/apiserver/filters         pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication

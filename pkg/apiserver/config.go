@@ -81,6 +81,7 @@ type Config struct {
 	// etcdClient is the one that writes, with the references between objects.
 	etcdClient *clientv3.Client
 	references *references.References
+	history    *history
 	// stopMetrics ends the metrics of this server, whose process may have others.
 	stopMetrics []func()
 	closeOnce   func() error
@@ -250,6 +251,10 @@ func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *f
 	config.LoopbackClientConfig.WarningHandler = rest.NoWarnings{}
 	// It would compress each event of a watch for itself.
 	config.LoopbackClientConfig.DisableCompression = true
+	config.LoopbackClientConfig.QPS = -1
+	// With --bind-address it is not to the loopback interface, which HTTPS_PROXY spares.
+	// Upstream fault 52.
+	config.LoopbackClientConfig.Proxy = http.ProxyURL(nil)
 	if ready.servingCert != nil {
 		config.SecureServing.Cert = ready.servingCert
 	}
@@ -304,10 +309,6 @@ func (o CompletedOptions) applyCluster(config *Config, ready prerequisites) erro
 // admission plugins.
 func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitializer, err error) {
 	loopback := rest.CopyConfig(c.Generic.LoopbackClientConfig)
-	loopback.QPS = -1
-	// With --bind-address it is not to the loopback interface, which HTTPS_PROXY spares.
-	// Upstream fault 52.
-	loopback.Proxy = http.ProxyURL(nil)
 	for _, group := range c.Groups {
 		if group.Runtime == nil {
 			continue

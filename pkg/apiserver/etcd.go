@@ -43,6 +43,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // awaitEtcd waits for an external etcd. The library alone gives it 20 seconds, and
@@ -147,7 +148,9 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 	if o.EtcdTransactions {
 		raw = rawStorage{config.references, remote.ServerList}
 	}
-	generic.RESTOptionsGetter = withCache(generic.RESTOptionsGetter, &options, raw)
+	config.history = newHistory()
+	go config.history.follow(config.etcdClient, stored.HistoryKey(options.StorageConfig.Prefix, ""))
+	generic.RESTOptionsGetter = config.withCache(generic.RESTOptionsGetter, raw)
 	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
 	// discovery goes on, and all else does once etcd is back.
 	// Upstream fault 54.

@@ -19,6 +19,7 @@ package apiserver
 import (
 	"context"
 	"path"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,6 +70,9 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) 
 				return nil, err
 			}
 			store.Prefix = path.Join("/", rest.StorageConfig.Prefix, rest.ResourcePrefix) + "/"
+			if servers := rest.StorageConfig.Transport.ServerList; !slices.Equal(servers, options.StorageConfig.Transport.ServerList) {
+				store.Servers = servers
+			}
 			store.Codec = rest.StorageConfig.Codec
 			version, err := factory.ResourceEncodingConfig.StorageEncodingFor(store.GroupResource)
 			if err != nil {

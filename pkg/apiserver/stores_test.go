@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apiserver/pkg/storage/value"
@@ -53,6 +54,32 @@ func TestStoresWriteWhatTheServerWrites(t *testing.T) {
 				if data, err := store.Encryption.TransformToStorage(t.Context(), []byte("value"), key); string(data) != "value" || err != nil {
 					t.Errorf("%s: got %q (%v)", store.GroupResource, data, err)
 				}
+			}
+		})
+	}
+}
+
+// Tools that look into the etcd of all other objects would find none of these.
+func TestStoresOfAnotherEtcd(t *testing.T) {
+	const other = "https://other:2379"
+	for name, args := range map[string][]string{"embedded": nil, "external": {"--etcd-servers=https://etcd:2379"}} {
+		t.Run(name, func(t *testing.T) {
+			stores, err := parse(t, append(args, "--etcd-servers-overrides=workshop.example.com/machines#"+other)...).Stores(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, store := range stores {
+				want := []string(nil)
+				if store.Resource == "machines" {
+					found, want = true, []string{other}
+				}
+				if !slices.Equal(store.Servers, want) {
+					t.Errorf("%s: got %v, want %v", store.GroupResource, store.Servers, want)
+				}
+			}
+			if !found {
+				t.Error("got no machines")
 			}
 		})
 	}

@@ -43,23 +43,25 @@ import (
 )
 
 // withCache is how a resource is stored that has a watch cache.
-func withCache(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOptions, raw rawStorage) generic.RESTOptionsGetter {
-	return boundedLists{watchHistory{getter, etcd, raw}}
+func (c *Config) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
+	return boundedLists{watchHistory{getter, c.Etcd, raw, c.history}}
 }
 
 // BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
 // explain the errors of etcd, as those of the groups in Go do.
-func BaseStorage(getter generic.RESTOptionsGetter, etcd *genericoptions.EtcdOptions) generic.RESTOptionsGetter {
-	return registry.StatusErrors(withCache(getter, etcd, rawStorage{}))
+func (c *Config) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return registry.StatusErrors(c.withCache(getter, rawStorage{}))
 }
 
 // watchHistory gives each watch cache a past, so that a watch that was interrupted by a
 // restart goes on. The library begins its caches with what is stored now, and answers
-// every watch from before with 410 Gone, whereupon all clients list everything at once.
+// every watch from before with 410 Gone, whereupon all clients list everything at once. That
+// is right only for watches from where the objects were before they moved.
 type watchHistory struct {
 	generic.RESTOptionsGetter
-	etcd *genericoptions.EtcdOptions
-	raw  rawStorage
+	etcd    *genericoptions.EtcdOptions
+	raw     rawStorage
+	history *history
 }
 
 // GetRESTOptions returns how a resource is stored.
@@ -78,7 +80,8 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 
 // uncached is the library's UndecoratedStorage.
 func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error), newObject, newList func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-	return h.raw.make(config, newObject, newList, prefix)
+	inner, destroy, err := h.raw.make(config, newObject, newList, prefix)
+	return &begun{inner, h.history, config.GroupResource.Group}, destroy, err
 }
 
 // cacher is the library's StorageWithCacher, but for what the cache reads.
@@ -107,7 +110,7 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 		return nil, func() {}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	return &awaitedCache{delegator, large, watchCache.Wait, time.Now().Add(fillTimeout)}, sync.OnceFunc(func() {
+	return &awaitedCache{&begun{delegator, h.history, config.GroupResource.Group}, large, watchCache.Wait, time.Now().Add(fillTimeout)}, sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
 		destroy()

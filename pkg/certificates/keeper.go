@@ -47,6 +47,20 @@ func (s secrets) get(ctx context.Context, name string) (*corev1.Secret, error) {
 	return secret, s.explain(name, err, "get and update")
 }
 
+// CABundle returns the certificate authority that a [Manager] keeps in a Secret, as PEM, for who
+// registers its server.
+func CABundle(ctx context.Context, kube kubernetes.Interface, namespace, secret string) ([]byte, error) {
+	kept, err := kube.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading which certificate authority the server has: %w", err)
+	}
+	bundle := kept.Data[caCert]
+	if len(bundle) == 0 {
+		return nil, fmt.Errorf("the Secret %s in %s has no %s yet: start the server, which writes it", secret, namespace, caCert)
+	}
+	return bundle, nil
+}
+
 // put writes a Secret, unless somebody else was first.
 func (s secrets) put(ctx context.Context, secret *corev1.Secret) error {
 	if secret.ResourceVersion == "" {

@@ -20,7 +20,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 )
@@ -45,6 +47,28 @@ func TestPublish(t *testing.T) {
 			got, err := client.ApiregistrationV1().APIServices().Get(t.Context(), apiService, metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, test.want, string(got.Spec.CABundle))
+		})
+	}
+}
+
+func TestCABundle(t *testing.T) {
+	kube := kubefake.NewClientset(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "kept"}, Data: map[string][]byte{"ca.crt": []byte("PEM")}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "installed"}},
+	)
+	for secret, want := range map[string]struct{ bundle, err string }{
+		"kept":      {"PEM", ""},
+		"installed": {"", "the Secret installed in here has no ca.crt yet: start the server, which writes it"},
+		"none":      {"", `reading which certificate authority the server has: secrets "none" not found`},
+	} {
+		t.Run(secret, func(t *testing.T) {
+			bundle, err := CABundle(t.Context(), kube, "here", secret)
+			if want.err != "" {
+				require.EqualError(t, err, want.err)
+			} else {
+				require.NoError(t, err)
+			}
+			require.Equal(t, want.bundle, string(bundle))
 		})
 	}
 }

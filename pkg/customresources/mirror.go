@@ -78,6 +78,7 @@ type mirror struct {
 	destroy func()
 	// objects is how the objects of the definitions are stored.
 	objects generic.RESTOptionsGetter
+	caches  *caches
 	// copied is closed when all definitions have been copied once.
 	copied chan struct{}
 }
@@ -108,6 +109,9 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 		prefix:    "/" + options.ResourcePrefix,
 		objects:   objects,
 		copied:    make(chan struct{}),
+	}
+	if m.caches, err = newCaches(config); err != nil {
+		return nil, err
 	}
 	m.copies, m.destroy, err = factory.Create(*options.StorageConfig,
 		func() runtime.Object { return &apiextensions.CustomResourceDefinition{} },
@@ -168,6 +172,7 @@ func (m *mirror) start(hook genericapiserver.PostStartHookContext) error {
 		return nil //nolint:nilerr // The server has been told to stop.
 	}
 	close(m.copied)
+	m.caches.start()
 	go func() {
 		<-hook.Done()
 		m.queue.ShutDown()
@@ -277,8 +282,13 @@ func (m *mirror) write(ctx context.Context, definition *apiextensionsv1.CustomRe
 	if err := library.Scheme.Convert(copyOf(definition), wanted, nil); err != nil {
 		return err
 	}
-	return m.copies.GuaranteedUpdate(ctx, m.key(definition.Name), &apiextensions.CustomResourceDefinition{}, true, nil,
+	copied := &apiextensions.CustomResourceDefinition{}
+	err := m.copies.GuaranteedUpdate(ctx, m.key(definition.Name), copied, true, nil,
 		storage.SimpleUpdate(func(runtime.Object) (runtime.Object, error) { return wanted.DeepCopy(), nil }), nil)
+	if err == nil {
+		m.caches.fill(ctx, copied)
+	}
+	return err
 }
 
 // copyOf is a definition without what says that it is being deleted: the library, which

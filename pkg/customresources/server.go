@@ -26,6 +26,7 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 
@@ -54,6 +55,9 @@ func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.Generic
 	if err := server.RegisterMuxAndDiscoveryCompleteSignal("DefinitionsNotCopied", mirror.copied); err != nil {
 		return nil, err
 	}
+	if err := server.AddReadyzChecks(healthz.NamedCheck("storage-readiness", mirror.caches.check)); err != nil {
+		return nil, err
+	}
 	if err := server.AddPostStartHook("copy-definitions", mirror.start); err != nil {
 		return nil, err
 	}
@@ -72,7 +76,7 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, copies, obj
 	custom := &library.Config{
 		GenericConfig: &recommended,
 		ExtraConfig: library.ExtraConfig{
-			CRDRESTOptionsGetter: apiserver.BaseStorage(objects, config.Etcd),
+			CRDRESTOptionsGetter: config.BaseStorage(objects),
 			MasterCount:          1,
 			ServiceResolver:      services,
 			AuthResolverWrapper:  wrapper,

@@ -52,23 +52,30 @@ func (e *examination) checkStorage(ctx context.Context) []Result {
 	if len(stores) == 0 {
 		return []Result{ok("the server stores nothing")}
 	}
-	client, err := e.EtcdClient(e.EtcdServers...)
-	if err != nil {
-		return []Result{failure(fmt.Sprintf("etcd can't be reached (%v)", err), "check the flags of etcd")}
-	}
-	defer func() { _ = client.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
 	var results []Result
 	for _, store := range stores {
-		found := scan{versions: map[string]int{}}
-		if err := found.read(ctx, client, &store); err != nil && ctx.Err() == nil {
-			results = append(results, failure(fmt.Sprintf("the stored %s can't be read (%v)", store.GroupResource, err), "see the log of etcd"))
-			continue
-		}
-		results = append(results, found.results(&store)...)
+		results = append(results, e.checkStored(ctx, &store)...)
 	}
 	return results
+}
+
+func (e *examination) checkStored(ctx context.Context, store *stored.Objects) []Result {
+	servers := e.EtcdServers
+	if len(store.Servers) > 0 {
+		servers = store.Servers
+	}
+	client, err := e.EtcdClient(servers...)
+	if err != nil {
+		return []Result{failure(fmt.Sprintf("the etcd of %s can't be reached (%v)", store.GroupResource, err), "check the flags of etcd")}
+	}
+	defer func() { _ = client.Close() }()
+	found := scan{versions: map[string]int{}}
+	if err := found.read(ctx, client, store); err != nil && ctx.Err() == nil {
+		return []Result{failure(fmt.Sprintf("the stored %s can't be read (%v)", store.GroupResource, err), "see the log of etcd")}
+	}
+	return found.results(store)
 }
 
 // scan is what was found of a resource.

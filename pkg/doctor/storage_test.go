@@ -64,6 +64,7 @@ func TestCheckStorage(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects map[string]string
 		stores  func(context.Context) ([]stored.Objects, error)
+		servers string
 		socket  string
 		want    []Result
 	}{
@@ -94,6 +95,20 @@ func TestCheckStorage(t *testing.T) {
 			stores: func(context.Context) ([]stored.Objects, error) { return nil, errors.New("forbidden") },
 			want:   []Result{{Status: Skipped, Cause: "what the server stores can't be found out (forbidden)"}},
 		},
+		"an etcd of their own": {
+			objects: map[string]string{"a": "1" + v1alpha1},
+			servers: "unix:///nonexistent",
+			stores: func(context.Context) ([]stored.Objects, error) {
+				own := things
+				own.Servers = []string{config.Endpoint()}
+				return []stored.Objects{own}, nil
+			},
+			want: []Result{{Status: Warning, Cause: "1 of 1 things.example.com are stored in the version v1alpha1, and not in v1, so that no release may drop v1alpha1", Fix: rewriting}},
+		},
+		"an etcd that can't be reached": {
+			servers: "unix:///nonexistent",
+			want:    []Result{{Status: Failure, Cause: "the etcd of things.example.com can't be reached (unix:///nonexistent)", Fix: "check the flags of etcd"}},
+		},
 		"an etcd elsewhere": {
 			socket: "/nonexistent/etcd.sock",
 			want: []Result{{
@@ -103,10 +118,13 @@ func TestCheckStorage(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := func(...string) (*clientv3.Client, error) {
-				return clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}})
+			client := func(servers ...string) (*clientv3.Client, error) {
+				if servers[0] != config.Endpoint() {
+					return nil, errors.New(servers[0])
+				}
+				return clientv3.New(clientv3.Config{Endpoints: servers})
 			}
-			writer, err := client()
+			writer, err := client(config.Endpoint())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +141,10 @@ func TestCheckStorage(t *testing.T) {
 			if test.stores == nil {
 				test.stores = func(context.Context) ([]stored.Objects, error) { return []stored.Objects{things}, nil }
 			}
-			e := &examination{Config: Config{EtcdServers: []string{config.Endpoint()}, EtcdClient: client, EtcdSocket: test.socket, Stores: test.stores}}
+			if test.servers == "" {
+				test.servers = config.Endpoint()
+			}
+			e := &examination{Config: Config{EtcdServers: []string{test.servers}, EtcdClient: client, EtcdSocket: test.socket, Stores: test.stores}}
 			if difference := cmp.Diff(test.want, e.checkStorage(t.Context())); difference != "" {
 				t.Error(difference)
 			}

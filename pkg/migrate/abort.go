@@ -82,5 +82,6 @@ func (c *claim) removeCopies(ctx context.Context) error {
 		}
 		c.progress("the server has no %s", store.GroupResource)
 	}
-	return nil
+	_, err := c.write(ctx, clientv3.OpDelete(c.HistoryKey))
+	return err
 }

@@ -20,8 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +71,7 @@ func (m *Migration) Back(ctx context.Context) error {
 		if err := m.checkKubeGap(ctx); err != nil {
 			return err
 		}
-		c.Returning, c.Conversions, c.NewUIDs = true, nil, nil
+		c.Returning, c.Conversions, c.NewUIDs, c.History = true, nil, nil, 0
 		if err := c.enter(ctx, Copying); err != nil {
 			return err
 		}
@@ -92,14 +94,54 @@ func (c *claim) copyAllBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Without its etcd this takes so long that what changes meanwhile could not be followed.
-	if err := c.raiseKube(ctx); err != nil {
+	if c.KubeEtcd == nil {
+		// This takes so long that what changes meanwhile could not be followed.
+		if err := c.raiseKube(ctx, 0); err != nil {
+			return err
+		}
+		if err := c.copyWhileUsed(ctx, moves, c.toKube()); err != nil {
+			return err
+		}
+		return c.raiseWhileUsed(ctx, moves)
+	}
+	before, err := c.serverRevision(ctx)
+	if err != nil {
 		return err
 	}
 	if err := c.copyWhileUsed(ctx, moves, c.toKube()); err != nil {
 		return err
 	}
-	return c.raiseKube(ctx)
+	for range maxPasses {
+		now, err := c.serverRevision(ctx)
+		if err != nil || now+raiseMargin < c.History {
+			return err
+		}
+		// As many writes as there were since will do.
+		if err := c.renewHistory(ctx, now-before+2*raiseMargin); err != nil {
+			return err
+		}
+		if err := c.catchUp(ctx, moves, c.toKube()); err != nil && !expired(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// raiseWhileUsed raises the revision of kube-apiserver's etcd by its API, and copies what changes meanwhile.
+func (c *claim) raiseWhileUsed(ctx context.Context, moves []move) error {
+	for range maxPasses {
+		gap, _, err := c.kubeGap(ctx)
+		if err != nil || gap < 0 {
+			return err
+		}
+		if err := c.raiseKube(ctx, 0); err != nil {
+			return err
+		}
+		if err := c.catchUp(ctx, moves, c.toKube()); err != nil && !expired(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // freezeAndCompareBack makes kube-apiserver's own objects equal to the server's for good. After
@@ -137,7 +179,7 @@ func (c *claim) freezeAndCompareBack(ctx context.Context, f *freezer) (err error
 	if err := c.checkKubeGap(ctx); err != nil {
 		return err
 	}
-	return c.raiseKube(ctx)
+	return c.raiseKube(ctx, 0)
 }
 
 // switchBack makes kube-apiserver answer requests by itself. What was done before is not done
@@ -150,28 +192,88 @@ func (c *claim) switchBack(ctx context.Context, f *freezer) error {
 	if err != nil {
 		return err
 	}
-	// This makes kube-apiserver begin its history here, at a revision that no client has seen
-	// from the server.
-	if err := c.closeDoors(ctx, found, stored.CopyKept); err != nil {
+	if c.KubeEtcd == nil {
+		// This makes kube-apiserver begin its history here, at a revision that no client has seen
+		// from the server.
+		err = c.closeDoors(ctx, found, stored.CopyKept)
+		if err == nil {
+			err = settle(ctx)
+		}
+		if err == nil {
+			err = c.raiseKube(ctx, 0)
+		}
+		if err != nil {
+			return err
+		}
+		c.fillCaches(ctx, found)
+	} else if err := c.awaitHistory(ctx); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
-		return err
-	}
-	if err := c.raiseKube(ctx); err != nil {
-		return err
-	}
-	c.fillCaches(ctx, found)
 	for _, name := range c.APIServices {
 		if err := c.giveBack(ctx, name); err != nil {
+			return err
+		}
+	}
+	// The server's etcd may have gone on, with what others write.
+	if c.KubeEtcd != nil {
+		if err := c.awaitHistory(ctx); err != nil {
 			return err
 		}
 	}
 	if err := c.checkWatches(ctx); err != nil {
 		return err
 	}
-	// This ends the watches that clients still have at the server.
+	if err := c.endWatches(ctx); err != nil {
+		return err
+	}
 	return c.annotate(ctx, found, stored.CopyNone)
+}
+
+// endWatches ends the watches that clients still have at the server. They go on at kube-apiserver.
+func (c *claim) endWatches(ctx context.Context) error {
+	now, err := c.serverRevision(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.write(ctx, clientv3.OpPut(c.HistoryKey, strconv.FormatInt(now+1, 10)))
+	return err
+}
+
+// awaitHistory makes kube-apiserver begin its history at a revision that no client has seen from the
+// server, unless it has.
+func (c *claim) awaitHistory(ctx context.Context) error {
+	now, err := c.serverRevision(ctx)
+	if err != nil || now < c.History {
+		return err
+	}
+	return c.renewHistory(ctx, raiseMargin)
+}
+
+// renewHistory raises the revision of kube-apiserver's etcd above where the server's will be after so
+// many more writes, and makes kube-apiserver begin its history there.
+func (c *claim) renewHistory(ctx context.Context, ahead int64) error {
+	if err := c.raiseKube(ctx, ahead); err != nil {
+		return err
+	}
+	now, err := c.kubeRevision(ctx)
+	if err != nil {
+		return err
+	}
+	for _, on := range []bool{true, false} {
+		if err := c.touch(ctx, on, stored.CopyKept); err != nil {
+			return err
+		}
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	found, err := c.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	c.fillCaches(ctx, found)
+	c.History = now
+	return c.save(ctx)
 }
 
 // releaseBack lets clients write, at kube-apiserver.

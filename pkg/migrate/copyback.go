@@ -32,23 +32,15 @@ func (c *claim) copyOneBack(ctx context.Context, move move, key string, position
 	if err != nil {
 		return false, err
 	}
-	own, err := c.get(ctx, move.door(), key)
+	before, err := c.locals().one(ctx, move, key)
 	if err != nil {
 		return false, err
-	}
-	var before *local
-	if own != nil {
-		entry, err := c.localOf(own, move)
-		if err != nil {
-			return false, err
-		}
-		before = &entry
 	}
 	if object == nil {
 		if before == nil {
 			return false, nil
 		}
-		return true, c.writeBack(ctx, move, key, before, nil)
+		return true, c.locals().write(ctx, move, key, before, nil)
 	}
 	if c.KubeEtcd == nil && (before == nil || before.uid != object.GetUID()) {
 		position.newUIDs.Insert(key)
@@ -57,19 +49,19 @@ func (c *claim) copyOneBack(ctx context.Context, move move, key string, position
 	if err != nil || before != nil && before.content == content {
 		return false, err
 	}
-	return true, c.writeBack(ctx, move, key, before, object)
+	return true, c.locals().write(ctx, move, key, before, object)
 }
 
 // toKube copies the server's objects to kube-apiserver.
 func (c *claim) toKube() follower {
-	return follower{pass: c.copyBack, verify: c.verifyBack, one: c.copyOneBack, count: c.countLocals}
+	return follower{pass: c.copyBack, verify: c.verifyBack, one: c.copyOneBack, count: c.locals().count}
 }
 
 // compareBack calls a function for each object that kube-apiserver has not in its own etcd, or
 // in another state, and for each that the server has not, with nil.
 func (m *Migration) compareBack(ctx context.Context, move move, differs func(key string, before *local, object *unstructured.Unstructured) error) (difference, error) {
 	found := newDifference()
-	locals, err := m.locals(ctx, move)
+	locals, err := m.locals().all(ctx, move)
 	if err != nil {
 		return found, err
 	}
@@ -128,7 +120,7 @@ func (c *claim) copyBack(ctx context.Context, move move) (difference, error) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := c.writeBack(ctx, move, key, before, object); err != nil {
+			if err := c.locals().write(ctx, move, key, before, object); err != nil {
 				cancel(fmt.Errorf("writing %s %s to kube-apiserver: %w", move.GroupResource, key, err))
 			}
 		})

@@ -51,11 +51,13 @@ func (m move) door() schema.GroupVersionResource {
 	return m.from.GroupResource().WithVersion(DoorVersion)
 }
 
-// openedMoves opens the doors of all definitions, if they are not open yet, and returns what
-// is to be moved through them.
+// openedMoves returns what is to be moved. Without kube-apiserver's etcd it opens the doors of all
+// definitions, if they are not open yet.
 func (c *claim) openedMoves(ctx context.Context, found []definition) ([]move, error) {
-	if err := c.openDoors(ctx, found); err != nil {
-		return nil, err
+	if c.KubeEtcd == nil {
+		if err := c.openDoors(ctx, found); err != nil {
+			return nil, err
+		}
 	}
 	return c.moves(ctx)
 }
@@ -78,7 +80,7 @@ func (c *claim) openDoors(ctx context.Context, found []definition) error {
 	for _, d := range found {
 		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
 			if c.Defined {
-				setAnnotation(definition, stored.CopyAnnotation, stored.CopyKept)
+				setCopyAnnotation(definition, stored.CopyKept)
 			} else {
 				setServed(versions, c.Served[d.Name])
 			}
@@ -109,7 +111,7 @@ func (c *claim) closeDoors(ctx context.Context, found []definition, annotation s
 	for _, d := range found {
 		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
 			if c.Defined {
-				setAnnotation(definition, stored.CopyAnnotation, annotation)
+				setCopyAnnotation(definition, annotation)
 			}
 			var conversion map[string]any
 			if saved, ok := c.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
@@ -131,7 +133,7 @@ func (c *claim) annotate(ctx context.Context, found []definition, annotation str
 	}
 	for _, d := range found {
 		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			setAnnotation(definition, stored.CopyAnnotation, annotation)
+			setCopyAnnotation(definition, annotation)
 			return versions
 		})
 		if err != nil {
@@ -141,16 +143,22 @@ func (c *claim) annotate(ctx context.Context, found []definition, annotation str
 	return nil
 }
 
-// touch changes the definitions, or changes them back, so that everybody's watches end.
-func (c *claim) touch(ctx context.Context, on bool) error {
+// touch changes the definitions, or changes them back, so that kube-apiserver ends its watches, and
+// begins its history again. The annotation says whether the server does so, too.
+func (c *claim) touch(ctx context.Context, on bool, annotation string) error {
 	found, err := c.definitions(ctx)
 	if err != nil {
 		return err
 	}
 	for _, d := range found {
-		err := c.changeDefinition(ctx, d.Name, func(_ *unstructured.Unstructured, versions []any) []any {
+		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
+			if c.Defined {
+				setCopyAnnotation(definition, annotation)
+			} else {
+				setServed(versions, c.Served[d.Name])
+			}
 			touchVersion(versions, on)
-			return versions
+			return withoutDoor(versions)
 		})
 		if err != nil {
 			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)
@@ -182,16 +190,17 @@ func (m *Migration) changeDefinition(ctx context.Context, name string, change fu
 	})
 }
 
-func setAnnotation(object *unstructured.Unstructured, name, value string) {
-	annotations := object.GetAnnotations()
+// setCopyAnnotation says to the server of custom resources what to do with its copy of a definition.
+func setCopyAnnotation(definition *unstructured.Unstructured, value string) {
+	annotations := definition.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[name] = value
+	annotations[stored.CopyAnnotation] = value
 	if value == "" {
-		delete(annotations, name)
+		delete(annotations, stored.CopyAnnotation)
 	}
-	object.SetAnnotations(annotations)
+	definition.SetAnnotations(annotations)
 }
 
 // setServed makes these versions of a definition served, or all of them if none are known.

@@ -24,9 +24,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// fillTimeout bounds the wait for kube-apiserver to read the objects: clients that want to
-// write wait, too.
-const fillTimeout = 10 * time.Second
+// fillTimeout bounds the wait for kube-apiserver to read the objects.
+const fillTimeout = 2 * time.Minute
 
 // fillCaches makes kube-apiserver read the objects of all versions into its watch caches, while
 // clients still use the server. By itself it does so when the first client comes, and answers

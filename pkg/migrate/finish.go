@@ -108,12 +108,12 @@ func (c *claim) finishDefined(ctx context.Context) error {
 		return err
 	}
 	for _, move := range moves {
-		locals, err := c.locals(ctx, move)
+		locals, err := c.locals().all(ctx, move)
 		if err != nil {
 			return err
 		}
 		for key, before := range locals {
-			if err := c.writeBack(ctx, move, key, &before, nil); err != nil {
+			if err := c.locals().write(ctx, move, key, &before, nil); err != nil {
 				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, by which no webhook or policy can refuse it: %w", move.GroupResource, key, err)
 			}
 		}

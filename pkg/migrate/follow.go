@@ -22,23 +22,18 @@ import (
 	"fmt"
 	"path"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 )
 
 const (
-	// followTimeout bounds the wait for a watch to come to a revision that has been reached.
-	followTimeout = 20 * time.Second
-	// watchSeconds is how long a watch lasts. Servers send a bookmark two seconds before its end,
-	// which says that there are no changes up to then but those that were sent.
-	watchSeconds = 3
+	// maxPasses is how often all objects are copied again if it can't be known what has changed since.
+	maxPasses = 3
 	// maxRounds is how often what is written under the freeze is compared again.
 	maxRounds = 3
 )
@@ -52,6 +47,8 @@ type position struct {
 	pending sets.Set[string]
 	// finalized are those with finalizers, and newUIDs those that get another UID.
 	finalized, newUIDs sets.Set[string]
+	// tail knows what has been written.
+	tail *tail
 }
 
 // follower is a way to copy objects.
@@ -104,64 +101,13 @@ func (m *Migration) revisionNow(ctx context.Context, from schema.GroupVersionRes
 	return list.GetResourceVersion(), count, nil
 }
 
-// changed returns which objects have changed after a revision, up to another one.
-func (m *Migration) changed(ctx context.Context, from schema.GroupVersionResource, after, until string) (sets.Set[string], error) {
-	changed := sets.New[string]()
-	goal, err := revisionOf(until)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, followTimeout)
-	defer cancel()
-	for {
-		reached, err := revisionOf(after)
-		if err != nil || reached >= goal {
-			return changed, err
-		}
-		seconds := int64(watchSeconds)
-		watcher, err := m.dynamic.Resource(from).Watch(ctx, metav1.ListOptions{ResourceVersion: after, AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
-		if err == nil {
-			after, err = changes(watcher, changed, after, goal)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("watching the %s: %w", from.GroupResource(), err)
-		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("a watch of the %s has come to the revision %s only, and not to %s: %w", from.GroupResource(), after, until, context.Cause(ctx))
-		}
-	}
-}
-
-// changes collects what a watch says until it ends, or has come to the goal, and returns how far
-// it has come.
-func changes(watcher watch.Interface, changed sets.Set[string], after string, goal int64) (string, error) {
-	defer watcher.Stop()
-	for event := range watcher.ResultChan() {
-		if event.Type == watch.Error {
-			return after, apierrors.FromObject(event.Object)
-		}
-		object, ok := event.Object.(*unstructured.Unstructured)
-		if !ok {
-			return after, fmt.Errorf("got a %T", event.Object)
-		}
-		if event.Type != watch.Bookmark {
-			changed.Insert(keyOf(object))
-		}
-		after = object.GetResourceVersion()
-		if reached, err := revisionOf(after); err != nil || reached >= goal {
-			return after, err
-		}
-	}
-	return after, nil
-}
-
 // follow copies what has changed since, and what is pending, and returns how many objects differed.
 func (c *claim) follow(ctx context.Context, move move, position *position, by follower) (int, error) {
 	now, _, err := c.revisionNow(ctx, move.from)
 	if err != nil {
 		return 0, err
 	}
-	changed, err := c.changed(ctx, move.from, position.revision, now)
+	changed, err := position.tail.until(ctx, now)
 	if err != nil {
 		return 0, err
 	}
@@ -214,14 +160,32 @@ func newPosition(revision string) *position {
 }
 
 // positionAfter is the one after a pass over all objects.
-func positionAfter(found difference) *position {
-	return &position{revision: found.revision, objects: found.objects, pending: found.keys, finalized: found.finalized, newUIDs: found.newUIDs}
+func positionAfter(found difference, tail *tail) *position {
+	return &position{revision: found.revision, objects: found.objects, pending: found.keys, finalized: found.finalized, newUIDs: found.newUIDs, tail: tail}
 }
 
-// copyWhileUsed copies all objects, and then what changes, until that is little. There are two passes over
-// all objects: the first copies them, and the second compares all of them by their content.
+// copyWhileUsed copies all objects, and then what changes, until that is little.
 func (c *claim) copyWhileUsed(ctx context.Context, moves []move, by follower) error {
-	c.positions = nil
+	for range maxPasses {
+		err := c.copyAllObjects(ctx, moves, by)
+		if err == nil {
+			err = c.catchUp(ctx, moves, by)
+		}
+		if !expired(err) {
+			return err
+		}
+		c.stopFollowing()
+		c.progress("copying all objects again: %v", err)
+	}
+	return nil // All are compared under the freeze.
+}
+
+// copyAllObjects makes two passes over all objects, and collects what changes meanwhile: the first
+// copies them, and the second compares all of them by their content.
+func (c *claim) copyAllObjects(ctx context.Context, moves []move, by follower) error {
+	c.stopFollowing()
+	following, stop := context.WithCancel(ctx)
+	c.stopTails = stop
 	positions := map[string]*position{}
 	for range 2 {
 		if err := c.beginPass(ctx, moves); err != nil {
@@ -229,25 +193,53 @@ func (c *claim) copyWhileUsed(ctx context.Context, moves []move, by follower) er
 		}
 		differed := 0
 		for _, move := range moves {
+			var followed *tail
+			if before := positions[move.Resource]; before != nil {
+				followed = before.tail
+				followed.forget()
+			} else {
+				now, _, err := c.revisionNow(ctx, move.from)
+				if err != nil {
+					return err
+				}
+				if followed, err = c.tail(following, move.from, now); err != nil {
+					return err
+				}
+			}
 			found, err := by.pass(ctx, move)
 			if err != nil {
 				return err
 			}
 			c.progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
 			differed += found.changes()
-			positions[move.Resource] = positionAfter(found)
+			positions[move.Resource] = positionAfter(found, followed)
 		}
 		if differed == 0 {
 			break
 		}
 	}
+	c.positions = positions
+	return nil
+}
+
+// stopFollowing forgets where objects have been compared.
+func (c *claim) stopFollowing() {
+	if c.stopTails != nil {
+		c.stopTails()
+	}
+	c.positions, c.stopTails = nil, nil
+}
+
+// catchUp copies what has changed, until that is little.
+func (c *claim) catchUp(ctx context.Context, moves []move, by follower) error {
 	for range maxFollows {
 		differed := 0
 		for _, move := range moves {
-			count, err := c.follow(ctx, move, positions[move.Resource], by)
-			if expired(err) {
-				return nil // All objects are compared under the freeze.
+			position := c.positions[move.Resource]
+			if position == nil {
+				continue
 			}
+			count, err := c.follow(ctx, move, position, by)
 			if err != nil {
 				return err
 			}
@@ -258,7 +250,6 @@ func (c *claim) copyWhileUsed(ctx context.Context, moves []move, by follower) er
 			break
 		}
 	}
-	c.positions = positions
 	return nil
 }
 
@@ -294,7 +285,7 @@ func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[
 		})
 	}
 	wg.Wait()
-	c.positions = nil
+	c.stopFollowing()
 	for _, err := range errs {
 		if !expired(err) && !errors.Is(err, errDiffers) {
 			return nil, err
@@ -328,7 +319,7 @@ func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[
 		if err != nil {
 			return nil, err
 		}
-		positions[move.Resource] = positionAfter(found)
+		positions[move.Resource] = positionAfter(found, nil)
 	}
 	return positions, nil
 }

@@ -17,17 +17,20 @@ package migrate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -50,8 +53,9 @@ func expiredEvent() watch.Event {
 	return watch.Event{Type: watch.Error, Object: &status}
 }
 
-// following is a source with objects, each of whose watches has the next of some events, and ends.
-func following(t *testing.T, revision string, objects int, watches ...[]watch.Event) (m *Migration, began *[]string) {
+// following is a source with objects, and with a history. Each watch brings at most so many events,
+// and then ends.
+func following(t *testing.T, revision string, objects, most int, history ...watch.Event) *Migration {
 	t.Helper()
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{thingsV1: "ThingList"})
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
@@ -60,59 +64,90 @@ func following(t *testing.T, revision string, objects int, watches ...[]watch.Ev
 	}
 	list.SetResourceVersion(revision)
 	client.PrependReactor("list", "things", func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
-	began = &[]string{}
-	client.PrependWatchReactor("things", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		*began = append(*began, action.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
-		if len(watches) == 0 {
-			t.Error("there are more watches than expected")
-			return true, watch.NewEmptyWatch(), nil
+	watches := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
+	watches.PrependWatchReactor("things", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		after, err := revisionOf(action.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
+		if err != nil {
+			t.Error(err)
 		}
-		events := watches[0]
-		watches = watches[1:]
-		watcher := watch.NewFakeWithChanSize(len(events), false)
-		for _, event := range events {
+		watcher := watch.NewFakeWithChanSize(most, false)
+		left := most
+		for _, event := range history {
+			object, ok := event.Object.(metav1.Object)
+			if !ok {
+				watcher.Action(event.Type, event.Object)
+				break
+			}
+			if at, _ := revisionOf(object.GetResourceVersion()); at <= after {
+				continue
+			}
 			watcher.Action(event.Type, event.Object)
+			if left--; left == 0 {
+				break
+			}
 		}
 		watcher.Stop()
 		return true, watcher, nil
 	})
-	return &Migration{Config: Config{Report: func(Progress) {}}, dynamic: client}, began
+	return &Migration{Config: Config{Report: func(Progress) {}}, dynamic: client, metadata: watches}
 }
 
-func TestChanged(t *testing.T) {
+func TestTail(t *testing.T) {
 	for name, test := range map[string]struct {
+		history []watch.Event
 		until   string
-		watches [][]watch.Event
 		want    []string
-		began   []string
 		expired bool
 	}{
-		"nothing later":            {until: "5", began: []string{}},
-		"a bookmark":               {"9", [][]watch.Event{{event("a", "6"), event("b", "7"), event("a", "8"), event("", "9")}}, []string{"default/a", "default/b"}, []string{"5"}, false},
-		"the last of all changes":  {"7", [][]watch.Event{{event("a", "7")}}, []string{"default/a"}, []string{"5"}, false},
-		"a bookmark that is later": {"7", [][]watch.Event{{event("", "12")}}, []string{}, []string{"5"}, false},
-		"a watch that ends before": {"9", [][]watch.Event{{event("a", "6"), event("", "8")}, {event("b", "10")}}, []string{"default/a", "default/b"}, []string{"5", "8"}, false},
-		"an empty watch":           {"6", [][]watch.Event{{}, {event("", "6")}}, []string{}, []string{"5", "5"}, false},
-		"a history that is over":   {"9", [][]watch.Event{{event("a", "6"), expiredEvent()}}, nil, []string{"5"}, true},
+		"nothing later":            {[]watch.Event{event("a", "5")}, "5", []string{}, false},
+		"a bookmark":               {[]watch.Event{event("a", "6"), event("b", "7"), event("a", "8"), event("", "9")}, "9", []string{"default/a", "default/b"}, false},
+		"the last of all changes":  {[]watch.Event{event("a", "7")}, "7", []string{"default/a"}, false},
+		"a bookmark that is later": {[]watch.Event{event("", "12")}, "7", []string{}, false},
+		"a change that is later":   {[]watch.Event{event("", "8"), event("b", "10")}, "9", []string{"default/b"}, false},
+		"a history that is over":   {[]watch.Event{event("a", "6"), expiredEvent()}, "9", nil, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			m, began := following(t, "", 0, test.watches...)
-			changed, err := m.changed(t.Context(), thingsV1, "5", test.until)
-			if expired(err) != test.expired || !test.expired && err != nil {
-				t.Fatalf("got the error %v", err)
-			}
-			if !test.expired && !slices.Equal(sets.List(changed), test.want) {
-				t.Errorf("got %v, want %v", sets.List(changed), test.want)
-			}
-			if difference := cmp.Diff(test.began, *began); difference != "" {
-				t.Error(difference)
-			}
-		})
+		for _, most := range []int{1, 2, 10} {
+			t.Run(fmt.Sprintf("%s, %d a watch", name, most), func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				tail, err := following(t, "", 0, most, test.history...).tail(ctx, thingsV1, "5")
+				if err != nil {
+					t.Fatal(err)
+				}
+				changed, err := tail.until(t.Context(), test.until)
+				if expired(err) != test.expired || !test.expired && err != nil {
+					t.Fatalf("got the error %v", err)
+				}
+				if !test.expired && !slices.Equal(sets.List(changed), test.want) {
+					t.Errorf("got %v, want %v", sets.List(changed), test.want)
+				}
+				if test.expired {
+					return
+				}
+				if again, err := tail.until(t.Context(), test.until); err != nil || len(again) > 0 {
+					t.Errorf("got %v again, and the error %v", sets.List(again), err)
+				}
+			})
+		}
 	}
 }
 
 // Under the freeze, what was compared before is not compared again, unless it can't be known what
 // has changed since, or something is wrong.
+// What has changed before all objects are read need not be looked at one by one, and what changes
+// later does.
+func TestForget(t *testing.T) {
+	tail := &tail{changed: sets.New("default/a"), news: make(chan struct{}), renew: func() {}}
+	tail.forget()
+	if err := tail.add(event("b", "6")); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := tail.until(t.Context(), "6")
+	if err != nil || !slices.Equal(sets.List(changed), []string{"default/b"}) {
+		t.Errorf("got %v and the error %v", sets.List(changed), err)
+	}
+}
+
 func TestCopyFrozen(t *testing.T) {
 	known := func(pending ...string) map[string]*position {
 		p := newPosition("5")
@@ -121,29 +156,34 @@ func TestCopyFrozen(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		positions map[string]*position
-		watches   [][]watch.Event
+		history   []watch.Event
 		// differ are how often an object still differs, and there how many there are.
 		differ map[string]int
 		there  int
 		want   []string
 	}{
-		"nothing has changed":             {known(), [][]watch.Event{{event("", "9")}}, nil, 2, []string{"count"}},
-		"an object has changed":           {known(), [][]watch.Event{{event("a", "9")}}, map[string]int{"default/a": 1}, 2, []string{"default/a", "default/a", "count"}},
-		"one was written before":          {known("default/b"), [][]watch.Event{{event("", "9")}}, nil, 2, []string{"default/b", "count"}},
-		"it is another number of objects": {known(), [][]watch.Event{{event("", "9")}}, nil, 3, []string{"count", "pass", "verify"}},
-		"an object does not become equal": {known(), [][]watch.Event{{event("a", "9")}}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "pass", "verify"}},
-		"the history is over":             {known(), [][]watch.Event{{expiredEvent()}}, nil, 2, []string{"pass", "verify"}},
+		"nothing has changed":             {known(), []watch.Event{event("", "9")}, nil, 2, []string{"count"}},
+		"an object has changed":           {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 1}, 2, []string{"default/a", "default/a", "count"}},
+		"one was written before":          {known("default/b"), []watch.Event{event("", "9")}, nil, 2, []string{"default/b", "count"}},
+		"it is another number of objects": {known(), []watch.Event{event("", "9")}, nil, 3, []string{"count", "pass", "verify"}},
+		"an object does not become equal": {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "pass", "verify"}},
+		"the history is over":             {known(), []watch.Event{expiredEvent()}, nil, 2, []string{"pass", "verify"}},
 		"another process has copied them": {nil, nil, nil, 2, []string{"pass", "verify"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source, _ := following(t, "9", 2, test.watches...)
+			source := following(t, "9", 2, 10, test.history...)
 			m := newMigration(t)
-			m.dynamic = source.dynamic
+			m.dynamic, m.metadata = source.dynamic, source.metadata
 			c, err := m.begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.positions = test.positions
+			for _, position := range test.positions {
+				if position.tail, err = m.tail(t.Context(), thingsV1, position.revision); err != nil {
+					t.Fatal(err)
+				}
+			}
 			var did []string
 			by := follower{
 				pass: func(context.Context, move) (difference, error) {

@@ -27,6 +27,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,8 +47,10 @@ const (
 	freezeTimeout = 20 * time.Second
 	// freezeSettle is how long after that it takes until every other kube-apiserver does.
 	freezeSettle = 2 * time.Second
-	// retryAfter is how many seconds clients wait before they try again to write.
-	retryAfter = 1
+	// minRetryAfter is how many seconds clients wait at first before they try again to write, and
+	// maxRetryAfter what that comes to, since it is a half of how long writes have waited. The ten
+	// retries of client-go are over after some 40 seconds like this, not after ten.
+	minRetryAfter, maxRetryAfter = 1, 15
 	// maxReviewBytes is above what kube-apiserver sends: two objects of the largest size.
 	maxReviewBytes = 16 << 20
 )
@@ -60,8 +63,9 @@ type freezer struct {
 	caBundle []byte
 	// asked is set when all writers ask this process.
 	asked bool
-	// questions counts the writes that were to be refused.
+	// questions counts the writes that were to be refused, of which the first came at first.
 	questions atomic.Int64
+	first     func() time.Time
 }
 
 // listen begins to answer.
@@ -82,7 +86,7 @@ func (m *Migration) listen() (*freezer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the time of the freeze: %w", err)
 	}
-	f := &freezer{caBundle: certPEM}
+	f := &freezer{caBundle: certPEM, first: sync.OnceValue(time.Now)}
 	f.server = &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, ErrorLog: klog.NewStandardLogger("INFO")}
 	tlsListener := tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	go func() { _ = f.server.Serve(tlsListener) }()
@@ -125,11 +129,16 @@ func (f *freezer) close() {
 // ServeHTTP refuses a write.
 func (f *freezer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.questions.Add(1)
-	refuse(w, r)
+	refuse(w, r, retryAfter(time.Since(f.first())))
+}
+
+// retryAfter returns how many seconds a client waits that has to after writes have waited so long.
+func retryAfter(waited time.Duration) int32 {
+	return int32(min(max(waited/(2*time.Second), minRetryAfter), maxRetryAfter))
 }
 
 // refuse answers an AdmissionReview.
-func refuse(w http.ResponseWriter, r *http.Request) {
+func refuse(w http.ResponseWriter, r *http.Request, retryAfter int32) {
 	var review admissionv1.AdmissionReview
 	content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReviewBytes))
 	if err == nil {
@@ -145,7 +154,7 @@ func refuse(w http.ResponseWriter, r *http.Request) {
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{
 		Code:    http.StatusTooManyRequests,
 		Reason:  metav1.StatusReasonTooManyRequests,
-		Message: "the objects are being moved to another server: try again in a second",
+		Message: "the objects are being moved to another server: try again in a moment",
 		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
 	}}
 	review.Request = nil
@@ -289,7 +298,7 @@ func (m *Migration) tryWrite(ctx context.Context, move move) error {
 		return err
 	}
 	if len(list.Items) == 0 {
-		return apierrors.NewTooManyRequests(m.webhookName()+" has nothing to be tried with", retryAfter)
+		return apierrors.NewTooManyRequests(m.webhookName()+" has nothing to be tried with", minRetryAfter)
 	}
 	object := list.Items[0]
 	path := []string{"apis", move.from.Group, move.from.Version}

@@ -43,7 +43,8 @@ func TestRefuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := httptest.NewRecorder()
-			refuse(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(test.body)))
+			f := &freezer{first: func() time.Time { return time.Now().Add(-7 * time.Second) }}
+			f.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(test.body)))
 			if recorder.Code != test.code {
 				t.Fatalf("got the code %d, want %d", recorder.Code, test.code)
 			}
@@ -55,11 +56,24 @@ func TestRefuse(t *testing.T) {
 				t.Fatal(err)
 			}
 			response := review.Response
-			if review.Kind != "AdmissionReview" || response.UID != "1" || response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Details.RetryAfterSeconds != 1 {
-				t.Errorf("got %s, want a refusal with 429 and a second to wait", recorder.Body)
+			if review.Kind != "AdmissionReview" || response.UID != "1" || response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Details.RetryAfterSeconds != 3 {
+				t.Errorf("got %s, want a refusal with 429 and three seconds to wait", recorder.Body)
 			}
 		})
 	}
+}
+
+// TestRetryAfter shows how long client-go's ten retries last that begin with the freeze.
+func TestRetryAfter(t *testing.T) {
+	var waits []int32
+	var waited time.Duration
+	for range 10 {
+		seconds := retryAfter(waited)
+		waits = append(waits, seconds)
+		waited += time.Duration(seconds) * time.Second
+	}
+	require.Equal(t, []int32{1, 1, 1, 1, 2, 3, 4, 6, 9, 14}, waits)
+	require.EqualValues(t, 15, retryAfter(time.Hour))
 }
 
 // TestQuestionsAfterTheFreeze asks as kube-apiserver does until it knows that writes are not

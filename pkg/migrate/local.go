@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,10 +39,10 @@ const fieldManager = "migrate"
 // local is what kube-apiserver has of an object in its own etcd.
 type local struct {
 	content
-	uid             types.UID
-	resourceVersion string
-	deleted         bool
-	finalized       bool
+	uid types.UID
+	// The rest is what it takes to write it through kube-apiserver.
+	resourceVersion    string
+	deleted, finalized bool
 }
 
 // normalized is an object as it is compared: in the stored version, without what two etcds
@@ -64,18 +65,102 @@ func (m *Migration) normalized(object *unstructured.Unstructured, version schema
 	return object, contentOf(data), err
 }
 
-// locals returns what kube-apiserver has in its own etcd of a resource, by key.
-func (m *Migration) locals(ctx context.Context, move move) (map[string]local, error) {
-	found := map[string]local{}
-	_, err := m.list(ctx, move.door(), func(object *unstructured.Unstructured) error {
-		var err error
-		found[keyOf(object)], err = m.localOf(object, move)
-		return err
-	})
-	return found, err
+// locals is how kube-apiserver's own objects are read and written while clients use the server's.
+// Nobody watches them: the garbage collector sees the server's objects.
+type locals interface {
+	// all returns those of a resource, by key, and one returns one, or nil.
+	all(context.Context, move) (map[string]local, error)
+	one(ctx context.Context, move move, key string) (*local, error)
+	count(context.Context, move) (int, error)
+	// write writes an object, or deletes it if there is none any more.
+	write(ctx context.Context, move move, key string, before *local, object *unstructured.Unstructured) error
 }
 
-func (m *Migration) localOf(object *unstructured.Unstructured, move move) (local, error) {
+// locals are reached through kube-apiserver's etcd, or else by the version of openDoors.
+func (m *Migration) locals() locals {
+	if m.KubeEtcd != nil {
+		return inEtcd{m}
+	}
+	return behindDoor{m}
+}
+
+// inEtcd are objects in kube-apiserver's etcd, in JSON.
+type inEtcd struct{ *Migration }
+
+func (m inEtcd) prefix(move move) string {
+	return path.Join(m.KubePrefix, move.Group, move.Resource) + "/"
+}
+
+// localIn is an object as it is stored. One that is stored in another version is another one.
+func localIn(value []byte) (local, error) {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(value); err != nil {
+		return local{}, err
+	}
+	data, err := object.MarshalJSON()
+	return local{content: contentOf(data), uid: object.GetUID()}, err
+}
+
+func (m inEtcd) all(ctx context.Context, move move) (map[string]local, error) {
+	found := map[string]local{}
+	prefix := m.prefix(move)
+	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize)}
+	for key := prefix; ; {
+		response, err := m.KubeEtcd.Get(ctx, key, options...)
+		if err != nil {
+			return nil, fmt.Errorf("reading kube-apiserver's etcd: %w", err)
+		}
+		for _, kv := range response.Kvs {
+			key = string(kv.Key)
+			if found[strings.TrimPrefix(key, prefix)], err = localIn(kv.Value); err != nil {
+				return nil, fmt.Errorf("kube-apiserver's object %s can't be read: %w", key, err)
+			}
+		}
+		if !response.More {
+			return found, nil
+		}
+		key += "\x00"
+	}
+}
+
+func (m inEtcd) one(ctx context.Context, move move, key string) (*local, error) {
+	response, err := m.KubeEtcd.Get(ctx, m.prefix(move)+key)
+	if err != nil {
+		return nil, fmt.Errorf("reading kube-apiserver's etcd: %w", err)
+	}
+	if len(response.Kvs) == 0 {
+		return nil, nil
+	}
+	entry, err := localIn(response.Kvs[0].Value)
+	return &entry, err
+}
+
+func (m inEtcd) count(ctx context.Context, move move) (int, error) {
+	response, err := m.KubeEtcd.Get(ctx, m.prefix(move), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("reading kube-apiserver's etcd: %w", err)
+	}
+	return int(response.Count), nil
+}
+
+func (m inEtcd) write(ctx context.Context, move move, key string, _ *local, object *unstructured.Unstructured) error {
+	key = m.prefix(move) + key
+	if object == nil {
+		_, err := m.KubeEtcd.Delete(ctx, key)
+		return err
+	}
+	data, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	_, err = m.KubeEtcd.Put(ctx, key, string(data))
+	return err
+}
+
+// behindDoor are objects in the version of openDoors.
+type behindDoor struct{ *Migration }
+
+func (m behindDoor) local(object *unstructured.Unstructured, move move) (local, error) {
 	entry := local{
 		uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
 		deleted: object.GetDeletionTimestamp() != nil, finalized: len(object.GetFinalizers()) > 0,
@@ -85,15 +170,28 @@ func (m *Migration) localOf(object *unstructured.Unstructured, move move) (local
 	return entry, err
 }
 
-// countLocals is how many objects kube-apiserver has in its own etcd.
-func (c *claim) countLocals(ctx context.Context, move move) (int, error) {
-	_, count, err := c.revisionNow(ctx, move.door())
-	return count, err
+func (m behindDoor) all(ctx context.Context, move move) (map[string]local, error) {
+	found := map[string]local{}
+	_, err := m.list(ctx, move.door(), func(object *unstructured.Unstructured) error {
+		var err error
+		found[keyOf(object)], err = m.local(object, move)
+		return err
+	})
+	return found, err
 }
 
-// kubeKey is that of an object in kube-apiserver's etcd.
-func (c *claim) kubeKey(move move, key string) string {
-	return path.Join(c.KubePrefix, move.Group, move.Resource, key)
+func (m behindDoor) one(ctx context.Context, move move, key string) (*local, error) {
+	object, err := m.get(ctx, move.door(), key)
+	if err != nil || object == nil {
+		return nil, err
+	}
+	entry, err := m.local(object, move)
+	return &entry, err
+}
+
+func (m behindDoor) count(ctx context.Context, move move) (int, error) {
+	_, count, err := m.revisionNow(ctx, move.door())
+	return count, err
 }
 
 // checkEncryption returns an error if kube-apiserver encrypts what this process would write as
@@ -102,8 +200,7 @@ func (m *Migration) checkEncryption(ctx context.Context, move move) error {
 	if m.KubeEtcd == nil {
 		return nil
 	}
-	prefix := path.Join(m.KubePrefix, move.Group, move.Resource) + "/"
-	response, err := m.KubeEtcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithLimit(1))
+	response, err := m.KubeEtcd.Get(ctx, inEtcd{m}.prefix(move), clientv3.WithPrefix(), clientv3.WithLimit(1))
 	if err != nil {
 		return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
 	}
@@ -115,23 +212,9 @@ func (m *Migration) checkEncryption(ctx context.Context, move move) error {
 	return nil
 }
 
-// writeBack writes an object to kube-apiserver's own etcd, or deletes it there. Nobody watches
-// that: the garbage collector sees the server's objects.
-func (c *claim) writeBack(ctx context.Context, move move, key string, before *local, object *unstructured.Unstructured) error {
-	if c.KubeEtcd != nil {
-		if object == nil {
-			_, err := c.KubeEtcd.Delete(ctx, c.kubeKey(move, key))
-			return err
-		}
-		data, err := object.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		_, err = c.KubeEtcd.Put(ctx, c.kubeKey(move, key), string(data))
-		return err
-	}
+func (m behindDoor) write(ctx context.Context, move move, key string, before *local, object *unstructured.Unstructured) error {
 	namespace, name := path.Split(key)
-	client := c.dynamic.Resource(move.door()).Namespace(path.Clean("/" + namespace)[1:])
+	client := m.dynamic.Resource(move.door()).Namespace(path.Clean("/" + namespace)[1:])
 	if object == nil {
 		return deleteLocal(ctx, client, name, before)
 	}

@@ -63,6 +63,8 @@ type Config struct {
 	Etcd *clientv3.Client
 	// StateKey is the key of the migration's state in etcd. No object has it.
 	StateKey string
+	// HistoryKey is that of the revision at which the objects begin there, see stored.HistoryKey.
+	HistoryKey string
 	// Cluster reaches kube-apiserver as the user who moves the objects.
 	Cluster *rest.Config
 	// Service is that of the server, and CABundle has the certificate authorities, as

@@ -132,12 +132,12 @@ func TestWriteBackTwice(t *testing.T) {
 			t.Parallel()
 			client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 			client.PrependReactor(name, resource.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
-			c := &claim{Migration: &Migration{dynamic: client}}
+			m := &Migration{dynamic: client}
 			var object *unstructured.Unstructured
 			if name != "delete" {
 				object = &unmarshal(t, usualObject)[0]
 			}
-			require.NoError(t, c.writeBack(t.Context(), move{&things, thingsV1}, "default/a", test.before, object))
+			require.NoError(t, m.locals().write(t.Context(), move{&things, thingsV1}, "default/a", test.before, object))
 		})
 	}
 }

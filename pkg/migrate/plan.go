@@ -244,14 +244,12 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 		if err != nil && !errors.Is(err, rpctypes.ErrFutureRev) {
 			return fmt.Errorf("reading the server's etcd: %w", err)
 		}
-		if p.Defined {
-			now, err := p.serverRevision(ctx)
-			if err != nil {
-				return err
-			}
-			if revision-now <= maxRaise {
-				break // The rest is raised by writes.
-			}
+		now, err := p.serverRevision(ctx)
+		if err != nil {
+			return err
+		}
+		if revision-now <= maxRaise {
+			break // The rest is raised by writes.
 		}
 		p.fail(RevisionTooLow, "before its first object, restore a snapshot of the server's etcd, which continues at a later revision: \"snapshot save\" and \"snapshot restore\" for the embedded etcd, \"etcdutl snapshot restore --bump-revision --mark-compacted\" for another",
 			"the server's etcd has not compacted the revision %d that kube-apiserver's has reached, so that clients that resume a watch would miss changes", revision)

@@ -94,18 +94,18 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 	return revisionOf(list.GetResourceVersion())
 }
 
-// raiseServer raises the revision of the server's etcd above kube-apiserver's, and makes the
-// server forget all before.
-func (c *claim) raiseServer(ctx context.Context) error {
+// beginHistory raises the revision of the server's etcd above kube-apiserver's, and makes the
+// server answer watches from before with 410 Gone: clients then list again.
+func (c *claim) beginHistory(ctx context.Context) error {
 	goal, err := c.kubeRevision(ctx)
-	if err != nil {
+	if err != nil || goal < c.begun {
 		return err
 	}
 	now, err := c.serverRevision(ctx)
 	if err != nil {
 		return err
 	}
-	if now <= goal {
+	if now <= goal+raiseMargin {
 		c.progress("raising the revision of the server's etcd from %d above %d", now, goal)
 		key := c.StateKey + ".revision"
 		err = raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
@@ -124,6 +124,11 @@ func (c *claim) raiseServer(ctx context.Context) error {
 		}
 		now = response.Header.Revision
 	}
+	if _, err := c.write(ctx, clientv3.OpPut(c.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
+		return err
+	}
+	c.begun = now
+	// So that lists don't go on from before either.
 	if _, err := c.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
 		return fmt.Errorf("compacting the server's etcd: %w", err)
 	}
@@ -157,9 +162,11 @@ func (m *Migration) checkKubeGap(ctx context.Context) error {
 		"give --kube-etcd-servers, or restore a snapshot of kube-apiserver's etcd with \"etcdutl snapshot restore --mark-compacted --bump-revision\" so that it is above %d", gap, limit, goal)
 }
 
-// raiseKube raises the revision of kube-apiserver's etcd above the server's.
-func (c *claim) raiseKube(ctx context.Context) error {
+// raiseKube raises the revision of kube-apiserver's etcd above where the server's will be after so
+// many more writes.
+func (c *claim) raiseKube(ctx context.Context, ahead int64) error {
 	gap, goal, err := c.kubeGap(ctx)
+	gap, goal = gap+ahead, goal+ahead
 	if err != nil || gap < 0 {
 		return err
 	}

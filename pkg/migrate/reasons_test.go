@@ -222,8 +222,8 @@ var findings = map[Reason]struct {
 		want:   "failure the server has 1 things.example.com already",
 	},
 	RevisionTooLow: {
-		change: func(s *scene) { s.revision = "1000000" },
-		want:   "failure the server's etcd has not compacted the revision 1000000 that kube-apiserver's has reached, so that clients that resume a watch would miss changes",
+		change: func(s *scene) { s.revision = "9000000" },
+		want:   "failure the server's etcd has not compacted the revision 9000000 that kube-apiserver's has reached, so that clients that resume a watch would miss changes",
 	},
 	ControllersRun: {
 		change: func(s *scene) {

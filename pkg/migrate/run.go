@@ -80,6 +80,7 @@ type step struct {
 
 // through goes through all phases up to the last.
 func (c *claim) through(ctx context.Context, last Phase, steps map[Phase]step) error {
+	defer c.stopFollowing()
 	for c.Phase != last {
 		c.progress("%s", c.Phase)
 		step, known := steps[c.Phase]
@@ -106,7 +107,7 @@ func (c *claim) release(ctx context.Context) error {
 	if !c.Defined {
 		return nil
 	}
-	return c.touch(ctx, false)
+	return c.touch(ctx, false, "")
 }
 
 // copyAll copies the objects while they change.
@@ -121,10 +122,17 @@ func (c *claim) copyAll(ctx context.Context) error {
 	if err := c.copyWhileUsed(ctx, moves, c.toServer()); err != nil {
 		return err
 	}
-	if err := c.unchanged(ctx); err != nil || !c.Defined {
+	if err := c.unchanged(ctx); err != nil {
 		return err
 	}
-	return c.raiseServer(ctx)
+	if err := c.beginHistory(ctx); err != nil {
+		return err
+	}
+	// That can take a while.
+	if err := c.catchUp(ctx, moves, c.toServer()); err != nil && !expired(err) {
+		return err
+	}
+	return nil
 }
 
 // freezeAndCompare makes the server's objects equal to kube-apiserver's for good. After an
@@ -160,10 +168,7 @@ func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
 			}
 		}
 	}
-	if !c.Defined {
-		return nil
-	}
-	return c.raiseServer(ctx)
+	return c.beginHistory(ctx)
 }
 
 // goBack lets clients write again at kube-apiserver, after an error.

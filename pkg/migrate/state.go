@@ -80,6 +80,9 @@ type State struct {
 	// what it said about conversion.
 	Served      map[string][]string        `json:"served,omitempty"`
 	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
+	// History is a revision of kube-apiserver's etcd before which it has no history of its own objects,
+	// which is known while they move back.
+	History int64 `json:"history,omitempty"`
 	// Progress is how far the present pass over all objects is, and set by Status only.
 	Progress *Progress `json:"progress,omitempty"`
 }
@@ -97,6 +100,9 @@ type claim struct {
 	revision int64
 	// positions are up to where this process has compared objects, by resource.
 	positions map[string]*position
+	stopTails func()
+	// begun is the revision of the server's etcd at which this process has made its history begin.
+	begun int64
 }
 
 // Status returns the state, or ErrNone.

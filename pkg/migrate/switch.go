@@ -32,6 +32,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 const (
@@ -64,17 +65,18 @@ func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
 			return err
 		}
 	}
-	if !c.Defined {
-		if err := c.checkWatches(ctx); err != nil {
-			return err
-		}
-		return c.stopServing(ctx)
-	}
-	// kube-apiserver ends its watches, and the server begins its history again.
-	if err := c.touch(ctx, true); err != nil {
+	// What other clients have made kube-apiserver write since is not older than what it has answered.
+	if err := c.beginHistory(ctx); err != nil {
 		return err
 	}
-	return c.checkWatches(ctx)
+	if err := c.checkWatches(ctx); err != nil {
+		return err
+	}
+	if !c.Defined {
+		return c.stopServing(ctx)
+	}
+	// kube-apiserver ends its watches, which continue at the server.
+	return c.touch(ctx, true, stored.CopyKept)
 }
 
 // switchFirst switches one version, to see whether kube-apiserver reaches the server.

@@ -20,6 +20,7 @@ package stored
 
 import (
 	"context"
+	"path"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,6 +38,12 @@ const (
 	CopyNone = "none"
 )
 
+// HistoryKey is the key in etcd of the revision at which the objects of a group were complete that
+// were moved there from another etcd, or were moved away, as a decimal number. When it changes, the
+// server ends all watches that began earlier, and it answers those that are to go on from an earlier
+// revision with 410 Gone. The prefix is that of all keys of the server.
+func HistoryKey(prefix, group string) string { return path.Join("/", prefix, "history") + "/" + group }
+
 // Objects says where and how a server stores the objects of a resource.
 type Objects struct {
 	schema.GroupResource
@@ -44,6 +51,8 @@ type Objects struct {
 	Kind string
 	// Namespaced objects have their namespace in their key.
 	Namespaced bool
+	// Servers are the addresses of the etcd that has the objects, if it is not that of all others.
+	Servers []string
 	// Versions are those in which the resource is served, the preferred one first.
 	Versions []string
 	// StorageVersion is the one in which objects are written to etcd.

@@ -19,6 +19,7 @@ package testing
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // restart runs a server, stops it, does what is to happen to etcd meanwhile, and runs
@@ -75,6 +77,10 @@ func TestWatchesGoOnAfterRestart(t *testing.T) {
 			},
 			[]string{"ERROR Expired"},
 		},
+		"what was moved here since": {
+			func(client *clientv3.Client) { moveHere(t, client) },
+			[]string{"ERROR Expired"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, before := restart(t, test.meanwhile)
@@ -93,6 +99,56 @@ func TestWatchesGoOnAfterRestart(t *testing.T) {
 			require.Len(t, list.Items, 2)
 		})
 	}
+}
+
+// moveHere says that all objects were moved to this etcd just now.
+func moveHere(t *testing.T, client *clientv3.Client) {
+	t.Helper()
+	now, err := client.Get(t.Context(), "/")
+	require.NoError(t, err)
+	_, err = client.Put(t.Context(), stored.HistoryKey("/registry", "workshop.example.com"), strconv.FormatInt(now.Header.Revision+1, 10))
+	require.NoError(t, err)
+}
+
+// Clients would miss what happens where the objects are now, and remember revisions of another etcd,
+// which can turn out after their watches have begun.
+func TestWatchesEndWhenObjectsHaveMoved(t *testing.T) {
+	etcd := registrytesting.StartEtcd(t)
+	server := startWith(t, Config{Flags: []string{"--etcd-servers=" + etcd.Endpoint()}})
+	client := machines(t, server.ClientConfig)
+	first := create(t, server.ClientConfig, "a")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	watchFrom := func(revision string) watch.Interface {
+		watcher, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: revision})
+		require.NoError(t, err)
+		t.Cleanup(watcher.Stop)
+		return watcher
+	}
+	begun := map[string]watch.Interface{"a revision": watchFrom(first.GetResourceVersion()), "none": watchFrom(""), "any": watchFrom("0")}
+	for _, name := range []string{"none", "any"} {
+		require.Equal(t, "ADDED a: 2", describe(t, <-begun[name].ResultChan()))
+	}
+	create(t, server.ClientConfig, "b")
+	for _, watcher := range begun {
+		require.Equal(t, "ADDED b: 2", describe(t, <-watcher.ResultChan()))
+	}
+
+	etcdClient, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}})
+	require.NoError(t, err)
+	defer etcdClient.Close()
+	moveHere(t, etcdClient)
+	for name, watcher := range begun {
+		event, more := <-watcher.ResultChan()
+		require.False(t, more, "%s: the watch has gone on with %v.", name, event)
+	}
+	require.NoError(t, ctx.Err())
+	require.Equal(t, "ERROR Expired", describe(t, <-watchFrom(first.GetResourceVersion()).ResultChan()))
+
+	last := create(t, server.ClientConfig, "c")
+	resumed := watchFrom(last.GetResourceVersion())
+	create(t, server.ClientConfig, "d")
+	require.Equal(t, "ADDED d: 2", describe(t, <-resumed.ResultChan()))
 }
 
 // What can't be read any more does not keep anyone from reading what can: the cache begins

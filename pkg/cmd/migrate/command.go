@@ -35,6 +35,7 @@ import (
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -42,10 +43,12 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/migrate"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // NewCommand returns the commands that move the objects of a group from
@@ -122,7 +125,7 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 	own.StringVarP(&o.format, "output", "o", "", `"json" for programs; progress is then a line of JSON each.`)
 	if use == "run" {
 		own.StringVar(&o.caFile, "service-ca-file", "", ""+
-			"File with the certificate authority of the certificate that the server serves, as PEM.")
+			"File with the certificate authority of the certificate that the server serves, as PEM. By default that of --serving-ca-secret.")
 	}
 	if use == "plan" {
 		own.BoolVar(&o.back, "back", false, "Plan the way back.")
@@ -163,10 +166,8 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 	}
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, startup.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
-	if use == "run" {
-		if config.CABundle, err = os.ReadFile(o.caFile); err != nil {
-			errs = append(errs, fmt.Errorf("--service-ca-file: %w", err))
-		}
+	if use == "run" && o.caFile == "" && completed.ServingCert.Secret == "" {
+		errs = append(errs, errors.New("--service-ca-file must name a file, since there is no --serving-ca-secret"))
 	}
 	if use == "run" || use == "back" {
 		if _, _, err := net.SplitHostPort(o.freezeAt); err != nil {
@@ -181,6 +182,11 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 	}
 	if config.Cluster, err = completed.Kubeconfig(); err != nil {
 		return nil, nil, err
+	}
+	if use == "run" {
+		if config.CABundle, err = o.caBundle(ctx, completed, config.Cluster); err != nil {
+			return nil, nil, err
+		}
 	}
 	if config.FreezeAddress, err = withHost(o.freezeAt, config.Cluster); err != nil {
 		return nil, nil, err
@@ -204,6 +210,22 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 		closeEtcd()
 	}
 	return m, closeEtcd, err
+}
+
+// caBundle returns the certificate authority that the APIServices are to trust.
+func (o *options) caBundle(ctx context.Context, completed apiserver.CompletedOptions, cluster *rest.Config) ([]byte, error) {
+	if o.caFile == "" {
+		kube, err := kubernetes.NewForConfig(cluster)
+		if err != nil {
+			return nil, err
+		}
+		return certificates.CABundle(ctx, kube, completed.ServingCert.Namespace, completed.ServingCert.Secret)
+	}
+	bundle, err := os.ReadFile(o.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("--service-ca-file: %w", err)
+	}
+	return bundle, nil
 }
 
 // withHost returns an address with a host, which is by default the one from which this process
@@ -266,14 +288,19 @@ func (o *options) addStores(ctx context.Context, completed apiserver.CompletedOp
 		}
 	}
 	config.StateKey = path.Join("/", completed.Etcd.StorageConfig.Prefix, "migrations", o.group)
+	config.HistoryKey = stored.HistoryKey(completed.Etcd.StorageConfig.Prefix, o.group)
 	stores, err := completed.Stores(ctx)
 	if err != nil {
 		return err
 	}
 	for _, store := range stores {
-		if store.Group == o.group {
-			config.Stores = append(config.Stores, store)
+		if store.Group != o.group {
+			continue
 		}
+		if len(store.Servers) > 0 {
+			return fmt.Errorf("--etcd-servers-overrides stores %s in an etcd of their own, and the objects of a group move into one: start the server without it, and leave it out here, too", store.GroupResource)
+		}
+		config.Stores = append(config.Stores, store)
 	}
 	if config.APIServices != nil {
 		return nil

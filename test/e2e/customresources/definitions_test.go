@@ -49,6 +49,7 @@ func groups() []string {
 	return []string{
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
 		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com", "moved.example.com",
+		"counted.example.com", "replicated.example.com",
 	}
 }
 
@@ -107,6 +108,12 @@ func definitions() *clientset.Clientset { return clientset.NewForConfigOrDie(fra
 // define applies a definition, registers its group, and returns when its first version is
 // served by the server.
 func define(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	defineAt(t, server, definition)
+}
+
+// defineAt does so with another server.
+func defineAt(t *testing.T, server *controlplane.Component, definition *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	content, err := json.Marshal(definition)
 	require.NoError(t, err)
@@ -305,11 +312,7 @@ func TestPurge(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, purging.Start(t.Context()))
 	ns := framework.Namespace(t, cp)
-	content, err := json.Marshal(widgets(group, false))
-	require.NoError(t, err)
-	apply(t, content)
-	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, purging, group))
-	awaitServed(t, group, "v1")
+	defineAt(t, purging, widgets(group, false))
 	create(t, group, "v1", ns, "one")
 	held := widget(group, "v1", "held", 1)
 	held.SetFinalizers([]string{"example.com/held"})

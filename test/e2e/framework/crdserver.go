@@ -32,6 +32,9 @@ import (
 // CRDServerEtcd is the name of the etcd that StartCRDServer stores objects in.
 const CRDServerEtcd = "etcd-of-custom-resources"
 
+// CRDServer is what the manifests call the server of custom resources, and its account.
+func CRDServer() types.NamespacedName { return crdServer }
+
 // crdServer is what the manifests call the server of custom resources.
 var crdServer = types.NamespacedName{Namespace: "crd-apiserver", Name: "crd-apiserver"}
 

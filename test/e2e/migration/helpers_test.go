@@ -26,13 +26,11 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -123,48 +121,6 @@ func newDefinitions(t *testing.T) *cluster {
 		return c.createPizza(t, c.restaurant(), "first", nil)
 	})
 	return c
-}
-
-// raise makes the server's etcd continue at a revision that no other has reached.
-func (c *cluster) raise(t *testing.T) {
-	t.Helper()
-	require.NoError(t, c.APIServer.Stop())
-	snapshot := filepath.Join(t.TempDir(), "snapshot")
-	code, _, stderr := framework.Tool(t, c.ControlPlane, nil, "snapshot", "save", snapshot, "--data-dir="+c.dataDir)
-	require.Equal(t, 0, code, stderr)
-	c.dataDir = filepath.Join(c.APIServer.Dir(), "raised")
-	code, _, stderr = framework.Tool(t, c.ControlPlane, nil, "snapshot", "restore", snapshot, "--data-dir="+c.dataDir)
-	require.Equal(t, 0, code, stderr)
-	c.APIServer.SetFlags("--run-controllers=false", "--data-dir="+c.dataDir)
-	require.NoError(t, c.APIServer.Start(t.Context()))
-}
-
-// raiseByWrites does so too, but no further than is needed, so that the objects can move back.
-func (c *cluster) raiseByWrites(t *testing.T) {
-	t.Helper()
-	const margin = 5000
-	list, err := dynamic.NewForConfigOrDie(c.config()).Resource(gvr("pizzas")).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	goal, err := strconv.ParseInt(list.GetResourceVersion(), 10, 64)
-	require.NoError(t, err)
-	etcd := c.etcd(t)
-	var workers errgroup.Group
-	for range 32 {
-		workers.Go(func() error {
-			for {
-				response, err := etcd.Put(t.Context(), "/revision", "")
-				if err != nil || response.Header.Revision > goal+margin {
-					return err
-				}
-			}
-		})
-	}
-	require.NoError(t, workers.Wait())
-	deleted, err := etcd.Delete(t.Context(), "/revision")
-	require.NoError(t, err)
-	_, err = etcd.Compact(t.Context(), deleted.Header.Revision)
-	require.NoError(t, err)
-	require.NoError(t, c.server.Restart(t.Context()))
 }
 
 // config is the administrator's, for objects that may be custom resources.

@@ -37,7 +37,6 @@ import (
 func TestKilledAndAborted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.raise(t)
 	require.NoError(t, c.createPizza(t, c.restaurant(), "finalized", func(pizza metav1.Object) { pizza.SetFinalizers([]string{"example.com/kept"}) }))
 	before := c.everything(t)
 	require.Len(t, before, 5)
@@ -85,7 +84,6 @@ func TestKilledAndAborted(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.raise(t)
 	inDefault := framework.Kube(c.ControlPlane).CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	for name, change := range map[string]func(metav1.Object){
 		"owner":      nil,

@@ -1,0 +1,187 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// historyInterval is how long after an error etcd is asked again.
+const historyInterval = time.Second
+
+// history knows at which revision of etcd the objects of a group were complete that had been
+// moved here, or were moved away. Clients that remember an earlier one have to list again, or would
+// miss what has happened since.
+type history struct {
+	// known is closed when etcd has said what is stored about it.
+	known chan struct{}
+
+	lock   sync.Mutex
+	begins map[string]uint64
+	// watches are all that clients have.
+	watches map[*begunWatch]struct{}
+}
+
+func newHistory() *history {
+	return &history{known: make(chan struct{}), begins: map[string]uint64{}, watches: map[*begunWatch]struct{}{}}
+}
+
+// follow reads what is stored under keys with a prefix, stored.HistoryKey, until the client is closed.
+func (h *history) follow(client *clientv3.Client, prefix string) {
+	ctx := client.Ctx()
+	for ctx.Err() == nil {
+		if err := h.read(ctx, client, prefix); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Whether objects were moved here can't be read from etcd; trying again")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(historyInterval):
+		}
+	}
+}
+
+// read returns when it can't be read any longer.
+func (h *history) read(ctx context.Context, client *clientv3.Client, prefix string) error {
+	response, err := client.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, kv := range response.Kvs {
+		if err := h.set(strings.TrimPrefix(string(kv.Key), prefix), string(kv.Value)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-h.known:
+	default:
+		close(h.known)
+	}
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for changes := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(response.Header.Revision+1), clientv3.WithFilterDelete()) {
+		for _, event := range changes.Events {
+			if err := h.set(strings.TrimPrefix(string(event.Kv.Key), prefix), string(event.Kv.Value)); err != nil {
+				return err
+			}
+		}
+		if err := changes.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *history) set(group, revision string) error {
+	begins, err := strconv.ParseUint(revision, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the revision at which %s has moved here: %w", group, err)
+	}
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.begins[group] = begins
+	for w := range h.watches {
+		if w.group == group && w.revision < begins {
+			w.Stop()
+		}
+	}
+	return nil
+}
+
+// check returns an error if a watch can't go on from a revision.
+func (h *history) check(group string, revision uint64) *apierrors.StatusError {
+	if begins := h.begins[group]; revision > 0 && revision < begins {
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d): the objects have been moved to another etcd", revision, begins))
+	}
+	return nil
+}
+
+// begun is a storage whose watches end when the objects turn out to have moved, and do not go on from
+// where they were before.
+type begun struct {
+	storage.Interface
+	history *history
+	group   string
+}
+
+// Watch begins a watch, or ends it with an error if that is too old.
+func (s *begun) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	revision, err := strconv.ParseUint(opts.ResourceVersion, 10, 64)
+	if err != nil || ptr.Deref(opts.SendInitialEvents, false) {
+		revision = 0 // It begins with a list. If there is something else wrong with it, the library says so.
+	}
+	if revision > 0 {
+		select {
+		case <-s.history.known:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	// The library does not stop a watch that it can't encode, but its context ends.
+	ctx, cancel := context.WithCancel(ctx)
+	inner, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	w := &begunWatch{inner, cancel, s.group, revision}
+	s.history.lock.Lock()
+	defer s.history.lock.Unlock()
+	if err := s.history.check(s.group, revision); err != nil {
+		w.Stop()
+		// As the library says it.
+		ended := make(chan watch.Event, 1)
+		ended <- watch.Event{Type: watch.Error, Object: ptr.To(err.Status())}
+		close(ended)
+		return watch.NewProxyWatcher(ended), nil
+	}
+	s.history.watches[w] = struct{}{}
+	context.AfterFunc(ctx, func() { s.history.forget(w) })
+	return w, nil
+}
+
+// begunWatch is a watch that may have to end.
+type begunWatch struct {
+	watch.Interface
+	cancel context.CancelFunc
+	group  string
+	// revision is what the client remembers, or 0.
+	revision uint64
+}
+
+// Stop ends the watch.
+func (w *begunWatch) Stop() {
+	w.cancel()
+	w.Interface.Stop()
+}
+
+func (h *history) forget(w *begunWatch) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	delete(h.watches, w)
+}

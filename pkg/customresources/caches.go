@@ -1,0 +1,138 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customresources
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+)
+
+const (
+	// fillTimeout is how long the server waits for the watch caches of a definition before it is
+	// ready without them, as when the webhook that converts its objects does not answer.
+	fillTimeout = time.Minute
+	// fillsAtOnce is of how many definitions objects are read at once.
+	fillsAtOnce = 4
+	// fillInterval is how often it is tried.
+	fillInterval = 100 * time.Millisecond
+)
+
+// caches has the server read the objects of definitions into its watch caches before the first
+// client comes, which would have to wait, or to try again.
+type caches struct {
+	// client is nil if there are no caches.
+	client rest.Interface
+	slots  chan struct{}
+	// filled are the resourceVersions of the copies of definitions, by name. Only the mirror's
+	// one worker uses it, and starting, which is set until all definitions have been copied once.
+	filled   map[string]string
+	starting bool
+	// pending counts those of the start.
+	pending sync.WaitGroup
+	ready   atomic.Bool
+}
+
+func newCaches(config *apiserver.Config) (*caches, error) {
+	c := &caches{slots: make(chan struct{}, fillsAtOnce), filled: map[string]string{}, starting: true}
+	if !config.Etcd.EnableWatchCache {
+		return c, nil
+	}
+	loopback := rest.CopyConfig(config.Generic.LoopbackClientConfig)
+	loopback.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	var err error
+	c.client, err = rest.UnversionedRESTClientFor(loopback)
+	return c, err
+}
+
+// fill begins to fill the caches of a definition, unless that has begun for this copy of it.
+func (c *caches) fill(ctx context.Context, copied *apiextensions.CustomResourceDefinition) {
+	if c.client == nil || c.filled[copied.Name] == copied.ResourceVersion {
+		return
+	}
+	c.filled[copied.Name] = copied.ResourceVersion
+	var paths []string
+	for _, version := range copied.Spec.Versions {
+		if version.Served {
+			paths = append(paths, path.Join(genericapiserver.APIGroupPrefix, copied.Spec.Group, version.Name, copied.Spec.Names.Plural))
+		}
+	}
+	if c.starting {
+		c.pending.Go(func() { c.fillAll(ctx, paths) })
+	} else {
+		go c.fillAll(ctx, paths)
+	}
+}
+
+func (c *caches) fillAll(ctx context.Context, paths []string) {
+	c.slots <- struct{}{}
+	defer func() { <-c.slots }()
+	limited, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	for _, resource := range paths {
+		if err := c.fillOne(limited, resource); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Objects have not been read into a watch cache in time", "path", resource)
+		}
+	}
+}
+
+// fillOne lists nothing from a cache, again and again until the cache has been filled.
+func (c *caches) fillOne(ctx context.Context, resource string) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, fillInterval, true, func(ctx context.Context) (bool, error) {
+		err := c.client.Get().AbsPath(resource).Param("resourceVersion", "0").Param("labelSelector", "no-object-has-this").MaxRetries(0).Do(ctx).Error()
+		if ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return errors.Join(last, context.Cause(ctx))
+	}
+	return nil
+}
+
+// start has the server ready when the caches of all copied definitions are filled, or have had
+// their time.
+func (c *caches) start() {
+	c.starting = false
+	go func() {
+		c.pending.Wait()
+		c.ready.Store(true)
+	}()
+}
+
+// check is that of /readyz.
+func (c *caches) check(*http.Request) error {
+	if !c.ready.Load() {
+		return errors.New("the objects of the CustomResourceDefinitions are being read")
+	}
+	return nil
+}
