@@ -240,12 +240,12 @@ bench-kine: binaries $(BIN)/kine ## Measures writes and watches with etcd, and w
 $(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ github.com/k3s-io/kine
 
-OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver
+OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
 
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
-test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver"
-	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack unshare nsenter /usr/lib/cni/ptp
+test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
+	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
 	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES))
 	@for image in pause etcd kube-scheduler metrics-server; do \
 		DOCKERFILE=test/nodes/Dockerfile hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
@@ -299,7 +299,7 @@ bench: binaries $(BIN)/sample-apiserver ## Measures the server by itself, and be
 	go run ./test/bench
 	go test -run='^$$' -bench='^BenchmarkStart$$' -benchtime=10x ./pkg/apiserver/testing 2>/dev/null
 	go run ./test/bench/comparison -out=$(BENCH_OUT)
-	go run ./test/bench/comparison -contenders=crd,pizzas -identities=user -controllers -objects=0 -watches=0 -growth=
+	go run ./test/bench/comparison -contenders=crd,pizzas -identities=user -controllers -objects=0 -watches=0 -reviews=0 -growth=
 
 .PHONY: bench-compare
 bench-compare: binaries ## Compares what requests cost this build of the server and the one of the commit BASE

@@ -90,11 +90,13 @@ func TestOperations(t *testing.T) {
 		t.Run("doctor", o.testDoctor)
 		t.Run("nightly backup", o.testNightlyBackup)
 		t.Run("new certificate authority", o.testServingCA)
+		t.Run("authorities of the cluster", o.testClusterAuthorities)
 		t.Run("upgrade", o.testUpgrade)
 		t.Run("drain", o.testDrain)
 		t.Run("vanished node", o.testVanishedNode)
 		t.Run("lost member", o.testLostMember)
 		t.Run("encryption", o.testEncryption)
+		t.Run("new certificate authority of etcd", o.testEtcdCA)
 	})
 	t.Run("external-etcd", func(t *testing.T) {
 		o.install(t, "external-etcd", "doctor", o.prepareEtcd)
@@ -106,6 +108,7 @@ func TestOperations(t *testing.T) {
 	})
 	t.Run("helm", o.testHelm)
 	t.Run("crd-apiserver", o.testCustomResources)
+	t.Run("types", o.testTypes)
 }
 
 // operations are what an operator does by the documentation.
@@ -228,20 +231,6 @@ func (o *operations) testDoctor(t *testing.T) {
 func (o *operations) testNightlyBackup(t *testing.T) {
 	o.follow(t, "Every night", "kubectl create job")
 	o.Run(t, "kubectl wait --namespace restaurant-system --for=condition=Complete --timeout=5m job/backup-now")
-}
-
-// testServingCA replaces the certificate authority of the servers.
-func (o *operations) testServingCA(t *testing.T) {
-	const caBundle = "kubectl get apiservice v1.restaurant.programming-kubernetes.info --output=jsonpath='{.spec.caBundle}'"
-	before := o.Run(t, caBundle)
-	o.follow(t, "Certificates", "kubectl patch secret")
-	controlplane.Eventually(t, func() error {
-		if o.Run(t, caBundle) == before {
-			return errors.New("the APIService trusts the old certificate authority")
-		}
-		return nil
-	})
-	o.awaitCalm(t)
 }
 
 // awaitCalm waits until no request of many fails.
@@ -624,80 +613,4 @@ func (o *operations) chart(t *testing.T) string {
 	output, err := build.CombinedOutput()
 	require.NoError(t, err, string(output))
 	return chart
-}
-
-// testCustomResources moves custom resources to an etcd of their own and back, while they are used and own others.
-func (o *operations) testCustomResources(t *testing.T) {
-	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
-	require.NoError(t, err)
-	helm := framework.Helm(t, root)
-	t.Cleanup(func() {
-		if t.Failed() {
-			o.explain(t)
-			return
-		}
-		output, err := o.Try(context.Background(), `kubectl delete -k crd-apiserver
-kubectl delete crd pizzas.restaurant.programming-kubernetes.info toppings.restaurant.programming-kubernetes.info
-kubectl delete role,rolebinding cook
-`+helm+` uninstall webhook --namespace restaurant-system
-kubectl delete namespace restaurant-system`)
-		require.NoError(t, err, output)
-		o.requireInventory(t, before)
-	})
-	parity := Read(t, filepath.Join(root, "docs", "crd-parity.md"))
-	o.Run(t, With(t, parity.Commands(t, "Running the webhook", "kubectl apply"), "helm install", helm+" install", "restaurant-apiserver-0.37.0.tgz", o.chart(t)))
-	controlplane.Eventually(t, func() error {
-		// Until the definitions trust the webhook that converts.
-		_, err := o.Try(t.Context(), "kubectl apply --filename=artifacts/examples/1-toppings.yaml --filename=artifacts/examples/2-pizzas.yaml")
-		return err
-	})
-	o.Run(t, "kubectl create role cook --verb='*' --resource=pizzas.restaurant.programming-kubernetes.info\nkubectl create rolebinding cook --role=cook --user="+user)
-	o.pizzas(t)
-	o.requireVersions(t)
-	const identity = "kubectl get pizza margherita --output=jsonpath='{.metadata.uid} {.metadata.creationTimestamp} {.spec}'"
-	margherita := o.asUser(t, identity)
-	uid, _, _ := strings.Cut(margherita, " ")
-	o.Run(t, `kubectl create --filename=- <<EOF
-{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "of-margherita", "ownerReferences": [
-	{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Pizza", "name": "margherita", "uid": "`+uid+`"}]}}
-EOF`)
-
-	custom, migration := Read(t, filepath.Join(root, "docs", "custom-resources.md")), Read(t, filepath.Join(root, "docs", "migration.md"))
-	const apply = "kubectl apply -k crd-apiserver"
-	kustomization := With(t, custom.YAML(t, "Install", "kind: Kustomization"), "argoproj.io,workflows.example.com", "restaurant.programming-kubernetes.info")
-	file := filepath.Join(o.Dir, "crd-apiserver", "kustomization.yaml")
-	write(t, file, kustomization)
-	o.Run(t, custom.Commands(t, "Install", apply))
-	load := o.load(t)
-	const section = "In a pod"
-	write(t, file, kustomization+migration.YAML(t, section, "components"))
-	commands := migration.Commands(t, section, apply)
-	_, function, _ := strings.Cut(commands, "\n")
-	function, _, _ = strings.Cut(function, "\n")
-	require.Contains(t, function, "migrate()")
-	t.Log(o.Run(t, commands))
-	require.Contains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
-	require.Equal(t, margherita, o.asUser(t, identity))
-	o.requireVersions(t)
-	t.Log(o.Run(t, function+"\nmigrate plan --back\nmigrate back\nmigrate finish"))
-	require.NotContains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
-	require.Equal(t, margherita, o.asUser(t, identity))
-	result := load.Stop()
-	t.Logf("back: %s", result)
-	require.Zero(t, result.Failed)
-	o.Run(t, migration.Commands(t, section, "kubectl delete clusterrolebinding"))
-	write(t, file, kustomization)
-
-	// The garbage collector knows the pizza by the same UID.
-	o.Run(t, "kubectl get configmap of-margherita")
-	o.asUser(t, "kubectl delete pizza margherita")
-	o.Run(t, "kubectl wait --for=delete --timeout=2m configmap/of-margherita")
-}
-
-// requireVersions reads a pizza in the version that is not stored, which a webhook converts.
-func (o *operations) requireVersions(t *testing.T) {
-	t.Helper()
-	// After the warning that the version is deprecated.
-	require.Contains(t, o.asUser(t, "kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info extra-cheese --output=jsonpath='{.spec.toppings}'"),
-		`["tomato","mozzarella","mozzarella","mozzarella"]`)
 }

@@ -1,0 +1,172 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodes
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// testCustomResources moves custom resources to an etcd of their own and back, while they are used and own others.
+func (o *operations) testCustomResources(t *testing.T) {
+	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
+	require.NoError(t, err)
+	helm := framework.Helm(t, root)
+	t.Cleanup(func() {
+		if t.Failed() {
+			o.explain(t)
+			return
+		}
+		output, err := o.Try(context.Background(), `kubectl delete -k crd-apiserver
+kubectl delete crd pizzas.restaurant.programming-kubernetes.info toppings.restaurant.programming-kubernetes.info
+kubectl delete role,rolebinding cook
+`+helm+` uninstall webhook --namespace restaurant-system
+kubectl delete namespace restaurant-system`)
+		require.NoError(t, err, output)
+		o.requireInventory(t, before)
+	})
+	parity := Read(t, filepath.Join(root, "docs", "crd-parity.md"))
+	o.Run(t, With(t, parity.Commands(t, "Running the webhook", "kubectl apply"), "helm install", helm+" install", "restaurant-apiserver-0.37.0.tgz", o.chart(t)))
+	o.customResources(t)
+	margherita := o.asUser(t, identity)
+	uid, _, _ := strings.Cut(margherita, " ")
+	o.Run(t, `kubectl create --filename=- <<EOF
+{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "of-margherita", "ownerReferences": [
+	{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Pizza", "name": "margherita", "uid": "`+uid+`"}]}}
+EOF`)
+
+	custom, migration := Read(t, filepath.Join(root, "docs", "custom-resources.md")), Read(t, filepath.Join(root, "docs", "migration.md"))
+	const apply = "kubectl apply -k crd-apiserver"
+	kustomization := With(t, custom.YAML(t, "Install", "kind: Kustomization"), "argoproj.io,workflows.example.com", "restaurant.programming-kubernetes.info")
+	file := filepath.Join(o.Dir, "crd-apiserver", "kustomization.yaml")
+	write(t, file, kustomization)
+	o.Run(t, custom.Commands(t, "Install", apply))
+	load := o.load(t)
+	const section = "In a pod"
+	write(t, file, kustomization+migration.YAML(t, section, "components"))
+	commands := migration.Commands(t, section, apply)
+	_, function, _ := strings.Cut(commands, "\n")
+	function, _, _ = strings.Cut(function, "\n")
+	require.Contains(t, function, "migrate()")
+	t.Log(o.Run(t, commands))
+	require.Contains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
+	require.Equal(t, margherita, o.asUser(t, identity))
+	o.requireVersions(t)
+	t.Log(o.Run(t, function+"\nmigrate plan --back\nmigrate back\nmigrate finish"))
+	require.NotContains(t, o.Run(t, "kubectl get apiservices"), "crd-apiserver/crd-apiserver")
+	require.Equal(t, margherita, o.asUser(t, identity))
+	result := load.Stop()
+	t.Logf("back: %s", result)
+	require.Zero(t, result.Failed)
+	o.Run(t, migration.Commands(t, section, "kubectl delete clusterrolebinding crd-apiserver"))
+	write(t, file, kustomization)
+
+	// The garbage collector knows the pizza by the same UID.
+	o.Run(t, "kubectl get configmap of-margherita")
+	o.asUser(t, "kubectl delete pizza margherita")
+	o.Run(t, "kubectl wait --for=delete --timeout=2m configmap/of-margherita")
+}
+
+// testTypes moves custom resources to the server of types in Go and back, while they are used.
+func (o *operations) testTypes(t *testing.T) {
+	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
+	require.NoError(t, err)
+	parity, migration := Read(t, filepath.Join(root, "docs", "crd-parity.md")), Read(t, filepath.Join(root, "docs", "migration.md"))
+	const section, apply = "In a pod", "kubectl apply -k restaurant"
+	o.kustomize(t, o.page.YAML(t, "Install", "kind: Kustomization"))
+	o.addComponent(t, "webhook")
+	installed := With(t, o.kustomization, "images:\n", "images:\n  - name: webhook\n    newName: registry.example.com/restaurant/webhook\n    newTag: "+oldVersion+"\n")
+	t.Cleanup(func() {
+		if t.Failed() {
+			o.explain(t)
+			return
+		}
+		o.kustomize(t, installed)
+		output, err := o.Try(context.Background(), o.page.Commands(t, "Uninstall", "kubectl delete -k")+`
+kubectl delete crd pizzas.restaurant.programming-kubernetes.info toppings.restaurant.programming-kubernetes.info
+kubectl delete role,rolebinding cook`)
+		require.NoError(t, err, output)
+		o.requireInventory(t, before)
+	})
+	definitions, _, _ := strings.Cut(parity.Commands(t, "Running the webhook", "kubectl apply"), "\n")
+	o.Run(t, definitions)
+	components := strings.TrimPrefix(migration.YAML(t, section, "components/unregistered"), "# restaurant/kustomization.yaml\n")
+	o.kustomize(t, With(t, installed, "components:\n", components))
+	o.Run(t, apply)
+	o.customResources(t)
+	margherita := o.asUser(t, identity)
+
+	load := o.load(t)
+	commands := migration.Commands(t, section, apply)
+	t.Log(o.Run(t, commands))
+	requireAnsweredBy := func(server string) {
+		t.Helper()
+		require.Contains(t, o.Run(t, "kubectl get apiservice v1.restaurant.programming-kubernetes.info"), server)
+		require.Equal(t, margherita, o.asUser(t, identity))
+		o.requireVersions(t)
+	}
+	requireAnsweredBy("restaurant-system/apiserver")
+	o.kustomize(t, installed)
+	o.Run(t, apply)
+	o.rolledOut(t)
+	requireAnsweredBy("restaurant-system/apiserver")
+	result := load.Stop()
+	t.Logf("there: %s", result)
+	require.Zero(t, result.Failed)
+
+	load = o.load(t)
+	o.addComponent(t, "migrate")
+	beforehand, _, found := strings.Cut(commands, "migrate plan\n")
+	require.True(t, found)
+	t.Log(o.Run(t, beforehand+"migrate plan --back\nmigrate back\nmigrate finish"))
+	requireAnsweredBy("Local")
+	result = load.Stop()
+	t.Logf("back: %s", result)
+	require.Zero(t, result.Failed)
+	o.Run(t, migration.Commands(t, section, "kubectl delete clusterrolebinding restaurant"))
+}
+
+// identity prints what a pizza is, and has.
+const identity = "kubectl get pizza margherita --output=jsonpath='{.metadata.uid} {.metadata.creationTimestamp} {.spec}'"
+
+// customResources creates toppings and pizzas of the definitions, which a cook may use.
+func (o *operations) customResources(t *testing.T) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		// Until the definitions trust the webhook that converts.
+		_, err := o.Try(t.Context(), "kubectl apply --filename=artifacts/examples/1-toppings.yaml --filename=artifacts/examples/2-pizzas.yaml")
+		return err
+	})
+	o.Run(t, "kubectl create role cook --verb='*' --resource=pizzas.restaurant.programming-kubernetes.info\nkubectl create rolebinding cook --role=cook --user="+user)
+	o.pizzas(t)
+	o.requireVersions(t)
+}
+
+// requireVersions reads a pizza in the version that is not stored, which a webhook converts.
+func (o *operations) requireVersions(t *testing.T) {
+	t.Helper()
+	// After the warning that the version is deprecated.
+	require.Contains(t, o.asUser(t, "kubectl get pizzas.v1alpha1.restaurant.programming-kubernetes.info extra-cheese --output=jsonpath='{.spec.toppings}'"),
+		`["tomato","mozzarella","mozzarella","mozzarella"]`)
+}
