@@ -263,6 +263,10 @@ $(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/c
 $(BIN)/metrics-server: hack/tools/metrics-server/go.mod hack/tools/metrics-server/go.sum
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ sigs.k8s.io/metrics-server/cmd/metrics-server
 
+# Of what finds targets, only Kubernetes is wanted.
+$(BIN)/prometheus $(BIN)/promtool: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
+	@CGO_ENABLED=0 go -C $(<D) build -trimpath -tags=remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/$@ github.com/prometheus/prometheus/cmd/$(@F)
+
 $(BIN)/pause: test/nodes/pause/main.go
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)
 
