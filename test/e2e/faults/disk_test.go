@@ -26,6 +26,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -302,16 +303,16 @@ func TestDiskKeepsWhatWasSynced(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, writer.Start())
 		// A process may take longer to start than any time that is waited here.
-		said := make([]byte, 1)
-		_, err = io.ReadFull(stdout, said)
+		first := make([]byte, 1)
+		_, err = io.ReadFull(stdout, first)
 		require.NoError(t, err, "Nothing was ever synced.")
 		time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
 		d.fail(writer.Process.Pid)
 		rest, err := io.ReadAll(stdout)
 		require.NoError(t, err)
-		said = append(said, rest...)
 		require.Error(t, writer.Wait())
 		d.repair()
+		said := slices.Concat(first, rest)
 		last := said[len(said)-1]
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)
