@@ -239,16 +239,17 @@ func TestDisk(t *testing.T) {
 		}
 		return file.Sync()
 	}
+	done := make(chan error, 1)
 	d.hang(func() {
-		done := make(chan error)
 		go func() { done <- write("late", true) }()
 		select {
 		case err := <-done:
 			t.Errorf("Something was written to a disk that hangs: %v", err)
+			done <- nil
 		case <-time.After(time.Second):
-			t.Cleanup(func() { require.NoError(t, <-done) })
 		}
 	})
+	require.NoError(t, <-done)
 	free := d.fill(0)
 	large := strings.Repeat("x", 1<<20)
 	require.ErrorIs(t, os.WriteFile(filepath.Join(d.dir, "large"), []byte(large), 0o600), unix.ENOSPC)
