@@ -103,7 +103,7 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 # run, as Go's cache does not know which binaries they used, and two at a time:
 # each has its own control plane, and often waits for it.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
-E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|nodes(/.*)?|e2e/(attacks|remote|konnectivity))$$')
+E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|nodes(/.*)?|e2e/(attacks|remote|konnectivity))$$')
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
 TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=2
 
@@ -160,6 +160,10 @@ test-e2e: binaries ## Runs the tests against a real control plane
 .PHONY: test-tutorial
 test-tutorial: binaries ## Executes docs/tutorial.md, command by command
 	$(TEST_E2E) -timeout=60m ./test/tutorial
+
+.PHONY: test-alerts
+test-alerts: $(BIN)/promtool ## Has every alert fire, and not fire, with time series of test/alerts/testdata
+	$(TEST_E2E) ./test/alerts
 
 .PHONY: test-remote
 test-remote: binaries ## Runs the tests through proxies, SSH and Konnectivity, as root, and the core of the others through SSH

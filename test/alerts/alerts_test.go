@@ -1,0 +1,142 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package alerts tests the alerts of the component "monitoring" as operators test theirs: promtool
+// evaluates them for time series that are given by hand.
+package alerts
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/artifacts"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const (
+	scenarios = "scenarios.yaml"
+	page      = "docs/operations.md"
+)
+
+// TestScenarios evaluates the rules in all scenarios.
+func TestScenarios(t *testing.T) {
+	promtool, err := filepath.Abs(filepath.Join(os.Getenv(controlplane.BinDirVariable), "promtool"))
+	require.NoError(t, err)
+	require.FileExists(t, promtool, `"make test-alerts" builds it`)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata")))
+	for _, rules := range prometheusRules(t) {
+		// JSON is YAML.
+		require.NoError(t, os.WriteFile(filepath.Join(dir, rules.Metadata.Name+".yaml"), rules.Spec, 0o600))
+	}
+	cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", scenarios)
+	cmd.Dir = dir
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+}
+
+// TestCompleteness finds for each alert a moment at which it fires, one at which it does not, and
+// its runbook.
+func TestCompleteness(t *testing.T) {
+	var file struct {
+		Tests []struct {
+			Moments []struct {
+				Alert    string `json:"alertname"`
+				Expected []any  `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		} `json:"tests"`
+	}
+	content, err := os.ReadFile(filepath.Join("testdata", scenarios))
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(content, &file))
+	fires, waits := map[string]bool{}, map[string]bool{}
+	for _, scenario := range file.Tests {
+		for _, moment := range scenario.Moments {
+			if len(moment.Expected) > 0 {
+				fires[moment.Alert] = true
+			} else {
+				waits[moment.Alert] = true
+			}
+		}
+	}
+	document, err := os.ReadFile(filepath.Join("..", "..", page))
+	require.NoError(t, err)
+	links := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(document), -1) {
+		links[page+"#"+strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+	}
+	for _, rules := range prometheusRules(t) {
+		for _, alert := range rules.alerts(t) {
+			require.True(t, fires[alert.Name], "%s fires in no scenario", alert.Name)
+			require.True(t, waits[alert.Name], "%s fires in each of its scenarios from the beginning", alert.Name)
+			require.True(t, links[alert.Annotations["runbook"]], "the runbook of %s, %q, does not exist", alert.Name, alert.Annotations["runbook"])
+		}
+	}
+}
+
+// prometheusRule is an object of the Prometheus Operator.
+type prometheusRule struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	// Spec is a file of rules, as Prometheus itself reads it.
+	Spec json.RawMessage `json:"spec"`
+}
+
+// prometheusRules returns those of the component.
+func prometheusRules(t *testing.T) (all []prometheusRule) {
+	t.Helper()
+	files, err := fs.Glob(artifacts.Deploy, "deploy/components/monitoring/prometheusrule*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		content, err := fs.ReadFile(artifacts.Deploy, file)
+		require.NoError(t, err)
+		var rules prometheusRule
+		require.NoError(t, yaml.Unmarshal(content, &rules))
+		all = append(all, rules)
+	}
+	return all
+}
+
+type alert struct {
+	Name        string            `json:"alert"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func (r *prometheusRule) alerts(t *testing.T) (all []alert) {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []alert `json:"rules"`
+		} `json:"groups"`
+	}
+	require.NoError(t, json.Unmarshal(r.Spec, &file))
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
