@@ -103,7 +103,7 @@ clean: ## Deletes the data of "make run" and "make run-remote"
 # run, as Go's cache does not know which binaries they used, and two at a time:
 # each has its own control plane, and often waits for it.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
-E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|nodes(/.*)?|e2e/(attacks|remote|konnectivity))$$')
+E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|nodes(/.*)?|e2e/(attacks|remote|konnectivity))$$')
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race
 TEST_E2E = CGO_ENABLED=0 go run ./hack/testrun -trimpath -count=1 -p=2
 
@@ -273,6 +273,23 @@ $(BIN)/prometheus $(BIN)/promtool: hack/tools/prometheus/go.mod hack/tools/prome
 
 $(BIN)/pause: test/nodes/pause/main.go
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)
+
+LOAD ?= 4m
+DASHBOARD := _output/dashboard
+
+.PHONY: test-dashboard
+test-dashboard: ## Draws the Grafana dashboard in Chromium after LOAD=4m of ordinary requests, and fails if a panel is empty
+	@hack/test-needs.sh chromium node npm
+	@$(MAKE) --no-print-directory build $(addprefix $(BIN)/,etcd kube-apiserver prometheus) $(DASHBOARD)/node_modules/.package-lock.json
+	@cp hack/dashboard/* $(DASHBOARD)
+	@npm --prefix=$(DASHBOARD) --silent run build
+	LOAD=$(LOAD) $(BY_HAND) ./test/dashboard
+
+# Not beside the sources, where Go would look for packages in it.
+$(DASHBOARD)/node_modules/.package-lock.json: hack/dashboard/package.json hack/dashboard/package-lock.json
+	@mkdir -p $(DASHBOARD)
+	@cp $^ $(DASHBOARD)
+	@npm --prefix=$(DASHBOARD) ci --ignore-scripts --no-audit --no-fund
 
 .PHONY: test-release
 test-release: binaries ## Makes a release twice for this platform, and compares the two

@@ -28,6 +28,7 @@ package() {
 	protoc) echo protobuf-compiler ;;
 	nsenter | unshare) echo util-linux ;;
 	nft) echo nftables ;;
+	node) echo nodejs ;;
 	/usr/lib/cni/*) echo containernetworking-plugins ;;
 	*) echo "$1" ;;
 	esac

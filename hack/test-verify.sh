@@ -185,7 +185,7 @@ rm docs/guide.md
 rejects translations 'its source docs/guide.md does not exist.'
 rm -r docs README.md
 
-for file in pkg/apis/group/bare.go bare.dot bare.sh bare bare.yaml bare.mk Makefile bare.proto; do
+for file in pkg/apis/group/bare.go bare.dot bare.sh bare bare.yaml bare.mk Makefile bare.proto bare.html bare.tsx; do
 	printf '#!/bin/bash\n' >"${file}"
 	rejects headers "${file}"
 	rm "${file}"
