@@ -232,7 +232,9 @@ func TestDisk(t *testing.T) {
 	d := newDisk(t, filepath.Join(t.TempDir(), "mounted"))
 	write := func(name string, sync bool) error {
 		file, err := os.Create(filepath.Join(d.dir, name))
-		require.NoError(t, err)
+		if err != nil {
+			return err
+		}
 		defer file.Close()
 		if _, err := file.WriteString(name); err != nil || !sync {
 			return err
