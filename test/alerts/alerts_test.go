@@ -20,7 +20,6 @@ package alerts
 
 import (
 	"encoding/json"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,11 +30,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"restaurant.programming-kubernetes.info/apiserver/artifacts"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
 const (
+	root      = "../.."
 	scenarios = "scenarios.yaml"
 	page      = "docs/operations.md"
 )
@@ -81,7 +80,7 @@ func TestCompleteness(t *testing.T) {
 			}
 		}
 	}
-	document, err := os.ReadFile(filepath.Join("..", "..", page))
+	document, err := os.ReadFile(filepath.Join(root, page))
 	require.NoError(t, err)
 	links := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(document), -1) {
@@ -108,11 +107,11 @@ type prometheusRule struct {
 // prometheusRules returns those of the component.
 func prometheusRules(t *testing.T) (all []prometheusRule) {
 	t.Helper()
-	files, err := fs.Glob(artifacts.Deploy, "deploy/components/monitoring/prometheusrule*.yaml")
+	files, err := filepath.Glob(filepath.Join(root, "artifacts", "deploy", "components", "monitoring", "prometheusrule*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		content, err := fs.ReadFile(artifacts.Deploy, file)
+		content, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var rules prometheusRule
 		require.NoError(t, yaml.Unmarshal(content, &rules))
