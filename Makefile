@@ -245,13 +245,15 @@ $(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ github.com/k3s-io/kine
 
 OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
+# What only one overlay is tested with takes minutes to build.
+MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator prometheus-config-reloader)
 
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
 test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
 	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
-	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES))
-	@for image in pause etcd kube-scheduler metrics-server; do \
+	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING))
+	@for image in pause etcd kube-scheduler metrics-server $(MONITORING); do \
 		DOCKERFILE=test/nodes/Dockerfile hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
 	@for version in v1.0.0 v1.0.1; do \
@@ -259,6 +261,7 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 		VERSION=$${version} BINARIES=$$(go env GOARCH)=_output/nodes hack/build-image.sh apiserver _output/nodes/$${version}.tar; \
 	done
 	@for image in crd-apiserver webhook; do hack/build-image.sh $${image} _output/nodes/$${image}.tar; done
+	$(if $(MONITORING),@$(MAKE) --no-print-directory test-alerts)
 	$(BY_HAND) -timeout=60m -run='^Test/^($(OVERLAYS))$$' ./test/nodes
 
 $(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/coredns/main.go
@@ -270,6 +273,9 @@ $(BIN)/metrics-server: hack/tools/metrics-server/go.mod hack/tools/metrics-serve
 # Of what finds targets, only Kubernetes is wanted.
 $(BIN)/prometheus $(BIN)/promtool: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
 	@CGO_ENABLED=0 go -C $(<D) build -trimpath -tags=remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/$@ github.com/prometheus/prometheus/cmd/$(@F)
+
+$(addprefix $(BIN)/prometheus-,operator config-reloader): hack/tools/prometheus-operator/go.mod hack/tools/prometheus-operator/go.sum
+	@CGO_ENABLED=0 go -C $(<D) build -trimpath -o $(CURDIR)/$@ github.com/prometheus-operator/prometheus-operator/cmd/$(patsubst prometheus-operator,operator,$(@F))
 
 $(BIN)/pause: test/nodes/pause/main.go
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)

@@ -54,9 +54,11 @@ const (
 	user = "maria"
 )
 
+// archive is where an image is.
+func archive(name string) string { return filepath.Join(root, "_output", "nodes", name+".tar") }
+
 // TestOperations does what docs/operations.md, and the pages about custom resources, say, by their own commands.
 func TestOperations(t *testing.T) {
-	archive := func(name string) string { return filepath.Join(root, "_output", "nodes", name+".tar") }
 	c := ForTest(t, 3, map[string]string{
 		pauseImage:                   archive("pause"),
 		"quay.io/coreos/etcd:v3.7.3": archive("etcd"),
@@ -68,7 +70,7 @@ func TestOperations(t *testing.T) {
 		"registry.example.com/metrics-server:test":              archive("metrics-server"),
 	})
 	// The documentation's kustomization has the component "monitoring".
-	require.NoError(t, c.Apply(t.Context(), root+"/test/e2e/deploy/testdata/monitoring-crds.yaml"))
+	require.NoError(t, c.Apply(t.Context(), monitoringKinds(t)...))
 	o := newOperations(t, c)
 	o.Run(t, "kubectl create rolebinding "+user+" --clusterrole=edit --user="+user)
 	t.Run("standalone", func(t *testing.T) {
@@ -91,6 +93,7 @@ func TestOperations(t *testing.T) {
 		t.Run("nightly backup", o.testNightlyBackup)
 		t.Run("new certificate authority", o.testServingCA)
 		t.Run("authorities of the cluster", o.testClusterAuthorities)
+		t.Run("monitoring", o.testMonitoring)
 		t.Run("upgrade", o.testUpgrade)
 		t.Run("drain", o.testDrain)
 		t.Run("vanished node", o.testVanishedNode)
