@@ -41,7 +41,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/rest"
 
-	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -88,7 +87,7 @@ func TestDashboard(t *testing.T) {
 	use(t, duration, versioned.NewForConfigOrDie(cp.RESTConfig()), alice, framework.ConfigFor(t, cp, servers[1], user))
 
 	page := prometheus + "/user/index.html?" + url.Values{
-		"from":     {fmt.Sprint(began.UnixMilli())},
+		"from":     {fmt.Sprint(began.Add(4 * interval * time.Second).UnixMilli())}, // Rates take that long.
 		"to":       {fmt.Sprint(time.Now().UnixMilli())},
 		"interval": {fmt.Sprint(interval)},
 	}.Encode()
@@ -175,7 +174,7 @@ func use(t *testing.T, duration time.Duration, admin versioned.Interface, config
 		client := versioned.NewForConfigOrDie(config)
 		clients.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				order(ctx, client, fmt.Sprintf("pizza-%d-%%d", i), n)
+				order(ctx, client, func(n int) string { return fmt.Sprintf("pizza-%d-%d", i, n) }, n)
 			}
 		})
 		clients.Go(func() {
@@ -195,25 +194,21 @@ func use(t *testing.T, duration time.Duration, admin versioned.Interface, config
 }
 
 // order is a round of a client. What is refused is not looked at: the dashboard shows it.
-func order(ctx context.Context, client versioned.Interface, name string, n int) {
+func order(ctx context.Context, client versioned.Interface, name func(n int) string, n int) {
 	pizzas := client.RestaurantV1().Pizzas(metav1.NamespaceDefault)
-	pizza := framework.Pizza(fmt.Sprintf(name, n))
-	if n%7 == 0 {
-		pizza.Spec.Toppings = []restaurantv1.PizzaTopping{{Name: "pineapple"}} // 403: it does not exist.
+	pizza := framework.Pizza(name(n))
+	if n%20 == 0 {
+		pizza.Spec.Toppings[0].Name = "pineapple" // 422: it does not exist.
 	}
 	_, _ = pizzas.Create(ctx, pizza, metav1.CreateOptions{})
-	if stored, err := pizzas.Get(ctx, pizza.Name, metav1.GetOptions{}); err == nil { // or 404
-		replicas := int32(2)
-		stored.Spec.Replicas = &replicas
-		_, _ = pizzas.Update(ctx, stored, metav1.UpdateOptions{})
-	}
 	_, _ = pizzas.Patch(ctx, pizza.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"oven":"stone"}}}`), metav1.PatchOptions{})
 	_, _ = pizzas.List(ctx, metav1.ListOptions{Limit: 20})
-	if n%20 == 0 {
-		_, _ = client.RestaurantV1().Pizzas(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{}) // 403
+	if stored, err := pizzas.Get(ctx, name(n-1), metav1.GetOptions{}); err == nil { // or 404
+		stored.Labels = nil
+		_, _ = pizzas.Update(ctx, stored, metav1.UpdateOptions{}) // 409, if its status is updated meanwhile.
 	}
 	if keep := 30; n >= keep {
-		_ = pizzas.Delete(ctx, fmt.Sprintf(name, n-keep), metav1.DeleteOptions{})
+		_ = pizzas.Delete(ctx, name(n-keep), metav1.DeleteOptions{})
 	}
 	pause(ctx, 200*time.Millisecond)
 }
