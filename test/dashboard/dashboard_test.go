@@ -48,7 +48,7 @@ import (
 )
 
 const (
-	root     = "../.."
+	root     = "../../"
 	interval = 5 // Seconds between two scrapes.
 	user     = "alice"
 )
@@ -61,7 +61,7 @@ func TestDashboard(t *testing.T) {
 	config.ControllerManager.Off = true
 	cp := controlplane.ForTest(t, config)
 	require.NoError(t, cp.Install(t.Context()))
-	require.NoError(t, cp.Apply(t.Context(), filepath.Join(root, "artifacts/deploy/components/monitoring/rbac.yaml")))
+	require.NoError(t, cp.Apply(t.Context(), root+"artifacts/deploy/components/monitoring/rbac.yaml"))
 
 	// The names are as long as those of a Deployment's pods, since legends consist of them.
 	const etcd = "etcd-0"
@@ -91,8 +91,8 @@ func TestDashboard(t *testing.T) {
 		"to":       {fmt.Sprint(time.Now().UnixMilli())},
 		"interval": {fmt.Sprint(interval)},
 	}.Encode()
-	output, err := exec.CommandContext(t.Context(), "node", filepath.Join(root, "_output/dashboard/screenshot.mjs"), page,
-		filepath.Join(root, "docs/figures")).CombinedOutput()
+	output, err := exec.CommandContext(t.Context(), "node", root+"_output/dashboard/screenshot.mjs", page,
+		root+"docs/figures").CombinedOutput()
 	t.Logf("%s", output)
 	require.NoError(t, err, "The dashboard is not as it should be, see above.")
 }
@@ -126,7 +126,7 @@ func startPrometheus(t *testing.T, cp *controlplane.ControlPlane, etcd *controlp
 		},
 	})
 	require.NoError(t, err)
-	page, err := filepath.Abs(filepath.Join(root, "_output/dashboard/dist"))
+	page, err := filepath.Abs(root + "_output/dashboard/dist")
 	require.NoError(t, err)
 
 	const name = "prometheus"
