@@ -189,7 +189,7 @@ func use(t *testing.T, duration time.Duration, admin versioned.Interface, config
 		if ctx.Err() == nil {
 			require.NoError(t, err)
 		}
-		pause(ctx, 15*time.Second)
+		framework.Pause(ctx, 15*time.Second)
 	}
 }
 
@@ -210,7 +210,7 @@ func order(ctx context.Context, client versioned.Interface, name func(n int) str
 	if keep := 30; n >= keep {
 		_ = pizzas.Delete(ctx, name(n-keep), metav1.DeleteOptions{})
 	}
-	pause(ctx, 200*time.Millisecond)
+	framework.Pause(ctx, 200*time.Millisecond)
 }
 
 // follow watches for a while.
@@ -218,17 +218,10 @@ func follow(ctx context.Context, client versioned.Interface) {
 	seconds := int64(20)
 	watcher, err := client.RestaurantV1().Pizzas(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{TimeoutSeconds: &seconds})
 	if err != nil {
-		pause(ctx, time.Second)
+		framework.Pause(ctx, time.Second)
 		return
 	}
 	defer watcher.Stop()
 	for range watcher.ResultChan() {
-	}
-}
-
-func pause(ctx context.Context, duration time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(duration):
 	}
 }

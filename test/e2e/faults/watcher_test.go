@@ -31,6 +31,7 @@ import (
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // span is a range of revisions that a watcher has seen without a gap: it began with a list
@@ -82,7 +83,7 @@ func (w *watcher) list(ctx context.Context) {
 	defer cancel()
 	list, err := w.server().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		pause(ctx, retryPause)
+		framework.Pause(ctx, retryPause)
 		return
 	}
 	revision, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
@@ -132,7 +133,7 @@ func (w *watcher) ended(ctx context.Context, err error) {
 		w.list(ctx)
 		return
 	}
-	pause(ctx, retryPause)
+	framework.Pause(ctx, retryPause)
 }
 
 // event checks that revisions only grow, each seen once.

@@ -35,6 +35,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const (
@@ -52,14 +53,6 @@ const (
 
 	valueAnnotation = "faults.example.com/value"
 )
-
-// pause waits for a time, or until the context ends.
-func pause(ctx context.Context, duration time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(duration):
-	}
-}
 
 // valueOf is what a client wrote.
 func valueOf(topping *restaurantv1.Topping) int {
@@ -105,7 +98,7 @@ func newWorkload(configs []*rest.Config) (*workload, error) {
 func (w *workload) run(ctx context.Context, client int, random *rand.Rand) {
 	for ctx.Err() == nil {
 		w.step(ctx, client, random)
-		pause(ctx, time.Duration(random.Int64N(int64(thinkTime))))
+		framework.Pause(ctx, time.Duration(random.Int64N(int64(thinkTime))))
 	}
 }
 
@@ -165,7 +158,7 @@ func (w *workload) request(ctx context.Context, server rest.Interface, client in
 		err = result.Into(&got)
 	}
 	if apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err) {
-		pause(ctx, retryPause)
+		framework.Pause(ctx, retryPause)
 		return nil // Nothing was done.
 	}
 	res := response{answer: answerTo(req, err)}
@@ -174,7 +167,7 @@ func (w *workload) request(ctx context.Context, server rest.Interface, client in
 	}
 	w.history.add(client, called, req, res)
 	if res.answer == answerUnknown {
-		pause(ctx, retryPause)
+		framework.Pause(ctx, retryPause)
 	}
 	if res.answer != answerOK || req.verb == verbDelete {
 		return nil

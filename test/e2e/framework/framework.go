@@ -21,6 +21,7 @@ package framework
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -86,4 +87,12 @@ func RequireStatus(t *testing.T, err error, code int32, reason metav1.StatusReas
 	require.Equal(t, code, status.Code, status.Message)
 	require.Equal(t, reason, status.Reason, status.Message)
 	return status
+}
+
+// Pause waits for a time, or until the context ends.
+func Pause(ctx context.Context, duration time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(duration):
+	}
 }
