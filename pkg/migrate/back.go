@@ -102,7 +102,13 @@ func (c *claim) copyAllBack(ctx context.Context) error {
 		if err := c.copyWhileUsed(ctx, moves, c.toKube()); err != nil {
 			return err
 		}
-		return c.raiseWhileUsed(ctx, moves)
+		return c.raiseWhileUsed(ctx, moves, func() (done bool, err error) {
+			gap, _, err := c.kubeGap(ctx)
+			if err != nil || gap < 0 {
+				return true, err
+			}
+			return false, c.raiseKube(ctx, 0)
+		})
 	}
 	before, err := c.serverRevision(ctx)
 	if err != nil {
@@ -111,30 +117,21 @@ func (c *claim) copyAllBack(ctx context.Context) error {
 	if err := c.copyWhileUsed(ctx, moves, c.toKube()); err != nil {
 		return err
 	}
-	for range maxPasses {
+	return c.raiseWhileUsed(ctx, moves, func() (done bool, err error) {
 		now, err := c.serverRevision(ctx)
 		if err != nil || now+raiseMargin < c.History {
-			return err
+			return true, err
 		}
 		// As many writes as there were since will do.
-		if err := c.renewHistory(ctx, now-before+2*raiseMargin); err != nil {
-			return err
-		}
-		if err := c.catchUp(ctx, moves, c.toKube()); err != nil && !expired(err) {
-			return err
-		}
-	}
-	return nil
+		return false, c.renewHistory(ctx, now-before+2*raiseMargin)
+	})
 }
 
-// raiseWhileUsed raises the revision of kube-apiserver's etcd by its API, and copies what changes meanwhile.
-func (c *claim) raiseWhileUsed(ctx context.Context, moves []move) error {
+// raiseWhileUsed raises the revision of kube-apiserver's etcd until that is done, or has been tried
+// often, and copies what changes meanwhile.
+func (c *claim) raiseWhileUsed(ctx context.Context, moves []move, raise func() (done bool, err error)) error {
 	for range maxPasses {
-		gap, _, err := c.kubeGap(ctx)
-		if err != nil || gap < 0 {
-			return err
-		}
-		if err := c.raiseKube(ctx, 0); err != nil {
+		if done, err := raise(); done || err != nil {
 			return err
 		}
 		if err := c.catchUp(ctx, moves, c.toKube()); err != nil && !expired(err) {
