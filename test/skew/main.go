@@ -64,9 +64,15 @@ func run(ctx context.Context, timeout time.Duration, versions []string) error {
 	if len(versions) == 0 {
 		return fmt.Errorf("no version is named: name releases of Kubernetes, such as 1.34 or %s", binaries.Version())
 	}
+	// The rows are changes, too.
+	described, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--match=v*").Output()
+	if err != nil {
+		return fmt.Errorf("git describe: %w", err)
+	}
+	commit := strings.TrimSpace(string(described))
 	var failures []error
 	for _, version := range versions {
-		row, err := runVersion(ctx, timeout, version)
+		row, err := runVersion(ctx, timeout, version, commit)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -92,9 +98,9 @@ func run(ctx context.Context, timeout time.Duration, versions []string) error {
 	return errors.Join(failures...)
 }
 
-// runVersion builds a release and runs the tests. It returns a row of the table if the tests
-// ran, and an error if something is wrong.
-func runVersion(ctx context.Context, timeout time.Duration, version string) (row string, err error) {
+// runVersion builds a release and runs the tests of a commit. It returns a row of the table if
+// the tests ran, and an error if something is wrong.
+func runVersion(ctx context.Context, timeout time.Duration, version, commit string) (row string, err error) {
 	options := binaries.Options{Version: version, Progress: func(message string) { fmt.Println(message) }}
 	release, err := options.Release()
 	if err != nil {
@@ -127,15 +133,11 @@ func runVersion(ctx context.Context, timeout time.Duration, version string) (row
 	if err != nil {
 		return "", errors.Join(failed, err)
 	}
-	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--match=v*").Output()
-	if err != nil {
-		return "", errors.Join(failed, fmt.Errorf("git describe: %w", err))
-	}
 	cells := []string{release}
 	for _, name := range packages {
 		cells = append(cells, results[path.Base(name)].String())
 	}
-	cells = append(cells, strings.TrimSpace(string(commit)), time.Now().UTC().Format(time.DateOnly), fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()))
+	cells = append(cells, commit, time.Now().UTC().Format(time.DateOnly), fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()))
 	return "| " + strings.Join(cells, " | ") + " |", failed
 }
 
