@@ -189,7 +189,7 @@ func newStreams(bounds filters.Bounds, groups []registry.Group) *filters.Streams
 			}
 		}
 	}
-	return filters.NewStreams(bounds, always, followed)
+	return filters.NewStreams(bounds, always, followed, authentication.ByFrontProxy)
 }
 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that

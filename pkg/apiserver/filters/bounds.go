@@ -76,6 +76,9 @@ type Bounds struct {
 	ConnectionsPerClient int
 	// StreamsPerUser is how many streams a user may follow.
 	StreamsPerUser int
+	// ForwardedStreamsPerUser is how many streams a user may follow through kube-apiserver, where
+	// each takes a seat of priority and fairness that others wait for.
+	ForwardedStreamsPerUser int
 	// WaitsPerUser is how many requests of a user may wait for their clients at once, to send
 	// a body or to read a response, for more than a moment. They hold seats of priority and
 	// fairness that others wait for.
@@ -103,12 +106,13 @@ func DefaultBounds() Bounds {
 		Owners:            256,
 		NameBytes:         1 << 10,
 
-		RequestsInFlight:     1000,
-		RequestMemory:        defaultRequestMemory(),
-		ConnectionsPerClient: 512,
-		StreamsPerUser:       2000,
-		WaitsPerUser:         16,
-		TokensPerClient:      10,
+		RequestsInFlight:        1000,
+		RequestMemory:           defaultRequestMemory(),
+		ConnectionsPerClient:    512,
+		StreamsPerUser:          2000,
+		ForwardedStreamsPerUser: 16,
+		WaitsPerUser:            16,
+		TokensPerClient:         10,
 	}
 }
 
@@ -138,6 +142,7 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. Requests beyond are told to retry."},
 		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server. Further ones wait until one of them ends; those beyond eight times as many are closed."},
 		{"max-streams-per-user", &b.StreamsPerUser, "How many streams, such as those that follow an object, a user may have at once. Requests beyond are told to retry."},
+		{"max-forwarded-streams-per-user", &b.ForwardedStreamsPerUser, "How many streams a user may have at once through kube-apiserver, where each takes a seat of priority and fairness for up to a minute. Requests beyond are told to retry."},
 		{"max-slow-requests-per-user", &b.WaitsPerUser, "How many requests of a user may at once wait for more than a moment until their clients have sent a body or read a response. Requests beyond are told to retry, and responses end."},
 		{"max-new-tokens-per-client", &b.TokensPerClient, "How many bearer tokens an IP address may present in a second that this server has not found valid before, each of which kube-apiserver is asked about; ten times as many at once. Requests beyond are told to retry."},
 	}

@@ -25,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -33,6 +34,9 @@ import (
 // streamRetrySeconds is when a user may hope that one of their streams has ended.
 const streamRetrySeconds = 10
 
+// longRunning are the subresources whose requests are long-running for kube-apiserver.
+var longRunning = sets.New("attach", "exec", "log", "portforward", "proxy")
+
 // Streams lets the requests for some subresources go on like watches: no timeout
 // ends them, and a stopping server tells them to end and waits for it. The library
 // does so only for requests whose verb is watch.
@@ -40,24 +44,34 @@ const streamRetrySeconds = 10
 type Streams struct {
 	always, followed sets.Set[schema.GroupResource]
 	shutdown         chan struct{}
-	perUser          int
+	forwarded        func(user.Info) bool
+	bounds           Bounds
 
 	mu    sync.Mutex
-	users map[string]int
+	users map[follower]int
+}
+
+// follower is a user with streams. Those that take seats of kube-apiserver, which takes them for
+// requests of up to a minute, are counted by themselves.
+type follower struct {
+	name   string
+	seated bool
 }
 
 var _ genericapirequest.ServerShutdownSignal = &Streams{}
 
 // NewStreams returns the Streams of subresources, such as "machines/exec", whose requests
 // always go on, and of others, such as "pizzas/track", whose requests go on if they are
-// followed: those by GET whose query parameter "follow" is true.
-func NewStreams(bounds Bounds, always, followed []schema.GroupResource) *Streams {
+// followed: those by GET whose query parameter "follow" is true. Forwarded tells whether
+// kube-apiserver has forwarded the requests of a user.
+func NewStreams(bounds Bounds, always, followed []schema.GroupResource, forwarded func(user.Info) bool) *Streams {
 	return &Streams{
-		always:   sets.New(always...),
-		followed: sets.New(followed...),
-		shutdown: make(chan struct{}),
-		perUser:  bounds.StreamsPerUser,
-		users:    map[string]int{},
+		always:    sets.New(always...),
+		followed:  sets.New(followed...),
+		shutdown:  make(chan struct{}),
+		forwarded: forwarded,
+		bounds:    bounds,
+		users:     map[follower]int{},
 	}
 }
 
@@ -87,22 +101,26 @@ func follows(req *http.Request) bool {
 	return len(follow) > 0 && follow[0] != "false" && follow[0] != "0"
 }
 
-// enter tells whether the user may have another stream, and counts it.
-func (s *Streams) enter(user string) bool {
+// enter counts another stream, or tells the user why not.
+func (s *Streams) enter(of follower) error {
+	most, where := s.bounds.StreamsPerUser, ""
+	if of.seated {
+		most, where = s.bounds.ForwardedStreamsPerUser, " through kube-apiserver"
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users[user] >= s.perUser {
-		return false
+	if s.users[of] >= most {
+		return apierrors.NewTooManyRequests(fmt.Sprintf("a user must not follow more than %d streams at once%s", most, where), streamRetrySeconds)
 	}
-	s.users[user]++
-	return true
+	s.users[of]++
+	return nil
 }
 
-func (s *Streams) leave(user string) {
+func (s *Streams) leave(of follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users[user]--; s.users[user] == 0 {
-		delete(s.users, user)
+	if s.users[of]--; s.users[of] == 0 {
+		delete(s.users, of)
 	}
 }
 
@@ -116,13 +134,12 @@ func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Confi
 			return
 		}
 		version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-		name := userName(req)
-		if !s.enter(name) {
-			err := apierrors.NewTooManyRequests(fmt.Sprintf("a user must not follow more than %d streams at once", s.perUser), streamRetrySeconds)
+		of := s.follower(req, info)
+		if err := s.enter(of); err != nil {
 			responsewriters.ErrorNegotiated(err, config.Serializer, version, w, req)
 			return
 		}
-		defer s.leave(name)
+		defer s.leave(of)
 		if err := config.WatchRequestWaitGroup.Add(1); err != nil {
 			responsewriters.ErrorNegotiated(apierrors.NewServiceUnavailable("the server is shutting down"), config.Serializer, version, w, req)
 			return
@@ -130,6 +147,14 @@ func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Confi
 		defer config.WatchRequestWaitGroup.Done()
 		next.ServeHTTP(w, req.WithContext(genericapirequest.WithServerShutdownSignal(req.Context(), s)))
 	})
+}
+
+func (s *Streams) follower(req *http.Request, info *genericapirequest.RequestInfo) follower {
+	user, ok := genericapirequest.UserFrom(req.Context())
+	if !ok {
+		return follower{}
+	}
+	return follower{user.GetName(), s.forwarded(user) && !longRunning.Has(info.Subresource)}
 }
 
 func userName(req *http.Request) string {

@@ -31,7 +31,7 @@ import (
 // What answers with one line, and what is no GET, once went past priority and fairness.
 func TestLongRunning(t *testing.T) {
 	streams := NewStreams(DefaultBounds(),
-		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}})
+		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}}, nil)
 	check := streams.LongRunning(func(*http.Request, *genericapirequest.RequestInfo) bool { return false })
 	for name, test := range map[string]struct {
 		method, query, subresource string
@@ -59,27 +59,57 @@ func TestLongRunning(t *testing.T) {
 	}
 }
 
+// A stream takes a seat of kube-apiserver's priority and fairness. One user took all of a priority
+// level by following 640 of them, and others of it waited for more than a minute.
 func TestStreamsPerUser(t *testing.T) {
-	streams := NewStreams(Bounds{StreamsPerUser: 1}, nil, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}})
+	forwarded := false
+	streams := NewStreams(Bounds{StreamsPerUser: 2, ForwardedStreamsPerUser: 1},
+		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}},
+		func(user.Info) bool { return forwarded })
 	config := &genericapiserver.Config{Serializer: newCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
-	follow := func(name string) *http.Request {
+	follow := func(name, subresource string) *http.Request {
 		req := httptest.NewRequest(http.MethodGet, "/?follow=true", nil)
 		ctx := genericapirequest.WithUser(req.Context(), &user.DefaultInfo{Name: name})
 		return req.WithContext(genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-			IsResourceRequest: true, APIGroup: "example.com", APIVersion: "v1", Resource: "things", Subresource: "track",
+			IsResourceRequest: true, APIGroup: "example.com", APIVersion: "v1", Resource: "things", Subresource: subresource,
 		}))
 	}
+	// What handlers do, each of the next stream.
+	var meanwhile []func()
 	var handler http.Handler
-	handler = streams.WithShutdown(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		if name := userName(req); name == "jane" {
-			requireStatus(t, serve(handler, follow(name)), "a user must not follow more than 1 streams at once", http.StatusTooManyRequests)
-			requireStatus(t, serve(handler, follow("john")), "", http.StatusOK)
+	handler = streams.WithShutdown(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if len(meanwhile) > 0 {
+			next := meanwhile[0]
+			meanwhile = meanwhile[1:]
+			next()
 		}
 	}), config)
-	for range 2 {
-		requireStatus(t, serve(handler, follow("jane")), "", http.StatusOK)
-	}
-	if len(streams.users) > 0 {
-		t.Errorf("users are still counted: %v", streams.users)
+	for name, test := range map[string]struct {
+		forwarded   bool
+		subresource string
+		most        int
+		want        string
+	}{
+		"directly":                        {false, "track", 2, "a user must not follow more than 2 streams at once"},
+		"through kube-apiserver":          {true, "track", 1, "a user must not follow more than 1 streams at once through kube-apiserver"},
+		"long-running for kube-apiserver": {true, "exec", 2, "a user must not follow more than 2 streams at once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forwarded = test.forwarded
+			meanwhile = nil
+			for range test.most - 1 {
+				meanwhile = append(meanwhile, func() { requireStatus(t, serve(handler, follow("jane", test.subresource)), "", http.StatusOK) })
+			}
+			meanwhile = append(meanwhile, func() {
+				requireStatus(t, serve(handler, follow("jane", test.subresource)), test.want, http.StatusTooManyRequests)
+				requireStatus(t, serve(handler, follow("john", test.subresource)), "", http.StatusOK)
+			})
+			for range 2 {
+				requireStatus(t, serve(handler, follow("jane", test.subresource)), "", http.StatusOK)
+			}
+			if len(meanwhile) > 0 || len(streams.users) > 0 {
+				t.Errorf("not called: %d, still counted: %v", len(meanwhile), streams.users)
+			}
+		})
 	}
 }
