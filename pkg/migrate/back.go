@@ -190,20 +190,11 @@ func (c *claim) switchBack(ctx context.Context, f *freezer) error {
 		return err
 	}
 	if c.KubeEtcd == nil {
-		// This makes kube-apiserver begin its history here, at a revision that no client has seen
-		// from the server.
-		err = c.closeDoors(ctx, found, stored.CopyKept)
-		if err == nil {
-			err = settle(ctx)
-		}
-		if err == nil {
-			err = c.raiseKube(ctx, 0)
-		}
-		if err != nil {
-			return err
-		}
-		c.fillCaches(ctx, found)
-	} else if err := c.awaitHistory(ctx); err != nil {
+		err = c.beginKubeHistory(ctx, found)
+	} else {
+		err = c.awaitHistory(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	for _, name := range c.APIServices {
@@ -224,6 +215,22 @@ func (c *claim) switchBack(ctx context.Context, f *freezer) error {
 		return err
 	}
 	return c.annotate(ctx, found, stored.CopyNone)
+}
+
+// beginKubeHistory makes kube-apiserver begin its history here, at a revision that no client has
+// seen from the server.
+func (c *claim) beginKubeHistory(ctx context.Context, found []definition) error {
+	if err := c.closeDoors(ctx, found, stored.CopyKept); err != nil {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	if err := c.raiseKube(ctx, 0); err != nil {
+		return err
+	}
+	c.fillCaches(ctx, found)
+	return nil
 }
 
 // endWatches ends the watches that clients still have at the server. They go on at kube-apiserver.
