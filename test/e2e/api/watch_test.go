@@ -20,7 +20,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,25 +49,32 @@ import (
 type watcher struct {
 	watch.Interface
 	t *testing.T
+	// again begins the watch once more, if it fails before it has brought anything.
+	again func()
 }
 
 // startWatch watches until the test ends.
-func startWatch(t *testing.T, start func() (watch.Interface, error)) watcher {
+func startWatch(t *testing.T, start func() (watch.Interface, error)) *watcher {
 	t.Helper()
-	w, err := start()
-	// With kine a server may wait for its watch cache in vain: see docs/operations.md. Client-go
-	// makes an empty watch of the timeout that it answers then, and informers begin again.
-	for err == nil && os.Getenv(etcdServers) != "" && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
-		w, err = start()
+	w := &watcher{t: t}
+	begin := func() {
+		var err error
+		w.Interface, err = start()
+		require.NoError(t, err)
 	}
-	require.NoError(t, err)
-	t.Cleanup(w.Stop)
-	return watcher{w, t}
+	begin()
+	// With kine a server may wait for its watch cache in vain: see docs/operations.md. Informers
+	// begin again, too.
+	if os.Getenv(etcdServers) != "" {
+		w.again = begin
+	}
+	t.Cleanup(func() { w.Stop() })
+	return w
 }
 
 // watch watches the test's objects, and with the options those of them that
 // match.
-func (s subject) watch(t *testing.T, options metav1.ListOptions) watcher {
+func (s subject) watch(t *testing.T, options metav1.ListOptions) *watcher {
 	t.Helper()
 	if options.LabelSelector == "" {
 		options.LabelSelector = s.All().LabelSelector
@@ -77,21 +83,27 @@ func (s subject) watch(t *testing.T, options metav1.ListOptions) watcher {
 }
 
 // next waits for an event, ok is false if the watch has ended.
-func (w watcher) next() (event watch.Event, ok bool) {
+func (w *watcher) next() (event watch.Event, ok bool) {
 	w.t.Helper()
-	select {
-	case event, ok = <-w.ResultChan():
-		return event, ok
-	case <-time.After(controlplane.Patience):
-		require.Fail(w.t, "No event has come.")
-		return watch.Event{}, false
+	for {
+		select {
+		case event, ok = <-w.ResultChan():
+		case <-time.After(controlplane.Patience):
+			require.Fail(w.t, "No event has come.")
+		}
+		late := !ok || event.Type == watch.Error && apierrors.IsTimeout(apierrors.FromObject(event.Object))
+		if w.again == nil || !late {
+			w.again = nil
+			return event, ok
+		}
+		w.again()
 	}
 }
 
 // expect waits for an event of that type and returns its object. A bookmark that
 // only says how far the watch has come may be before any other event: the tests
 // beside this one move it on.
-func (w watcher) expect(want watch.EventType) *unstructured.Unstructured {
+func (w *watcher) expect(want watch.EventType) *unstructured.Unstructured {
 	w.t.Helper()
 	for {
 		event, ok := w.next()
@@ -190,7 +202,7 @@ func TestWatchesOfLargeObjects(t *testing.T) {
 		_, err := client.Create(t.Context(), pizza, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	var all []watcher
+	var all []*watcher
 	for range watches {
 		all = append(all, startWatch(t, func() (watch.Interface, error) { return client.Watch(t.Context(), watchList()) }))
 	}
@@ -276,7 +288,7 @@ func TestWatchListAsTable(t *testing.T) {
 func TestBookmarks(t *testing.T) {
 	t.Parallel()
 	var subjects []subject
-	var watchers []watcher
+	var watchers []*watcher
 	for _, kind := range []string{"Pizza", "Topping"} {
 		for _, version := range framework.Versions() {
 			s := newSubject(t, kind, version)
