@@ -16,10 +16,10 @@ limitations under the License.
 
 // Command bench measures this repository's server, as "make bench": what memory
 // it takes when it has nothing to do, how long it takes to start, how long admission
-// makes a client wait, and how long the pricing controller does. It prints the
-// figures beside the goals, with all that is needed to measure them again, and judges
-// nothing. Arguments after "--" are flags for the server, to see what difference they
-// make.
+// makes a client wait, how many pizzas it creates of what its etcd could store, and how long
+// the pricing controller takes. It prints the figures beside the goals, with all that is
+// needed to measure them again, and judges nothing. Arguments after "--" are flags for the
+// server, to see what difference they make.
 package main
 
 import (
@@ -94,6 +94,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	throughput, err := measureThroughput(ctx, cp, server, *requests)
+	if err != nil {
+		return err
+	}
 	prices, err := measurePrices(ctx, cp, server, *pizzas)
 	if err != nil {
 		return err
@@ -103,7 +107,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		command += " -- " + strings.Join(flags.Args(), " ")
 	}
 	machine.Describe(ctx, command).Print(out)
-	return table(out, slices.Concat(memory, starts, admission, prices))
+	return table(out, slices.Concat(memory, starts, admission, throughput, prices))
 }
 
 func progress(message string) {

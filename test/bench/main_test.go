@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,19 @@ func TestQuantiles(t *testing.T) {
 	require.Equal(t, time.Second, quantile([]time.Duration{time.Second}, 50))
 	require.Equal(t, "p50 -0.50 ms, p99 +1.25 ms", added(
 		[]time.Duration{time.Millisecond, 3250 * time.Microsecond}, []time.Duration{1500 * time.Microsecond, 2 * time.Millisecond}))
+}
+
+func TestRates(t *testing.T) {
+	require.Equal(t, "200/s (100 to 400, 3 rounds)", rates([]float64{400, 100, 200}))
+}
+
+func TestTogether(t *testing.T) {
+	var done [100]atomic.Int64
+	require.NoError(t, together(t.Context(), len(done), func(_ context.Context, n int) error { done[n].Add(1); return nil }))
+	for n := range done {
+		require.EqualValues(t, 1, done[n].Load(), n)
+	}
+	require.EqualError(t, together(t.Context(), 1, func(context.Context, int) error { return errors.New("no oven") }), "no oven")
 }
 
 // Requests are sent in turn, each after its preparation, and those that warm up are not

@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,12 +32,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-const (
-	// creators is how many clients create the pizzas, which is not measured.
-	creators = 16
-	// pricePatience is how long the controller may take for all pizzas.
-	pricePatience = 10 * time.Minute
-)
+// pricePatience is how long the controller may take for all pizzas.
+const pricePatience = 10 * time.Minute
 
 // measurePrices returns how long the pricing controller takes for a topping's new
 // price to be on all pizzas, and what a user's request takes meanwhile.
@@ -57,7 +52,7 @@ func measurePrices(ctx context.Context, cp *controlplane.ControlPlane, config co
 	defer changes.Stop()
 	created := make(chan error, 1)
 	// A watch is to be read all the time.
-	go func() { created <- server.createPizzas(ctx, pizzas) }()
+	go func() { created <- together(ctx, pizzas, server.createPizza("priced", nil)) }()
 	if err := errors.Join(awaitCost(ctx, changes, pizzas, "1"), <-created); err != nil {
 		return nil, err
 	}
@@ -92,25 +87,6 @@ func measurePrices(ctx context.Context, cp *controlplane.ControlPlane, config co
 		{what: "update of a topping by a user, before that", value: quantiles(quiet)},
 		{what: "update of a topping by a user, meanwhile", value: quantiles(busy)},
 	}, nil
-}
-
-func (s server) createPizzas(ctx context.Context, pizzas int) error {
-	create := s.createPizza("priced", nil)
-	errs := make(chan error, creators)
-	var running sync.WaitGroup
-	for creator := range creators {
-		running.Go(func() {
-			for n := creator; n < pizzas; n += creators {
-				if err := create(ctx, n); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	running.Wait()
-	close(errs)
-	return <-errs
 }
 
 // awaitCost waits until so many pizzas have been seen with a cost.
