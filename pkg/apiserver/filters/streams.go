@@ -34,9 +34,6 @@ import (
 // streamRetrySeconds is when a user may hope that one of their streams has ended.
 const streamRetrySeconds = 10
 
-// longRunning are the subresources whose requests are long-running for kube-apiserver.
-var longRunning = sets.New("attach", "exec", "log", "portforward", "proxy")
-
 // Streams lets the requests for some subresources go on like watches: no timeout
 // ends them, and a stopping server tells them to end and waits for it. The library
 // does so only for requests whose verb is watch.
@@ -154,7 +151,16 @@ func (s *Streams) follower(req *http.Request, info *genericapirequest.RequestInf
 	if !ok {
 		return follower{}
 	}
-	return follower{user.GetName(), s.forwarded(user) && !longRunning.Has(info.Subresource)}
+	return follower{user.GetName(), s.forwarded(user) && !longRunning(info.Subresource)}
+}
+
+// longRunning tells whether requests for a subresource are long-running for kube-apiserver.
+func longRunning(subresource string) bool {
+	switch subresource {
+	case "attach", "exec", "log", "portforward", "proxy":
+		return true
+	}
+	return false
 }
 
 func userName(req *http.Request) string {

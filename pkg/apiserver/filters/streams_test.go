@@ -76,8 +76,7 @@ func TestStreamsPerUser(t *testing.T) {
 	}
 	// What handlers do, each of the next stream.
 	var meanwhile []func()
-	var handler http.Handler
-	handler = streams.WithShutdown(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	handler := streams.WithShutdown(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if len(meanwhile) > 0 {
 			next := meanwhile[0]
 			meanwhile = meanwhile[1:]
