@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -124,14 +125,29 @@ var verbs = []verb{
 	}},
 	{"get", true, func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
-			_, err := client.do(ctx, http.MethodGet, c.path(c.version)+"/"+object(prefix, n), "", nil)
-			return err
+			name := object(prefix, n)
+			answer, err := client.do(ctx, http.MethodGet, c.path(c.version)+"/"+name, "", nil)
+			if err != nil {
+				return err
+			}
+			// Controllers may have written since the creation.
+			return c.remember(name, answer)
 		}
 	}},
 	{"update", true, func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
 			name := object(prefix, n)
-			answer, err := client.do(ctx, http.MethodPut, c.path(c.version)+"/"+name, "", c.object(name, 2))
+			path := c.path(c.version) + "/" + name
+			answer, err := client.do(ctx, http.MethodPut, path, "", c.object(name, 2))
+			for err != nil && strings.Contains(err.Error(), "409 Conflict") { // Controllers are late.
+				if answer, err = client.do(ctx, http.MethodGet, path, "", nil); err != nil {
+					return err
+				}
+				if err := c.remember(name, answer); err != nil {
+					return err
+				}
+				answer, err = client.do(ctx, http.MethodPut, path, "", c.object(name, 2))
+			}
 			if err != nil {
 				return err
 			}
