@@ -97,13 +97,16 @@ func TestDrive(t *testing.T) {
 	require.EqualError(t, err, "no oven")
 }
 
-// An update names the resource version that the answer before it had.
+// An update names the resource version that was read last, and reads it again after a conflict.
 func TestVerbs(t *testing.T) {
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var body bytes.Buffer
 		_, _ = body.ReadFrom(req.Body)
 		got = append(got, req.Method+" "+req.URL.Path+" "+body.String())
+		if len(got) == 3 {
+			w.WriteHeader(http.StatusConflict)
+		}
 		_, _ = w.Write([]byte(`{"metadata":{"resourceVersion":"` + strings.Repeat("4", len(got)) + `"}}`))
 	}))
 	defer server.Close()
@@ -120,7 +123,9 @@ func TestVerbs(t *testing.T) {
 	require.Equal(t, []string{
 		"POST " + path + " " + object("", "1"),
 		"GET " + path + "/object-000003 ",
-		"PUT " + path + "/object-000003 " + object("4", "2"),
+		"PUT " + path + "/object-000003 " + object("44", "2"),
+		"GET " + path + "/object-000003 ",
+		"PUT " + path + "/object-000003 " + object("4444", "2"),
 		"DELETE " + path + "/object-000003 ",
 	}, got)
 	require.Empty(t, c.revision)
