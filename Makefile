@@ -180,7 +180,7 @@ test-skew: binaries ## Builds each of VERSIONS="1.34 1.35 1.36 1.37" of Kubernet
 
 .PHONY: test-oldest
 test-oldest: binaries ## Runs the tests of admission and of the doctor with the oldest release of Kubernetes that is supported
-	CONTROLPLANE_KUBERNETES_VERSION=1.34 $(TEST_E2E) -timeout=30m ./test/e2e/admission ./test/e2e/doctor
+	CONTROLPLANE_KUBERNETES_VERSION=$(firstword $(VERSIONS)) $(TEST_E2E) -timeout=30m ./test/e2e/admission ./test/e2e/doctor
 
 FAULTS ?= 100
 FAULTS_SEED ?= $(shell date +%s)

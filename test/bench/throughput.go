@@ -18,7 +18,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,7 +48,11 @@ func measureThroughput(ctx context.Context, cp *controlplane.ControlPlane, confi
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	etcd, err := etcdClient(cp)
+	etcdTLS, err := cp.EtcdTLS()
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{cp.Etcd.URL()}, Logger: zap.NewNop(), TLS: etcdTLS})
 	if err != nil {
 		return nil, err
 	}
@@ -82,22 +85,6 @@ func measureThroughput(ctx context.Context, cp *controlplane.ControlPlane, confi
 		{what: "put as many bytes into etcd, without a server", value: rates(puts)},
 		{what: "the former divided by the latter", value: fmt.Sprintf("%.2f", median(ratios)), goal: "> 0.2"},
 	}, nil
-}
-
-// etcdClient returns a client of kube-apiserver's etcd.
-func etcdClient(cp *controlplane.ControlPlane) (*clientv3.Client, error) {
-	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "bench"})
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
-	if err != nil {
-		return nil, err
-	}
-	return clientv3.New(clientv3.Config{
-		Endpoints: []string{cp.Etcd.URL()}, Logger: zap.NewNop(),
-		TLS: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-	})
 }
 
 // storedPizza returns the bytes of a pizza in etcd.

@@ -264,6 +264,19 @@ func (cp *ControlPlane) etcdFlags(etcd *Component) ([]string, error) {
 	}, nil
 }
 
+// EtcdTLS returns what clients of the control plane's etcds present, and whom they trust.
+func (cp *ControlPlane) EtcdTLS() (*tls.Config, error) {
+	issued, err := cp.PKI.EtcdCA.Issue(Certificate{User: "test"})
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
+}
+
 // httpClient returns a client on the host that trusts the components and, if it is
 // given a certificate, presents that.
 func (cp *ControlPlane) httpClient(host Host, client *pair) (*http.Client, error) {

@@ -19,12 +19,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,6 +96,15 @@ func (c *contender) remember(name string, answer []byte) error {
 	return nil
 }
 
+// read reads an object, which controllers may have written since it was created.
+func (c *contender) read(ctx context.Context, client client, name string) error {
+	answer, err := client.do(ctx, http.MethodGet, c.path(c.version)+"/"+name, "", nil)
+	if err != nil {
+		return err
+	}
+	return c.remember(name, answer)
+}
+
 func (c *contender) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,33 +134,24 @@ var verbs = []verb{
 	}},
 	{"get", true, func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
-			name := object(prefix, n)
-			answer, err := client.do(ctx, http.MethodGet, c.path(c.version)+"/"+name, "", nil)
-			if err != nil {
-				return err
-			}
-			// Controllers may have written since the creation.
-			return c.remember(name, answer)
+			return c.read(ctx, client, object(prefix, n))
 		}
 	}},
 	{"update", true, func(c *contender, prefix string) task {
 		return func(ctx context.Context, client client, n int) error {
 			name := object(prefix, n)
-			path := c.path(c.version) + "/" + name
-			answer, err := client.do(ctx, http.MethodPut, path, "", c.object(name, 2))
-			for err != nil && strings.Contains(err.Error(), "409 Conflict") { // Controllers are late.
-				if answer, err = client.do(ctx, http.MethodGet, path, "", nil); err != nil {
+			for {
+				answer, err := client.do(ctx, http.MethodPut, c.path(c.version)+"/"+name, "", c.object(name, 2))
+				if err == nil {
+					return c.remember(name, answer)
+				}
+				if !errors.Is(err, errConflict) {
 					return err
 				}
-				if err := c.remember(name, answer); err != nil {
+				if err := c.read(ctx, client, name); err != nil {
 					return err
 				}
-				answer, err = client.do(ctx, http.MethodPut, path, "", c.object(name, 2))
 			}
-			if err != nil {
-				return err
-			}
-			return c.remember(name, answer)
 		}
 	}},
 	{"delete", false, func(c *contender, prefix string) task {

@@ -18,6 +18,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -74,11 +75,17 @@ func (c client) do(ctx context.Context, method, path, accept string, body []byte
 	if err != nil {
 		return nil, err
 	}
+	if response.StatusCode == http.StatusConflict {
+		return nil, fmt.Errorf("%s %s: %w: %s", method, path, errConflict, answer)
+	}
 	if response.StatusCode >= http.StatusBadRequest {
 		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
 	}
 	return answer, nil
 }
+
+// errConflict is the answer to an update of what has changed meanwhile.
+var errConflict = errors.New("409 Conflict")
 
 // task is the nth request of a workload.
 type task func(ctx context.Context, c client, n int) error

@@ -19,7 +19,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -270,16 +269,9 @@ func copyStored(ctx context.Context, client *clientv3.Client, prefix string, fro
 }
 
 func (b *bench) etcd() (*clientv3.Client, error) {
-	issued, err := b.cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "bench"})
+	config, err := b.cp.EtcdTLS()
 	if err != nil {
 		return nil, err
 	}
-	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
-	if err != nil {
-		return nil, err
-	}
-	return clientv3.New(clientv3.Config{
-		Endpoints: []string{b.cp.Etcd.URL()}, Logger: zap.NewNop(),
-		TLS: &tls.Config{RootCAs: b.cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-	})
+	return clientv3.New(clientv3.Config{Endpoints: []string{b.cp.Etcd.URL()}, Logger: zap.NewNop(), TLS: config})
 }

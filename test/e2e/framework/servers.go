@@ -17,7 +17,6 @@ limitations under the License.
 package framework
 
 import (
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -160,14 +159,9 @@ func Pizza(name string) *restaurantv1.Pizza {
 // EtcdConfig is a client's of an etcd of the control plane.
 func EtcdConfig(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component) clientv3.Config {
 	t.Helper()
-	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "test"})
+	config, err := cp.EtcdTLS()
 	require.NoError(t, err)
-	pair, err := tls.X509KeyPair(issued.Cert, issued.Key)
-	require.NoError(t, err)
-	return clientv3.Config{
-		Endpoints: []string{etcd.URL()}, Logger: zap.NewNop(),
-		TLS: &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{pair}},
-	}
+	return clientv3.Config{Endpoints: []string{etcd.URL()}, Logger: zap.NewNop(), TLS: config}
 }
 
 // EtcdClient is one of an etcd of the control plane, until the test ends.
