@@ -35,8 +35,10 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -154,7 +156,7 @@ func TestTrackWhileEtcdIsAway(t *testing.T) {
 	requireEnd(t, lines)
 }
 
-// A thousand clients of one pizza, who come through kube-apiserver as users do, cost
+// A thousand users who follow one pizza, through kube-apiserver as users do, cost
 // what their connections cost: etcd does not notice them, and when they have left
 // nothing of them remains.
 func TestAThousandTracks(t *testing.T) {
@@ -184,9 +186,11 @@ func TestAThousandTracks(t *testing.T) {
 	memoryBefore, goroutinesBefore := memoryInUse(t, ofServer, server), metric(t, ofServer, server, goroutines)
 	var all sync.WaitGroup
 	var baked [2]atomic.Int32
-	for range clients {
+	for client := range clients {
 		all.Go(func() {
 			stream, err := kube.CoreV1().RESTClient().Get().AbsPath(framework.GroupPath+"/v1/namespaces/default/pizzas/margherita/track").
+				SetHeader(transport.ImpersonateUserHeader, fmt.Sprintf("user-%d", client)).
+				SetHeader(transport.ImpersonateGroupHeader, user.SystemPrivilegedGroup).
 				Param("follow", "true").Param("timeoutSeconds", "3600").Stream(ctx)
 			if err != nil {
 				t.Error(err)
