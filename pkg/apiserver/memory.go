@@ -40,7 +40,8 @@ const averageInterval = 5 * time.Second
 // boundedLists has each list take what it needs while it is converted and encoded from the
 // budget of the requests, as soon as its length is known: what a watch cache has returned is
 // shared with it, and costs nothing yet. Large objects do so one by one: what is read, changed
-// and watched. What of them a watch cache keeps for watches counts as well.
+// and watched. What of them a watch cache keeps for watches counts as well. Without a watch cache,
+// their sizes are known when they have been read.
 type boundedLists struct {
 	generic.RESTOptionsGetter
 }
@@ -94,12 +95,23 @@ func (s *boundedStorage) takeFor(ctx context.Context, key string) error {
 	return filters.TakeObjectMemory(ctx, object)
 }
 
+// takeRead takes memory for an object that has been read from etcd, unless takeFor has done so.
+func (s *boundedStorage) takeRead(ctx context.Context, object runtime.Object) error {
+	if s.newObject != nil {
+		return nil
+	}
+	return filters.TakeObjectMemory(ctx, object)
+}
+
 // Get reads an object if there is memory for it.
 func (s *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, object runtime.Object) error {
 	if err := s.takeFor(ctx, key); err != nil {
 		return err
 	}
-	return s.Interface.Get(ctx, key, opts, object)
+	if err := s.Interface.Get(ctx, key, opts, object); err != nil {
+		return err
+	}
+	return s.takeRead(ctx, object)
 }
 
 // Create stores an object.
@@ -116,6 +128,9 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	var before uint64
 	update := func(object runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		before = meta.ResourceVersion
+		if err := s.takeRead(ctx, object); err != nil {
+			return nil, nil, err
+		}
 		return tryUpdate(object, meta)
 	}
 	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
@@ -134,7 +149,13 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 	if err := s.takeFor(ctx, key); err != nil {
 		return err
 	}
-	err := s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	validateRead := func(ctx context.Context, object runtime.Object) error {
+		if err := s.takeRead(ctx, object); err != nil {
+			return err
+		}
+		return validate(ctx, object)
+	}
+	err := s.Interface.Delete(ctx, key, out, preconditions, validateRead, cached, opts)
 	if err == nil {
 		filters.KeepObjectMemory(ctx, out)
 	}

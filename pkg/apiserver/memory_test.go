@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
@@ -129,8 +130,11 @@ func toVersion(version string) storage.UpdateFunc {
 	}
 }
 
-func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Object, _ *storage.Preconditions, _ storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
-	return s.Get(ctx, key, storage.GetOptions{}, object)
+func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Object, _ *storage.Preconditions, validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
+	if err := s.Get(ctx, key, storage.GetOptions{}, object); err != nil {
+		return err
+	}
+	return validate(ctx, object)
 }
 
 // cachedObject stores an object that a watch cache knows.
@@ -143,10 +147,20 @@ func cachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
 	}
 }
 
+// uncachedObject stores an object without a watch cache.
+func uncachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
+	return &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, large: new(filters.LargeObjects)}
+}
+
 func TestLargeObjectsTakeMemory(t *testing.T) {
+	t.Run("cached", func(t *testing.T) { testLargeObjects(t, cachedObject) })
+	t.Run("uncached", func(t *testing.T) { testLargeObjects(t, uncachedObject) })
+}
+
+func testLargeObjects(t *testing.T, stored func(metav1.PartialObjectMetadata) *boundedStorage) {
+	t.Helper()
 	const size, part, most, about = 100 << 10, 4, 20, 1 << 10
-	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}}
-	store := cachedObject(object)
+	store := stored(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}})
 	get := func(ctx context.Context) error {
 		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
 	}
@@ -166,7 +180,7 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 			return store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("1"), nil)
 		}, 12, 0},
 		"a deletion": {"delete", func(ctx context.Context) error {
-			return store.Delete(ctx, "a", &metav1.PartialObjectMetadata{}, nil, nil, nil, storage.DeleteOptions{})
+			return store.Delete(ctx, "a", &metav1.PartialObjectMetadata{}, nil, rest.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
 		}, 13, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,8 +220,13 @@ func TestLargeObjectsTakeMemory(t *testing.T) {
 
 // TestLargeObjectsThatWait has a user work on an object when there is no memory for that.
 func TestLargeObjectsThatWait(t *testing.T) {
-	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}}
-	store := cachedObject(object)
+	t.Run("cached", func(t *testing.T) { testObjectThatWaits(t, cachedObject) })
+	t.Run("uncached", func(t *testing.T) { testObjectThatWaits(t, uncachedObject) })
+}
+
+func testObjectThatWaits(t *testing.T, stored func(metav1.PartialObjectMetadata) *boundedStorage) {
+	t.Helper()
+	store := stored(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}})
 	bounds := filters.DefaultBounds()
 	bounds.RequestMemory = 4 << 20
 	get := func(ctx context.Context) error {
@@ -230,7 +249,7 @@ func TestLargeObjectsThatWait(t *testing.T) {
 			for _, err := range []error{
 				get(ctx),
 				store.GuaranteedUpdate(ctx, "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("2"), nil),
-				store.Delete(ctx, "a", nil, nil, nil, nil, storage.DeleteOptions{}),
+				store.Delete(ctx, "a", &metav1.PartialObjectMetadata{}, nil, rest.ValidateAllObjectFunc, nil, storage.DeleteOptions{}),
 			} {
 				if assert.True(t, apierrors.IsTooManyRequests(err), "%v", err) {
 					refused++
