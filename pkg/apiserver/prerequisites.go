@@ -68,7 +68,7 @@ func (o CompletedOptions) awaitPrerequisites(ctx context.Context) (p prerequisit
 }
 
 // awaitServingCert returns nil if the certificate is not of the replicas' own certificate
-// certificate authority.
+// authority.
 func (o CompletedOptions) awaitServingCert(ctx context.Context, cluster *client) (*certificates.Manager, error) {
 	if o.ServingCert.Secret == "" {
 		return nil, nil
