@@ -41,7 +41,7 @@ pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pk
 pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/testing         pkg/apiserver pkg/registry
 pkg/apiserver/testing(tests)  pkg/registry/testing pkg/aggregation pkg/stored
-pkg/apiserver/filters         pkg/quantities
+pkg/apiserver/filters         pkg/elements pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
@@ -61,6 +61,7 @@ pkg/startup
 pkg/rbac
 pkg/references
 pkg/references(tests)         pkg/etcd
+pkg/elements
 pkg/quantities
 pkg/kit                       pkg/codegen artifacts
 pkg/codegen

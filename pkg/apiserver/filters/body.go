@@ -19,11 +19,9 @@ package filters
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -37,6 +35,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/elements"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/quantities"
 )
 
@@ -132,13 +131,13 @@ func (b Bounds) checkBody(w http.ResponseWriter, req *http.Request, verb string,
 }
 
 func (b Bounds) checkText(verb, mediaType string, body []byte, maxBody int64) error {
-	if verb == "patch" && nestingExceeds(body, b.PatchDepth) {
+	if verb == "patch" && elements.NestingExceeds(body, b.PatchDepth) {
 		return fmt.Errorf("the patch is nested more than %d levels deep", b.PatchDepth)
 	}
-	if err := b.checkElements(mediaType, body, maxBody); err != nil {
+	if err := elements.Check(mediaType, body, b.BodyElements, maxBody); err != nil {
 		return err
 	}
-	if mediaType == string(types.StrategicMergePatchType) && listExceeds(body, b.PatchListElements) {
+	if mediaType == string(types.StrategicMergePatchType) && elements.ListExceeds(body, b.PatchListElements) {
 		return fmt.Errorf("the patch has a list of more than %d elements: send a merge patch or an apply patch", b.PatchListElements)
 	}
 	return quantities.Check(mediaType, body)
@@ -170,93 +169,4 @@ func mediaTypeOf(req *http.Request) string {
 type readCloser struct {
 	io.Reader
 	io.Closer
-}
-
-// checkElements refuses a body with too many elements.
-func (b Bounds) checkElements(mediaType string, body []byte, maxBytes int64) error {
-	switch mediaType {
-	case runtime.ContentTypeProtobuf:
-		return b.checkProtobuf(body)
-	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
-		return b.checkCBOR(body)
-	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
-		if !json.Valid(body) {
-			return b.checkYAML(body, maxBytes)
-		}
-	}
-	return b.checkJSON(body)
-}
-
-func (b Bounds) errTooManyElements() error {
-	return fmt.Errorf("all lists and objects together must not have more than %d elements", b.BodyElements)
-}
-
-// checkJSON refuses JSON with too many elements.
-func (b Bounds) checkJSON(text []byte) error {
-	commas := 0
-	for c := range structure(text) {
-		if c != ',' {
-			continue
-		}
-		if commas++; commas >= b.BodyElements {
-			return b.errTooManyElements()
-		}
-	}
-	return nil
-}
-
-// structure returns what is in no string of JSON, or of the flow style of YAML. It does
-// not mind whether the text is well-formed.
-func structure(text []byte) iter.Seq[byte] {
-	return func(yield func(byte) bool) {
-		inString := false
-		for i := 0; i < len(text); i++ {
-			switch c := text[i]; {
-			case inString && c == '\\':
-				i++
-			case c == '"':
-				inString = !inString
-			case !inString && !yield(c):
-				return
-			}
-		}
-	}
-}
-
-// nestingExceeds tells whether objects and arrays are nested more than limit levels deep.
-func nestingExceeds(text []byte, limit int) bool {
-	depth := 0
-	for c := range structure(text) {
-		switch c {
-		case '{', '[':
-			if depth++; depth > limit {
-				return true
-			}
-		case '}', ']':
-			depth--
-		}
-	}
-	return false
-}
-
-// listExceeds tells whether a list in JSON has more elements than the limit.
-func listExceeds(text []byte, limit int) bool {
-	var commas []int // In each list and object that is open; -1 is for objects.
-	for c := range structure(text) {
-		innermost := len(commas) - 1
-		switch {
-		case c == '{':
-			commas = append(commas, -1)
-		case c == '[':
-			commas = append(commas, 0)
-		case innermost < 0:
-		case c == '}', c == ']':
-			commas = commas[:innermost]
-		case c == ',' && commas[innermost] >= 0:
-			if commas[innermost]++; commas[innermost] >= limit {
-				return true
-			}
-		}
-	}
-	return false
 }

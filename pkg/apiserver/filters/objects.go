@@ -23,6 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/elements"
 )
 
 // BoundObjects returns a serializer that decodes no objects that exceed the bounds: what
@@ -58,7 +60,7 @@ func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	if obj != nil && len(data) > d.bounds.BodyElements { // Else it can't have that many.
 		text, marshalErr := json.Marshal(obj)
 		if marshalErr == nil {
-			marshalErr = d.bounds.checkJSON(text)
+			marshalErr = elements.CheckJSON(text, d.bounds.BodyElements)
 		}
 		if marshalErr != nil {
 			return nil, gvk, marshalErr

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/example"
@@ -94,4 +95,14 @@ func TestTooManyElements(t *testing.T) {
 			requireError(t, err, test.want)
 		})
 	}
+}
+
+// requireError fails unless the error has this message, or is none if that is empty.
+func requireError(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" {
+		require.NoError(t, err)
+		return
+	}
+	require.EqualError(t, err, want)
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package elements
 
 import (
 	"bytes"
@@ -26,59 +26,57 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
-	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 )
 
 // A message of empty owners once was decoded before they were counted, and took fifty
 // times its size.
 func TestProtobufBounds(t *testing.T) {
-	bounds := Bounds{BodyElements: 100}
-	const tooMany = "all lists and objects together must not have more than 100 elements"
-	pod := func(meta metav1.ObjectMeta) string {
-		object := &examplev1.Pod{ObjectMeta: meta}
-		return string(encode(t, object))
+	const limit, tooMany = 100, "all lists and objects together must not have more than 100 elements"
+	object := func(meta metav1.ObjectMeta) string {
+		return string(encode(t, &metav1.PartialObjectMetadata{ObjectMeta: meta}))
 	}
-	empty := strings.Repeat("\x6a\x00", bounds.BodyElements+2)
+	empty := strings.Repeat("\x6a\x00", limit+2)
 	field := func(number protowire.Number, value string) string {
 		return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value))
 	}
 	for name, test := range map[string]struct{ body, want string }{
-		"an object":               {pod(metav1.ObjectMeta{Name: "a", Labels: map[string]string{"a": "b", "c": "d"}}), ""},
-		"finalizers":              {pod(metav1.ObjectMeta{Finalizers: make([]string, 90)}), ""},
-		"many finalizers":         {pod(metav1.ObjectMeta{Finalizers: make([]string, 102)}), tooMany},
-		"many owners":             {pod(metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, 102)}), tooMany},
+		"an object":               {object(metav1.ObjectMeta{Name: "a", Labels: map[string]string{"a": "b", "c": "d"}}), ""},
+		"finalizers":              {object(metav1.ObjectMeta{Finalizers: make([]string, 90)}), ""},
+		"many finalizers":         {object(metav1.ObjectMeta{Finalizers: make([]string, 102)}), tooMany},
+		"many owners":             {object(metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, 102)}), tooMany},
 		"many empty owners":       {"k8s\x00" + field(2, field(1, empty)), tooMany},
 		"many, then malformed":    {"k8s\x00" + field(2, field(1, empty+"\xff")), tooMany},
 		"many, and cut off":       {"k8s\x00" + field(2, field(1, empty)+"\x12\x7f"), tooMany},
 		"many of two messages":    {"k8s\x00" + field(2, field(1, empty[:110])+field(1, empty[:110])), tooMany},
 		"many as text":            {"k8s\x00" + field(2, field(1, strings.Repeat(field(14, "example.com/a"), 102))), tooMany},
-		"text":                    {pod(metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("j0\n", 1000)}}), ""},
+		"text":                    {object(metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("j0\n", 1000)}}), ""},
 		"numbers without a list":  {"k8s\x00" + field(2, strings.Repeat("\x08\x01", 102)), ""},
 		"nothing":                 {"", ""},
 		"no more than the prefix": {"k8s\x00", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireError(t, bounds.checkElements(runtime.ContentTypeProtobuf, []byte(test.body), 1<<20), test.want)
+			requireError(t, checkProtobuf([]byte(test.body), limit), test.want)
 		})
 	}
 }
 
-func encode(t testing.TB, object runtime.Object) []byte {
-	codecs := newCodecs()
-	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	if !ok {
-		t.Fatal("there is no serializer for protobuf")
-	}
-	body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, examplev1.SchemeGroupVersion), object)
+// encode returns an object as the body of a request.
+func encode(t testing.TB, object interface{ Marshal() ([]byte, error) }) []byte {
+	t.Helper()
+	raw, err := object.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return body
+	envelope := runtime.Unknown{Raw: raw}
+	body, err := envelope.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("k8s\x00"), body...)
 }
 
 func TestCBORBounds(t *testing.T) {
-	bounds := Bounds{BodyElements: 100}
-	const tooMany = "all lists and objects together must not have more than 100 elements"
+	const limit, tooMany = 100, "all lists and objects together must not have more than 100 elements"
 	cbor := func(value any) string {
 		data, err := direct.Marshal(value)
 		if err != nil {
@@ -98,7 +96,7 @@ func TestCBORBounds(t *testing.T) {
 		"nothing":               {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireError(t, bounds.checkElements(runtime.ContentTypeCBOR, []byte(test.body), 1<<20), test.want)
+			requireError(t, checkCBOR([]byte(test.body), limit), test.want)
 		})
 	}
 }
@@ -106,11 +104,11 @@ func TestCBORBounds(t *testing.T) {
 // FuzzProtobuf looks for messages with more elements than are counted before they are
 // decoded.
 func FuzzProtobuf(f *testing.F) {
-	f.Add(encode(f, &examplev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: "a", Labels: map[string]string{"a": "b"}, Finalizers: []string{"a", "b"},
+	f.Add(encode(f, &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{
+		Name: "a", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b", "c": "d"}, Finalizers: []string{"a", "b"},
 		OwnerReferences: make([]metav1.OwnerReference, 3),
 		ManagedFields:   []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1("{}")}},
-	}, Spec: examplev1.PodSpec{NodeSelector: map[string]string{"a": "b", "c": "d"}}}))
+	}}, {}}}))
 	f.Add([]byte("k8s\x00\x12\x06\x0a\x04\x6a\x00\x6a\x00"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) > 4<<10 {
@@ -120,13 +118,17 @@ func FuzzProtobuf(f *testing.F) {
 		repeatsExceed(bytes.TrimPrefix(body, []byte("k8s\x00")), &counted, len(body), 0)
 
 		var unknown runtime.Unknown
-		var pod examplev1.Pod
-		if unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))) != nil || pod.Unmarshal(unknown.Raw) != nil {
+		var list metav1.PartialObjectMetadataList
+		if unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))) != nil || list.Unmarshal(unknown.Raw) != nil {
 			return
 		}
-		elements := len(pod.Labels) + len(pod.Annotations) + len(pod.OwnerReferences) + len(pod.Finalizers) + len(pod.ManagedFields) +
-			len(pod.Spec.NodeSelector) + len(pod.Status.Conditions)
-		if lists := 7; elements > counted+lists {
+		// The first element of a list is not counted.
+		elements, lists := len(list.Items), 1
+		for _, item := range list.Items {
+			elements += len(item.Labels) + len(item.Annotations) + len(item.OwnerReferences) + len(item.Finalizers) + len(item.ManagedFields)
+			lists += 5
+		}
+		if elements > counted+lists {
 			t.Errorf("%q has %d elements, and %d were counted", body, elements, counted)
 		}
 	})

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package elements
 
 import (
 	"bytes"
@@ -26,17 +26,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// checkYAML refuses YAML that has more elements, or more text, than the bounds when its
+// checkYAML refuses YAML that has more elements, or more text, than it may when its
 // aliases are replaced by what they stand for. Its cost is that of its nodes, which are
 // counted before any is made.
 // Upstream fault 4.
-func (b Bounds) checkYAML(text []byte, maxBytes int64) error {
+func checkYAML(text []byte, limit int, maxBytes int64) error {
 	// YAML in UTF-16 would be read differently from how it is checked.
 	if !utf8.Valid(text) {
 		return errors.New("YAML must be in UTF-8")
 	}
-	if yamlElements(text, b.BodyElements) > b.BodyElements {
-		return fmt.Errorf("YAML must not have more than %d lines, commas, brackets and dashes outside of strings: send JSON", b.BodyElements)
+	if yamlElements(text, limit) > limit {
+		return fmt.Errorf("YAML must not have more than %d lines, commas, brackets and dashes outside of strings: send JSON", limit)
 	}
 	// Without an anchor and an alias, nothing is larger than it looks.
 	if !bytes.ContainsRune(text, '&') || !bytes.ContainsRune(text, '*') {
@@ -49,8 +49,8 @@ func (b Bounds) checkYAML(text []byte, maxBytes int64) error {
 	}
 	size := expansion{sizes: map[*yaml.Node]expandedSize{}, maxBytes: maxBytes}.of(&document)
 	switch {
-	case size.elements > int64(b.BodyElements):
-		return fmt.Errorf("YAML must not have more than %d elements when its aliases are replaced", b.BodyElements)
+	case size.elements > int64(limit):
+		return fmt.Errorf("YAML must not have more than %d elements when its aliases are replaced", limit)
 	case size.bytes > maxBytes:
 		return fmt.Errorf("YAML must not have more than %d bytes when its aliases are replaced", maxBytes)
 	}

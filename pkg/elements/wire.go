@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package elements
 
 import (
 	"bytes"
@@ -30,10 +30,10 @@ const maxMessageDepth = 32
 // element of a list or map is a field of variable length that its message has had
 // already. Which of these is a message, and which is text, only the schema could tell. So
 // each is taken for one as far as it reads like one, which text does not do for long.
-func (b Bounds) checkProtobuf(body []byte) error {
+func checkProtobuf(body []byte, limit int) error {
 	message := bytes.TrimPrefix(body, []byte("k8s\x00"))
-	if elements := 0; repeatsExceed(message, &elements, b.BodyElements, 0) {
-		return b.errTooManyElements()
+	if count := 0; repeatsExceed(message, &count, limit, 0) {
+		return errTooMany(limit)
 	}
 	return nil
 }
@@ -82,10 +82,10 @@ func (s *fieldSet) add(number protowire.Number) (had bool) {
 
 // checkCBOR refuses data with too many items, RFC 8949: an element of a map has two, the
 // key and the value.
-func (b Bounds) checkCBOR(body []byte) error {
+func checkCBOR(body []byte, limit int) error {
 	for items := 0; len(body) > 0; items++ {
-		if items > 2*b.BodyElements {
-			return b.errTooManyElements()
+		if items > 2*limit {
+			return errTooMany(limit)
 		}
 		n := cborItem(body)
 		if n == 0 {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package elements
 
 import (
 	"fmt"
@@ -28,9 +28,9 @@ import (
 // Aliases of a long text once made gigabytes of a body of 27 kB, and many lines of a
 // string were refused.
 func TestYAMLBounds(t *testing.T) {
-	bounds := Bounds{BodyElements: 100}
-	const maxBytes = 10_000
 	const (
+		limit, maxBytes = 100, 10_000
+
 		tooLong     = "YAML must not have more than 100 lines, commas, brackets and dashes outside of strings: send JSON"
 		tooExpanded = "YAML must not have more than 100 elements when its aliases are replaced"
 		tooLarge    = "YAML must not have more than 10000 bytes when its aliases are replaced"
@@ -74,7 +74,7 @@ func TestYAMLBounds(t *testing.T) {
 		"an ampersand and a star in text": {"a: b&c * d\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireError(t, bounds.checkYAML([]byte(test.text), maxBytes), test.want)
+			requireError(t, checkYAML([]byte(test.text), limit, maxBytes), test.want)
 		})
 	}
 }

@@ -1,0 +1,119 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package elements counts the elements of the lists and objects in a body, which cost much more
+// to decode than their length lets expect. Whoever decodes what a client has sent checks it first.
+package elements
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Check returns an error if a body of the media type has more elements than the limit; JSON is
+// assumed if the type is not a known one. Of YAML, more than maxBytes of text are one, too, with
+// its aliases replaced by what they stand for. It does not mind a body that is malformed otherwise.
+func Check(mediaType string, body []byte, limit int, maxBytes int64) error {
+	switch mediaType {
+	case runtime.ContentTypeProtobuf:
+		return checkProtobuf(body, limit)
+	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
+		return checkCBOR(body, limit)
+	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
+		if !json.Valid(body) {
+			return checkYAML(body, limit, maxBytes)
+		}
+	}
+	return CheckJSON(body, limit)
+}
+
+func errTooMany(limit int) error {
+	return fmt.Errorf("all lists and objects together must not have more than %d elements", limit)
+}
+
+// CheckJSON is Check of JSON.
+func CheckJSON(text []byte, limit int) error {
+	commas := 0
+	for c := range structure(text) {
+		if c != ',' {
+			continue
+		}
+		if commas++; commas >= limit {
+			return errTooMany(limit)
+		}
+	}
+	return nil
+}
+
+// structure returns what is in no string of JSON, or of the flow style of YAML. It does
+// not mind whether the text is well-formed.
+func structure(text []byte) iter.Seq[byte] {
+	return func(yield func(byte) bool) {
+		inString := false
+		for i := 0; i < len(text); i++ {
+			switch c := text[i]; {
+			case inString && c == '\\':
+				i++
+			case c == '"':
+				inString = !inString
+			case !inString && !yield(c):
+				return
+			}
+		}
+	}
+}
+
+// NestingExceeds tells whether objects and arrays are nested more than limit levels deep.
+func NestingExceeds(text []byte, limit int) bool {
+	depth := 0
+	for c := range structure(text) {
+		switch c {
+		case '{', '[':
+			if depth++; depth > limit {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// ListExceeds tells whether a list in JSON has more elements than the limit.
+func ListExceeds(text []byte, limit int) bool {
+	var commas []int // In each list and object that is open; -1 is for objects.
+	for c := range structure(text) {
+		innermost := len(commas) - 1
+		switch {
+		case c == '{':
+			commas = append(commas, -1)
+		case c == '[':
+			commas = append(commas, 0)
+		case innermost < 0:
+		case c == '}', c == ']':
+			commas = commas[:innermost]
+		case c == ',' && commas[innermost] >= 0:
+			if commas[innermost]++; commas[innermost] >= limit {
+				return true
+			}
+		}
+	}
+	return false
+}
