@@ -53,8 +53,8 @@ func Check(mediaType string, body []byte) error {
 
 // isExpensive tells whether the text is a number that resource.ParseQuantity would
 // spend minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
-// (kubernetes/kubernetes#141306), and any number of many digits with a large exponent. It is not a regular expression, as those are slow on
-// long numbers themselves.
+// (kubernetes/kubernetes#141306), and any number of many digits with a large exponent. It
+// is not a regular expression, as those are slow on long numbers themselves.
 // Upstream fault 6.
 func isExpensive(text []byte) bool {
 	// The longest ending that is neither part of a number nor an expensive exponent.
