@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -146,18 +147,47 @@ func TestKindsInDifferentEtcds(t *testing.T) {
 		cp.Component("storage"): {"toppings/tomato"},
 		cp.Etcd:                 {"pizzas/default/margherita"},
 	} {
-		const group = prefix + "/restaurant.programming-kubernetes.info/"
-		stored, err := framework.EtcdClient(t, cp, etcd).Get(t.Context(), group, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		require.NoError(t, err)
-		var keys []string
-		for _, kv := range stored.Kvs {
-			keys = append(keys, strings.TrimPrefix(string(kv.Key), group))
-		}
-		require.Equal(t, want, keys, etcd.Name())
+		require.Equal(t, want, keysIn(t, etcd, prefix+"/restaurant.programming-kubernetes.info/"), etcd.Name())
 	}
+	requireUsed(t, client)
+}
+
+// keysIn returns what follows the prefix in the keys of an etcd that have it.
+func keysIn(t *testing.T, etcd *controlplane.Component, prefix string) (keys []string) {
+	t.Helper()
+	stored, err := framework.EtcdClient(t, cp, etcd).Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	for _, kv := range stored.Kvs {
+		keys = append(keys, strings.TrimPrefix(string(kv.Key), prefix))
+	}
+	return keys
+}
+
+// requireUsed has the margherita's topping be deleted after it, not before.
+func requireUsed(t *testing.T, client typed.RestaurantV1Interface) {
+	t.Helper()
 	require.ErrorContains(t, client.Toppings().Delete(t.Context(), "tomato", metav1.DeleteOptions{}), "it is on the pizza default/margherita")
 	require.NoError(t, client.Pizzas("default").Delete(t.Context(), "margherita", metav1.DeleteOptions{}))
 	require.NoError(t, client.Toppings().Delete(t.Context(), "tomato", metav1.DeleteOptions{}))
+}
+
+// A backend without transactions of several keys stores the objects and nothing else, and what
+// plugins know about other kinds holds, but for what happens at the same moment.
+func TestWithoutTransactions(t *testing.T) {
+	const prefix = "/plain"
+	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage", ComponentConfig: controlplane.ComponentConfig{Flags: []string{
+		"--etcd-prefix=" + prefix, "--etcd-transactions=false",
+	}}})
+	require.NoError(t, server.Start(t.Context()))
+	framework.Stock(t, cp, server)
+	client := framework.ClientAt(t, cp, server).RestaurantV1()
+	_, err := client.Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"/restaurant.programming-kubernetes.info/pizzas/default/margherita",
+		"/restaurant.programming-kubernetes.info/toppings/tomato",
+	}, keysIn(t, cp.Component("storage"), prefix))
+	requireUsed(t, client)
 }
 
 func TestEtcdOfAnotherAuthority(t *testing.T) {
