@@ -48,9 +48,17 @@ func group() registry.Group {
 		Install: install.Install,
 		Kinds:   Kinds(),
 		Runtime: func(registry.Clients) (registry.Runtime, error) {
-			return registry.Runtime{Answers: map[string]registry.Answer{"pricereviews": PriceReviewAnswer(nil)}}, nil
+			return registry.Runtime{Answers: map[string]registry.Answer{"pricereviews": PriceReviewAnswer(costs)}}, nil
 		},
 	}
+}
+
+// costs is the CostFunc of a menu with nothing but tomatoes.
+func costs(_ context.Context, topping string) (*resource.Quantity, error) {
+	if topping != "tomato" {
+		return nil, nil
+	}
+	return new(resource.MustParse("1.5")), nil
 }
 
 // newStorage returns the group's storage in version v1.
