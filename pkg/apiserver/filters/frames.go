@@ -33,6 +33,9 @@ const (
 	// one are read from an IP address in a second, and framesAtOnce of how many seconds at once.
 	framesPerSecond = 500
 	framesAtOnce    = 2
+	// bytesPerFrame of headers count as such a frame. To decode them takes longer than to send
+	// them, and is done before the server can tell that they are too many.
+	bytesPerFrame = 16 << 10
 	// bytesPerUpdate is what has to be written to a client before it may tell once more that
 	// it has read. Go's client tells it twice for each 4 KiB.
 	bytesPerUpdate = 1 << 10
@@ -74,8 +77,10 @@ type pacedConn struct {
 	pace flowcontrol.RateLimiter
 	// trusted connections are not paced.
 	trusted atomic.Bool
-	// read follows the frames of the client, and belongs to who reads.
-	read frameScanner
+	// read follows the frames of the client, and headers are bytes that have not counted as a
+	// frame yet. Both belong to who reads.
+	read    frameScanner
+	headers int
 	// unread are bytes that have been written and of which the client has not told that it has
 	// read them.
 	unread atomic.Int64
@@ -102,16 +107,23 @@ func (c *pacedConn) Read(frames []byte) (int, error) {
 // sees is told which frames the client has sent, and returns when the next may be read.
 func (c *pacedConn) sees(length int, kind http2.FrameType, flags http2.Flags) {
 	c.received(kind, flags)
-	if !c.trusted.Load() && !c.isFree(length, kind, flags) {
+	if c.trusted.Load() {
+		return
+	}
+	if kind == http2.FrameHeaders || kind == http2.FrameContinuation {
+		for c.headers += length; c.headers >= bytesPerFrame; c.headers -= bytesPerFrame {
+			c.pace.Accept()
+		}
+		return
+	}
+	if !c.isFree(length, kind, flags) {
 		c.pace.Accept()
 	}
 }
 
-// isFree tells whether a client may send a frame of this kind as often as it can.
+// isFree tells whether a client may send a frame as often as it can that has no headers.
 func (c *pacedConn) isFree(length int, kind http2.FrameType, flags http2.Flags) bool {
 	switch kind {
-	case http2.FrameHeaders, http2.FrameContinuation: // Requests have bounds of their own.
-		return true
 	case http2.FrameData:
 		return length > 0 || flags.Has(http2.FlagDataEndStream)
 	case http2.FrameWindowUpdate:

@@ -23,6 +23,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func (s *turnstile) Accept() {
 
 func TestFramesThatWait(t *testing.T) {
 	header := func(length int, kind http2.FrameType, flags http2.Flags) string {
-		return string([]byte{0, 0, byte(length), byte(kind), byte(flags), 0, 0, 0, 1}) + string(make([]byte, length))
+		return string([]byte{byte(length >> 16), byte(length >> 8), byte(length), byte(kind), byte(flags), 0, 0, 0, 1}) + string(make([]byte, length))
 	}
 	update := header(4, http2.FrameWindowUpdate, 0)
 	for name, test := range map[string]struct {
@@ -60,17 +61,20 @@ func TestFramesThatWait(t *testing.T) {
 	}{
 		"a request with a body": {header(5, http2.FrameHeaders, 0) + header(3, http2.FrameContinuation, http2.FlagHeadersEndHeaders) +
 			header(9, http2.FrameData, 0) + header(0, http2.FrameData, http2.FlagDataEndStream), 0, 0},
-		"nothing of a body":                {header(0, http2.FrameData, 0), 0, 1},
-		"a reset":                          {header(5, http2.FrameHeaders, 0) + header(4, http2.FrameRSTStream, 0), 0, 1},
-		"settings, a ping and a priority":  {header(6, http2.FrameSettings, 0) + header(8, http2.FramePing, 0) + header(5, http2.FramePriority, 0), 0, 3},
-		"answers":                          {header(0, http2.FrameSettings, http2.FlagSettingsAck) + header(8, http2.FramePing, http2.FlagPingAck), 0, 2},
-		"a kind that nobody knows":         {header(200, 0xee, 0), 0, 1},
-		"updates without a reason":         {update + update, 0, 2},
-		"updates of what was written":      {update + update, 2 * bytesPerUpdate, 0},
-		"more updates than was written of": {update + update + update, 2*bytesPerUpdate - 1, 2},
+		"headers of many bytes":              {header(bytesPerFrame-1, http2.FrameHeaders, 0) + header(1, http2.FrameContinuation, http2.FlagHeadersEndHeaders), 0, 1},
+		"headers of several requests":        {strings.Repeat(header(bytesPerFrame/2-1, http2.FrameHeaders, http2.FlagHeadersEndHeaders), 4), 0, 1},
+		"headers of more bytes than a frame": {header(3*bytesPerFrame, http2.FrameHeaders, http2.FlagHeadersEndHeaders), 0, 3},
+		"nothing of a body":                  {header(0, http2.FrameData, 0), 0, 1},
+		"a reset":                            {header(5, http2.FrameHeaders, 0) + header(4, http2.FrameRSTStream, 0), 0, 1},
+		"settings, a ping and a priority":    {header(6, http2.FrameSettings, 0) + header(8, http2.FramePing, 0) + header(5, http2.FramePriority, 0), 0, 3},
+		"answers":                            {header(0, http2.FrameSettings, http2.FlagSettingsAck) + header(8, http2.FramePing, http2.FlagPingAck), 0, 2},
+		"a kind that nobody knows":           {header(200, 0xee, 0), 0, 1},
+		"updates without a reason":           {update + update, 0, 2},
+		"updates of what was written":        {update + update, 2 * bytesPerUpdate, 0},
+		"more updates than was written of":   {update + update + update, 2*bytesPerUpdate - 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for size := 1; size <= len(http2.ClientPreface)+len(test.frames); size++ {
+			for size := 1; size <= len(http2.ClientPreface)+len(test.frames); size += 1 + size/64 {
 				pace := newTurnstile(len(test.frames))
 				close(pace.tokens)
 				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, read: frameScanner{payload: len(http2.ClientPreface)}}
