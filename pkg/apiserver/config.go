@@ -138,7 +138,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 
 		base:    o.Base,
 		streams: newStreams(o.Bounds, o.groups),
-		drain:   filters.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection),
+		drain:   filters.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection, o.Bounds),
 		etcd:    etcd,
 
 		embeddedEtcd: o.EmbeddedEtcd,

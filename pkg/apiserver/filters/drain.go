@@ -59,7 +59,10 @@ const (
 // Upstream fault 75.
 type Drain struct {
 	streams uint32
-	frames  *framePace
+	// textBytes is how large the headers of a request over HTTP/1.1 may be, with its path and
+	// query. Each connection keeps as much while they arrive.
+	textBytes int
+	frames    *framePace
 
 	mu sync.Mutex
 	// listener is nil before there is one.
@@ -71,9 +74,10 @@ type Drain struct {
 
 // NewDrain returns a Drain for one listener and the handler of all its requests. A client
 // may have so many at a time on a connection of HTTP/2.
-func NewDrain(streams int) *Drain {
+func NewDrain(streams int, bounds Bounds) *Drain {
 	return &Drain{
 		streams:     uint32(max(0, streams)), //nolint:gosec // G115: flags are validated.
+		textBytes:   bounds.HeaderBytes + bounds.PathBytes + bounds.QueryBytes,
 		frames:      newFramePace(framesPerSecond),
 		connections: map[string]*drainedConn{},
 	}
@@ -117,7 +121,8 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 
 // takeHTTP2 makes a server serve HTTP/2 on connections that can be told to end, and that are
 // read no faster than their clients may send. It has the options of the library's, which nobody
-// can set: SecureServingInfo.Serve.
+// can set: SecureServingInfo.Serve. HTTP/1.1 gets narrower ones, as nothing else slows its headers
+// down.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
 func (d *Drain) takeHTTP2(server *http.Server) {
@@ -132,6 +137,10 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerStream:     buffer,
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
+	// kube-apiserver's client refuses larger headers by itself, and calls that 503.
+	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: server.MaxHeaderBytes, ReadHeaderTimeout: headerPatience}
+	server.RegisterOnShutdown(func() { base.SetKeepAlivesEnabled(false) })
+	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
 	server.TLSNextProto[http2.NextProtoTLS] = func(server *http.Server, conn *tls.Conn, handler http.Handler) {
 		told := newGoAwayConn(conn)
 		d.mu.Lock()
@@ -145,7 +154,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 			ctx = based.BaseContext()
 		}
 		paced := d.frames.conn(told)
-		options.ServeConn(paced, &http2.ServeConnOpts{Context: context.WithValue(ctx, pacedKey{}, paced), BaseConfig: server, Handler: handler})
+		options.ServeConn(paced, &http2.ServeConnOpts{Context: context.WithValue(ctx, pacedKey{}, paced), BaseConfig: base, Handler: handler})
 	}
 }
 

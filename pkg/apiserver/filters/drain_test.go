@@ -47,7 +47,7 @@ type stopped struct {
 
 func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 	t.Helper()
-	drain := NewDrain(testStreams)
+	drain := NewDrain(testStreams, DefaultBounds())
 	server := httptest.NewUnstartedServer(drain.Handler(handler))
 	server.EnableHTTP2 = true
 	server.Listener = drain.Listener(server.Listener)
@@ -130,7 +130,7 @@ func TestARequestAfterTheListener(t *testing.T) {
 // TestARequestAfterGoAway is one that a client has sent before it was told that the server
 // stops. It is answered like any other.
 func TestARequestAfterGoAway(t *testing.T) {
-	drain := NewDrain(testStreams)
+	drain := NewDrain(testStreams, DefaultBounds())
 	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(w, req.Body)
 	})))

@@ -20,6 +20,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http2"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -34,8 +35,11 @@ const (
 	framesPerSecond = 500
 	framesAtOnce    = 2
 	// bytesPerFrame of headers count as such a frame. To decode them takes longer than to send
-	// them, and is done before the server can tell that they are too many.
-	bytesPerFrame = 16 << 10
+	// them, and is done before the server can tell that they are too many. They take memory
+	// until the request or the connection ends, and may never be complete.
+	bytesPerFrame = 4 << 10
+	// headerPatience is how long the headers of a request may take, over HTTP/1.1, too.
+	headerPatience = 10 * time.Second
 	// bytesPerUpdate is what has to be written to a client before it may tell once more that
 	// it has read. Go's client tells it twice for each 4 KiB.
 	bytesPerUpdate = 1 << 10
@@ -77,10 +81,12 @@ type pacedConn struct {
 	pace flowcontrol.RateLimiter
 	// trusted connections are not paced.
 	trusted atomic.Bool
-	// read follows the frames of the client, and headers are bytes that have not counted as a
-	// frame yet. Both belong to who reads.
-	read    frameScanner
-	headers int
+	// read follows the frames of the client, headers are bytes that have not counted as a frame
+	// yet, and patience ends the connection if headers that have begun do not end. They belong
+	// to who reads.
+	read     frameScanner
+	headers  int
+	patience *time.Timer
 	// unread are bytes that have been written and of which the client has not told that it has
 	// read them.
 	unread atomic.Int64
@@ -107,17 +113,30 @@ func (c *pacedConn) Read(frames []byte) (int, error) {
 // sees is told which frames the client has sent, and returns when the next may be read.
 func (c *pacedConn) sees(length int, kind http2.FrameType, flags http2.Flags) {
 	c.received(kind, flags)
-	if c.trusted.Load() {
-		return
+	headers := kind == http2.FrameHeaders || kind == http2.FrameContinuation
+	if headers {
+		c.awaitHeaders(flags.Has(http2.FlagHeadersEndHeaders))
 	}
-	if kind == http2.FrameHeaders || kind == http2.FrameContinuation {
+	switch {
+	case c.trusted.Load():
+	case headers:
 		for c.headers += length; c.headers >= bytesPerFrame; c.headers -= bytesPerFrame {
 			c.pace.Accept()
 		}
-		return
-	}
-	if !c.isFree(length, kind, flags) {
+	case !c.isFree(length, kind, flags):
 		c.pace.Accept()
+	}
+}
+
+// awaitHeaders is told of each frame with headers whether it is the last one. The library waits
+// for that without a limit.
+func (c *pacedConn) awaitHeaders(last bool) {
+	switch {
+	case !last && c.patience == nil && !c.trusted.Load():
+		c.patience = time.AfterFunc(headerPatience, func() { _ = c.Close() })
+	case last && c.patience != nil:
+		c.patience.Stop()
+		c.patience = nil
 	}
 }
 

@@ -21,10 +21,13 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
@@ -91,7 +94,7 @@ func TestFramesThatWait(t *testing.T) {
 // TestPacedConnections sends pings to a server, which answers them as fast as they may come,
 // until it trusts the client.
 func TestPacedConnections(t *testing.T) {
-	drain := NewDrain(testStreams)
+	drain := NewDrain(testStreams, DefaultBounds())
 	pace := newTurnstile(10)
 	drain.frames.clients.Add("127.0.0.1", pace)
 	authenticate := TrustConnections(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
@@ -155,6 +158,74 @@ func TestPacedConnections(t *testing.T) {
 	ping("does not")
 	require.Equal(t, "does not", next())
 	require.Empty(t, pace.arrived)
+}
+
+// Headers that never ended kept what had come of them, on each of many connections.
+func TestHeadersThatNeverEnd(t *testing.T) {
+	for name, end := range map[string]bool{"ended": true, "never ended": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				conn := newFramePace(framesPerSecond).conn(newGoAwayConn(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})))
+				began := time.Now()
+				ended := make(chan time.Duration, 1)
+				go func() {
+					_, _ = io.Copy(io.Discard, conn)
+					ended <- time.Since(began)
+				}()
+				secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+				_, err := io.WriteString(secured, http2.ClientPreface)
+				require.NoError(t, err)
+				go func() { _, _ = io.Copy(io.Discard, secured) }()
+				framer := http2.NewFramer(secured, nil)
+				require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}}))
+				require.NoError(t, framer.WriteContinuation(1, end, []byte{0x84}))
+				want := headerPatience
+				if end {
+					time.AfterFunc(2*headerPatience, func() { _ = secured.Close() })
+					want = 2 * headerPatience
+				}
+				require.Equal(t, want, <-ended)
+				_ = client.Close()
+			})
+		})
+	}
+}
+
+// Connections of HTTP/1.1, whose headers come at any speed, keep less of them than those of HTTP/2
+// may, where kube-apiserver's client would refuse to send more.
+func TestHeadersOfEachProtocol(t *testing.T) {
+	bounds := Bounds{HeaderBytes: 8 << 10, PathBytes: 8 << 10, QueryBytes: 8 << 10}
+	drain := NewDrain(testStreams, bounds)
+	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})))
+	server.EnableHTTP2 = true
+	server.Config.MaxHeaderBytes = 1 << 20
+	server.Listener = drain.Listener(server.Listener)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	for name, test := range map[string]struct {
+		http2 bool
+		bytes int
+		want  int
+	}{
+		"HTTP/1.1":                 {false, 16 << 10, http.StatusNoContent},
+		"HTTP/1.1, more than that": {false, 64 << 10, http.StatusRequestHeaderFieldsTooLarge},
+		"HTTP/2":                   {true, 64 << 10, http.StatusNoContent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: test.http2}
+			t.Cleanup(transport.CloseIdleConnections)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+			require.NoError(t, err)
+			request.Header.Set("A", strings.Repeat("b", test.bytes))
+			response, err := (&http.Client{Transport: transport}).Do(request)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, test.want, response.StatusCode)
+		})
+	}
 }
 
 // TestGivenUpBeforeItBegins does nothing for a client that has left already.

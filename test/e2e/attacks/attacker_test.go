@@ -193,8 +193,8 @@ func framesTo(read func(net.Conn), attack func(ctx context.Context, w *wire) err
 	}
 }
 
-// framesOver attacks over a connection.
-func framesOver(ctx context.Context, a *attacker, read func(net.Conn), attack func(ctx context.Context, w *wire) error) {
+// over runs something over a connection of a protocol.
+func over(ctx context.Context, a *attacker, protocol string, run func(net.Conn)) {
 	raw, err := a.dialUntil(ctx)
 	if err != nil {
 		a.got("no connection")
@@ -202,21 +202,28 @@ func framesOver(ctx context.Context, a *attacker, read func(net.Conn), attack fu
 	}
 	defer raw.Close()
 	config := a.tls.Clone()
-	config.NextProtos = []string{"h2"}
+	config.NextProtos = []string{protocol}
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		a.got("no handshake")
 		return
 	}
-	go read(conn)
-	w := &wire{http2.NewFramer(conn, nil), conn, a, 1}
-	w.AllowIllegalWrites = true
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return
-	}
-	if err := attack(ctx, w); err != nil && ctx.Err() == nil {
-		a.got("ended by the server")
-	}
+	run(conn)
+}
+
+// framesOver attacks over a connection.
+func framesOver(ctx context.Context, a *attacker, read func(net.Conn), attack func(ctx context.Context, w *wire) error) {
+	over(ctx, a, http2.NextProtoTLS, func(conn net.Conn) {
+		go read(conn)
+		w := &wire{http2.NewFramer(conn, nil), conn, a, 1}
+		w.AllowIllegalWrites = true
+		if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+			return
+		}
+		if err := attack(ctx, w); err != nil && ctx.Err() == nil {
+			a.got("ended by the server")
+		}
+	})
 }
 
 // next is the number of another stream.

@@ -229,6 +229,9 @@ func frameAttacks() map[string]attack {
 			_, err := w.open(w.block(http.MethodGet, menuPath, hpack.HeaderField{Name: "a", Value: strings.Repeat("b", 1<<20-1<<10), Sensitive: true}), true)
 			return err
 		})},
+		"headers of 1 MiB, over HTTP/1.1":         {run: headers},
+		"headers that never end":                  {run: endless("h2", beginHeaders)},
+		"headers that never end, over HTTP/1.1":   {run: endless("http/1.1", beginText)},
 		"handshakes that never end":               {run: handshakes},
 		"connections with large buffers":          {run: buffers},
 		"slow bodies":                             {user: writer, run: frames(slowBodies)},
@@ -272,6 +275,75 @@ func handshakes(ctx context.Context, a *attacker) {
 		}
 		<-ctx.Done()
 	})
+}
+
+// headers sends them by the other protocol, as fast as they are answered.
+func headers(ctx context.Context, a *attacker) {
+	large := strings.Repeat("b", 1<<20-1<<13)
+	onConnections(ctx, func(ctx context.Context) {
+		transport := &http.Transport{
+			DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
+			TLSClientConfig: a.tls.Clone(),
+		}
+		for client := (&http.Client{Transport: transport}); ctx.Err() == nil; {
+			a.send(ctx, client, call{method: http.MethodGet, path: "/", header: map[string]string{"A": large}})
+		}
+	})
+}
+
+// endless opens connections, begins something over each that never ends, and does so again when
+// the server has ended it.
+func endless(protocol string, begin func(io.Writer, *attacker) error) func(context.Context, *attacker) {
+	const each = 16
+	return func(ctx context.Context, a *attacker) {
+		onConnections(ctx, func(ctx context.Context) {
+			var all sync.WaitGroup
+			for range each {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						over(ctx, a, protocol, func(conn net.Conn) {
+							if err := begin(conn, a); err == nil {
+								a.got("begun")
+							}
+							_, _ = io.Copy(io.Discard, conn)
+						})
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+const endlessBytes = 1<<20 - 1<<13
+
+// beginHeaders sends the headers of a request but for the last.
+func beginHeaders(conn io.Writer, a *attacker) error {
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		return err
+	}
+	w := &wire{Framer: http2.NewFramer(conn, nil), attacker: a, stream: 1}
+	if err := w.WriteSettings(); err != nil {
+		return err
+	}
+	const each = 8 << 10
+	if err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: w.block(http.MethodGet, menuPath)}); err != nil {
+		return err
+	}
+	for range endlessBytes / each {
+		var block bytes.Buffer
+		_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "a", Value: strings.Repeat("b", each), Sensitive: true}) // To memory.
+		if err := w.WriteContinuation(1, false, block.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginText does that in HTTP/1.1.
+func beginText(conn io.Writer, _ *attacker) error {
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("b", endlessBytes))
+	return err
 }
 
 // buffers opens connections, makes the server read a large frame, of a type that it does not
