@@ -137,7 +137,8 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerStream:     buffer,
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
-	// kube-apiserver's client refuses larger headers by itself, and calls that 503.
+	// HTTP/2 keeps the library's limit: kube-apiserver's client refuses to send more, and calls that
+	// 503.
 	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: server.MaxHeaderBytes, ReadHeaderTimeout: headerPatience}
 	server.RegisterOnShutdown(func() { base.SetKeepAlivesEnabled(false) })
 	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
