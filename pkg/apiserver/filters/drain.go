@@ -142,7 +142,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: server.MaxHeaderBytes, ReadHeaderTimeout: headerPatience}
 	server.RegisterOnShutdown(func() { base.SetKeepAlivesEnabled(false) })
 	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
-	server.TLSNextProto[http2.NextProtoTLS] = func(server *http.Server, conn *tls.Conn, handler http.Handler) {
+	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		told := newGoAwayConn(conn)
 		d.mu.Lock()
 		if drained := d.connections[conn.RemoteAddr().String()]; drained != nil {
