@@ -315,8 +315,6 @@ func endless(protocol string, begin func(io.Writer, *attacker) error) func(conte
 	}
 }
 
-const endlessBytes = 1<<20 - 1<<13
-
 // beginHeaders sends the headers of a request but for the last.
 func beginHeaders(conn io.Writer, a *attacker) error {
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -326,11 +324,11 @@ func beginHeaders(conn io.Writer, a *attacker) error {
 	if err := w.WriteSettings(); err != nil {
 		return err
 	}
-	const each = 8 << 10
+	const each, all = 8 << 10, 1<<20 - 1<<13
 	if err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: w.block(http.MethodGet, menuPath)}); err != nil {
 		return err
 	}
-	for range endlessBytes / each {
+	for range all / each {
 		var block bytes.Buffer
 		_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "a", Value: strings.Repeat("b", each), Sensitive: true}) // To memory.
 		if err := w.WriteContinuation(1, false, block.Bytes()); err != nil {
@@ -340,9 +338,10 @@ func beginHeaders(conn io.Writer, a *attacker) error {
 	return nil
 }
 
-// beginText does that in HTTP/1.1.
+// beginText does that in HTTP/1.1, with less than the server ends at once.
 func beginText(conn io.Writer, _ *attacker) error {
-	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("b", endlessBytes))
+	const size = 320 << 10
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("b", size))
 	return err
 }
 
