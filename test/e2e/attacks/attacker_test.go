@@ -142,14 +142,17 @@ func (a *attacker) send(ctx context.Context, client *http.Client, c call) {
 	}
 }
 
-// calls is an attack of requests that differ in their numbers.
-func calls(next func(n int64) call) func(context.Context, *attacker) {
+// calls is an attack of requests that differ in their numbers, over HTTP/2.
+func calls(next func(n int64) call) func(context.Context, *attacker) { return callsBy(true, next) }
+
+// callsBy is such an attack, over HTTP/1.1 if it is not multiplexed.
+func callsBy(multiplexed bool, next func(n int64) call) func(context.Context, *attacker) {
 	return func(ctx context.Context, a *attacker) {
 		onConnections(ctx, func(ctx context.Context) {
 			transport := &http.Transport{
 				DialContext:       func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
 				TLSClientConfig:   a.tls.Clone(),
-				ForceAttemptHTTP2: true,
+				ForceAttemptHTTP2: multiplexed,
 				MaxConnsPerHost:   1,
 				// What is compressed on the way would be less to send.
 				DisableCompression: true,

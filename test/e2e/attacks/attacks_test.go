@@ -229,7 +229,9 @@ func frameAttacks() map[string]attack {
 			_, err := w.open(w.block(http.MethodGet, menuPath, hpack.HeaderField{Name: "a", Value: strings.Repeat("b", 1<<20-1<<10), Sensitive: true}), true)
 			return err
 		})},
-		"headers of 1 MiB, over HTTP/1.1":         {run: headers},
+		"headers of 1 MiB, over HTTP/1.1": {run: callsBy(false, func(int64) call {
+			return call{method: http.MethodGet, path: "/", header: map[string]string{"A": strings.Repeat("b", 1<<20-1<<13)}}
+		})},
 		"headers that never end":                  {run: endless("h2", beginHeaders)},
 		"headers that never end, over HTTP/1.1":   {run: endless("http/1.1", beginText)},
 		"handshakes that never end":               {run: handshakes},
@@ -274,20 +276,6 @@ func handshakes(ctx context.Context, a *attacker) {
 			_, _ = conn.Write([]byte{22, 3, 1, 2})
 		}
 		<-ctx.Done()
-	})
-}
-
-// headers sends them by the other protocol, as fast as they are answered.
-func headers(ctx context.Context, a *attacker) {
-	large := strings.Repeat("b", 1<<20-1<<13)
-	onConnections(ctx, func(ctx context.Context) {
-		transport := &http.Transport{
-			DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
-			TLSClientConfig: a.tls.Clone(),
-		}
-		for client := (&http.Client{Transport: transport}); ctx.Err() == nil; {
-			a.send(ctx, client, call{method: http.MethodGet, path: "/", header: map[string]string{"A": large}})
-		}
 	})
 }
 
