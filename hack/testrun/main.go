@@ -19,11 +19,21 @@ limitations under the License.
 // tests that failed. As that can be long, it names them once more at the end, each with the
 // last thing it logged, and before them the packages that took longest.
 //
-// It adds one rule. A skipped test has tested nothing, so testrun lists every
-// test that was skipped, and when the environment says CI=true it fails, unless
-// the reason given to t.Skip starts with "hardware:", for what a machine cannot
-// do, whatever is installed on it. A package whose TestMain skips all of it says so in
-// a line that begins with "Skipped: ".
+// It adds two rules.
+//
+// A skipped test has tested nothing, so testrun lists every test that was skipped,
+// and when the environment says CI=true it fails. Two reasons are excepted, by how
+// the text given to t.Skip begins: "hardware:", for what a machine cannot do
+// whatever is installed on it, and "long:", for what -short leaves out, which is
+// counted and not listed. A package whose TestMain skips all of it says so in a
+// line that begins with "Skipped: ".
+//
+// With -rerun as its first argument, a test that has failed runs once more by
+// itself, after everything else. If it passes then, it is a flake: it is printed
+// with what it logged the first time, and appended to the file that TESTRUN_FLAKES
+// names, if any. Nothing runs again after more than three failed tests, a data
+// race, or a package that ended otherwise than by a failed test, since then tests
+// may never have run. Packages come last, flags have the form -name=value.
 //
 // The file that TESTRUN_EVENTS names, if any, gets what "go test -json" prints.
 package main
@@ -63,6 +73,29 @@ func run(args []string) int {
 		events = file
 	}
 
+	rerun := len(args) > 0 && args[0] == "-rerun"
+	if rerun {
+		args = args[1:]
+	}
+	report := report{out: os.Stdout}
+	code := report.goTest(args, events)
+	report.nameSlow()
+	report.nameFailed()
+	if rerun && code == 1 && report.again() {
+		code = report.rerun(args, events)
+	}
+	if report.long > 0 {
+		fmt.Printf("%d long tests were left out: \"make test-all\" runs them.\n", report.long)
+	}
+	if code == 0 && report.needless > 0 && os.Getenv("CI") == "true" {
+		fmt.Fprintln(os.Stderr, `Tests were skipped, and CI=true does not allow it. Provide what they ask for, or, if no installation can, start the reason with "hardware:".`)
+		return 1
+	}
+	return code
+}
+
+// goTest runs "go test" and returns its exit code.
+func (r *report) goTest(args []string, events io.Writer) int {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -73,13 +106,9 @@ func run(args []string) int {
 		fmt.Fprintf(os.Stderr, "Cannot run go test: %v. Is go on the PATH?\n", err)
 		return 1
 	}
-
-	report := report{out: os.Stdout}
-	readErr := report.read(io.TeeReader(stdout, events))
+	readErr := r.read(io.TeeReader(stdout, events))
 	// What can't be understood is read, too: go test waits until it is.
 	_, _ = io.Copy(io.Discard, stdout)
-	report.nameSlow()
-	report.nameFailed()
 	if err := cmd.Wait(); err != nil {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
 			return exit.ExitCode()
@@ -91,11 +120,72 @@ func run(args []string) int {
 		fmt.Fprintf(os.Stderr, "Cannot read the output of go test -json: %v.\n", readErr)
 		return 1
 	}
-	if report.needless > 0 && os.Getenv("CI") == "true" {
-		fmt.Fprintln(os.Stderr, `Tests were skipped, and CI=true does not allow it. Provide what they ask for, or, if no installation can, start the reason with "hardware:".`)
-		return 1
+	return 0
+}
+
+// mostFlakes is how many tests may fail once in a run that passes.
+const mostFlakes = 3
+
+// again tells whether the failed tests, and only they, explain the failure.
+func (r *report) again() bool {
+	failed := r.failedTests()
+	explained := map[string]bool{}
+	for _, test := range failed {
+		explained[test.Package] = true
+	}
+	for _, e := range r.packages {
+		if e.Action == "fail" && !explained[e.Package] {
+			return false
+		}
+	}
+	return len(failed) > 0 && len(failed) <= mostFlakes && !r.fatal
+}
+
+// failedTests returns the tests that have failed, without their subtests.
+func (r *report) failedTests() []event {
+	return slices.DeleteFunc(slices.Clone(r.failed), func(e event) bool { return strings.Contains(e.Test, "/") })
+}
+
+// rerun runs each failed test by itself, and returns 0 if all of them pass.
+func (r *report) rerun(args []string, events io.Writer) int {
+	flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return !strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "-run=")
+	})
+	var flakes strings.Builder
+	for _, test := range r.failedTests() {
+		fmt.Fprintf(r.out, "AGAIN\t%s\t%s\n", test.Package, test.Test)
+		alone := report{out: r.out}
+		if code := alone.goTest(append(slices.Clone(flags), "-count=1", "-run=^"+test.Test+"$", test.Package), events); code != 0 {
+			return code
+		}
+		if !slices.Contains(alone.passed, test.Test) {
+			fmt.Fprintf(r.out, "FAIL\t%s\t%s has not run again\n", test.Package, test.Test)
+			return 1
+		}
+		fmt.Fprintf(&flakes, "FLAKED: %s (passed alone) in %s\n", test.Test, test.Package)
+		for _, failed := range r.failed {
+			if failed.Package == test.Package && (failed.Test == test.Test || strings.HasPrefix(failed.Test, test.Test+"/")) {
+				flakes.WriteString(failed.Output)
+			}
+		}
+	}
+	fmt.Fprint(r.out, flakes.String())
+	if name := os.Getenv("TESTRUN_FLAKES"); name != "" {
+		if err := appendTo(name, flakes.String()); err != nil {
+			fmt.Fprintf(os.Stderr, "Cannot keep the flakes, which TESTRUN_FLAKES asks for: %v.\n", err)
+			return 1
+		}
 	}
 	return 0
+}
+
+func appendTo(name, text string) error {
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }
 
 // event is a line of "go test -json", see "go doc test2json" and, for builds,
@@ -114,8 +204,15 @@ type report struct {
 	failed []event
 	// packages are the closing events of all packages.
 	packages []event
-	// needless counts the skipped tests whose reason is not the hardware.
+	// passed are the names of the tests that passed.
+	passed []string
+	// needless counts the skipped tests for whose reason there is no exception.
 	needless int
+	// long counts the tests and packages that -short left out.
+	long int
+	// fatal is set once a test binary has ended otherwise than by failed tests, or has
+	// reported a data race.
+	fatal bool
 }
 
 func (r *report) read(events io.Reader) error {
@@ -136,6 +233,7 @@ func (r *report) add(e event) {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
 	case "output":
+		r.fatal = r.fatal || fatal.MatchString(e.Output)
 		if reason, ok := strings.CutPrefix(e.Output, "Skipped: "); ok && e.Test == "" {
 			r.printSkip(e.Package, "TestMain", strings.TrimSpace(reason))
 			return
@@ -151,10 +249,14 @@ func (r *report) add(e event) {
 		case e.Action == "skip":
 			r.skip(e)
 		case e.Action == "pass":
+			r.passed = append(r.passed, e.Test)
 			r.take(e)
 		}
 	}
 }
+
+// fatal is what a test binary prints that has not run all of its tests, or none correctly.
+var fatal = regexp.MustCompile(`^(panic: |fatal error: |signal: |WARNING: DATA RACE|exit status ([02-9]|1\d)|\*\*\* Test killed)`)
 
 // nameSlow names the packages that took a second or longer, the slowest first.
 func (r *report) nameSlow() {
@@ -196,7 +298,11 @@ func (r *report) skip(test event) {
 }
 
 func (r *report) printSkip(pkg, test, reason string) {
-	if !strings.HasPrefix(reason, "hardware:") {
+	switch {
+	case strings.HasPrefix(reason, "long:"):
+		r.long++
+		return
+	case !strings.HasPrefix(reason, "hardware:"):
 		r.needless++
 	}
 	fmt.Fprintf(r.out, "SKIP\t%s\t%s: %s\n", pkg, test, reason)

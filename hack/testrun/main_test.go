@@ -32,6 +32,7 @@ func TestReport(t *testing.T) {
 		events   string
 		printed  string
 		needless int
+		long     int
 	}{
 		"a package that passes is one line": {
 			events: `
@@ -127,6 +128,17 @@ output||ok  	p	60.4s
 pass|||60.4`,
 			printed: "ok  \tp\t1.2s\nok  \tp\t0.9s\nok  \tp\t60.4s\n    60s\tp\n     1s\tp\n",
 		},
+		"what is long is counted": {
+			events: `
+output|TestLong|    long_test.go:4: long: it moves 1,000 objects
+output|TestLong|--- SKIP: TestLong (0.00s)
+skip|TestLong|
+output||Skipped: long: it breaks servers for an hour
+output||ok  	p	0.1s
+pass||`,
+			printed: "ok  \tp\t0.1s\n",
+			long:    2,
+		},
 		"a package may be skipped as a whole": {
 			events: `
 output||Skipped: this needs root
@@ -144,6 +156,7 @@ pass||`,
 			report.nameFailed()
 			require.Equal(t, test.printed, printed.String())
 			require.Equal(t, test.needless, report.needless)
+			require.Equal(t, test.long, report.long)
 		})
 	}
 }
@@ -166,6 +179,81 @@ func TestRunEndsWithOtherOutput(t *testing.T) {
 		require.Equal(t, 1, got)
 	case <-time.After(time.Minute):
 		t.Fatal("it has not ended")
+	}
+}
+
+const failedTest = `
+output|TestBad|    bad_test.go:2: wrong
+output|TestBad|--- FAIL: TestBad (0.00s)
+fail|TestBad|
+output||exit status 1
+output||FAIL	p	0.1s
+fail||`
+
+func TestRerun(t *testing.T) {
+	const passedAlone = `
+output|TestBad|--- PASS: TestBad (0.00s)
+pass|TestBad|
+output||ok  	p	0.1s
+pass||`
+	for name, test := range map[string]struct {
+		first, alone string
+		noRerun      bool
+		otherFails   bool
+		code         int
+		flakes       string
+	}{
+		"a test that passes alone is a flake": {
+			first: failedTest, alone: passedAlone,
+			flakes: "FLAKED: TestBad (passed alone) in p\n    bad_test.go:2: wrong\n",
+		},
+		"a flaking subtest is shown with its test": {
+			first: `
+output|TestBad/one|    bad_test.go:3: wrong again
+output|TestBad/one|    --- FAIL: TestBad/one (0.00s)
+fail|TestBad/one|` + failedTest, alone: passedAlone,
+			flakes: "FLAKED: TestBad (passed alone) in p\n    bad_test.go:3: wrong again\n    bad_test.go:2: wrong\n",
+		},
+		"a test that fails alone has failed":    {first: failedTest, alone: failedTest, code: 1},
+		"a test whose package fails has failed": {first: failedTest, alone: passedAlone + "\nfail||", code: 1},
+		"a test that has not run has failed":    {first: failedTest, alone: "output||ok  \tp\t0.1s [no tests to run]\npass||", code: 1},
+		"a unit test has no second chance":      {first: failedTest, alone: passedAlone, noRerun: true, code: 1},
+		"more than three failures are no flake": {first: "fail|TestA|\nfail|TestB|\nfail|TestC|" + failedTest, alone: passedAlone, code: 1},
+		"a data race is no flake":               {first: "output|TestBad|WARNING: DATA RACE" + failedTest, alone: passedAlone, code: 1},
+		"a panic leaves tests that never ran":   {first: "output|TestBad|panic: no" + failedTest, alone: passedAlone, code: 1},
+		"a TestMain that fails ran no test":     {first: failedTest, otherFails: true, alone: passedAlone, code: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			first := goTestJSON(test.first)
+			if test.otherFails {
+				first += `{"Action":"fail","Package":"q"}` + "\n"
+			}
+			for file, content := range map[string]string{
+				"first": first, "alone": goTestJSON(test.alone),
+				"go": "#!/bin/sh\ncase \"$*\" in\n" +
+					"'test -json -short -p=2 -count=1 -run=^TestBad$ p') cat " + dir + "/alone; ! grep -q '\"fail\"' " + dir + "/alone ;;\n" +
+					"'test -json -short -p=2 -run=^Test p q') cat " + dir + "/first; exit 1 ;;\n" +
+					"*) echo \"unexpected: $*\" >&2; exit 3 ;;\nesac\n",
+			} {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o700))
+			}
+			flakes := filepath.Join(dir, "flakes")
+			t.Setenv("TESTRUN_FLAKES", flakes)
+			t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+			args := []string{"-rerun", "-short", "-p=2", "-run=^Test", "p", "q"}
+			if test.noRerun {
+				args = args[1:]
+			}
+			require.Equal(t, test.code, run(args))
+			content, err := os.ReadFile(flakes)
+			if test.flakes == "" {
+				require.ErrorIs(t, err, os.ErrNotExist)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.flakes, string(content))
+		})
 	}
 }
 
