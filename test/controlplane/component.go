@@ -65,6 +65,8 @@ type Component struct {
 	// ownCertificate is set if the control plane's certificate authorities have not issued its
 	// certificate.
 	ownCertificate bool
+	// attached is set for a component that another process runs, see Config.Attach.
+	attached bool
 	// rank orders the stopping: higher ranks stop first.
 	rank int
 	// lingers is set for a component that may have to be killed, since it waits
@@ -137,6 +139,10 @@ func (c *Component) Launch() error {
 
 // launchWith starts the component. The context ends the building of its program.
 func (c *Component) launchWith(ctx context.Context) error {
+	if c.attached {
+		return fmt.Errorf("%s runs in a control plane of another process, which alone can start and stop it: "+
+			"run this test without %s", c.name, AttachVariable)
+	}
 	var binary string
 	if c.run == nil {
 		var err error
@@ -235,6 +241,9 @@ func (c *Component) running() bool {
 // whileRunning returns a context that ends with the component's process. Its
 // cause then says how that ended.
 func (c *Component) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.attached {
+		return ctx, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.mu.Lock()
 	process := c.process
@@ -267,6 +276,9 @@ func (c *Component) WaitReady(ctx context.Context) error {
 // Stop ends the component in an orderly way, by force if that takes too long,
 // and returns when it is gone. Stopping what is not running does nothing.
 func (c *Component) Stop() error {
+	if c.attached {
+		return nil
+	}
 	process := c.expectEnd()
 	if process == nil {
 		return nil

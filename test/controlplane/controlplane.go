@@ -52,6 +52,13 @@ type Config struct {
 	// created if it does not exist. Starting on the directory of an earlier run
 	// continues with its data.
 	Dir string
+	// Attach is the directory of a control plane that another process runs. Its etcd,
+	// kube-apiserver and kube-controller-manager are used instead of new ones, with the flags
+	// that they have, and can't be stopped from here. The API server is always one of this
+	// control plane's own, in Dir; it is registered instead of the other process's until Stop.
+	// By default Attach is what the environment variable CONTROLPLANE_ATTACH names.
+	Attach string
+
 	// BinDir is a directory with programs: "etcd", "kube-apiserver" and so on. By default
 	// it is what the environment variable CONTROLPLANE_BIN_DIR names. If that is not set,
 	// either, the programs of Kubernetes are those of package binaries, which are built
@@ -169,6 +176,8 @@ type ControlPlane struct {
 
 	config    Config
 	directory *directory
+	// attached are the components that another process runs, if there is one, see Config.Attach.
+	attached  *attached
 	admin     *rest.Config
 	manifests *manifests
 	died      chan error
@@ -202,6 +211,9 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	cp := &ControlPlane{config: config, died: make(chan error, 1)}
+	if cp.attached, err = openAttached(config); err != nil {
+		return nil, err
+	}
 	if cp.manifests, err = config.readManifests(); err != nil {
 		return nil, err
 	}
@@ -219,6 +231,9 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	}
 	for _, name := range ended {
 		cp.progress("ended %s, left over from an earlier run", name)
+	}
+	if err := cp.attached.copyPKI(filepath.Join(cp.directory.path, "pki")); err != nil {
+		return nil, err
 	}
 	if cp.PKI, err = openPKI(filepath.Join(cp.directory.path, "pki"), time.Now); err != nil {
 		return nil, fmt.Errorf("the certificates in %s cannot be used: %w", cp.directory.path, err)
@@ -238,8 +253,10 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if cp.ControllerManager, err = cp.newControllerManager(config.ControllerManager); err != nil {
 		return nil, err
 	}
-	cp.APIServer, err = cp.NewAPIServer(apiServerName, config.APIServer)
-	return cp, err
+	if cp.APIServer, err = cp.NewAPIServer(apiServerName, config.APIServer); err != nil {
+		return nil, err
+	}
+	return cp, cp.writePorts()
 }
 
 // complete fills in the defaults.
@@ -256,6 +273,7 @@ func (c *Config) complete() (err error) {
 	if c.Progress == nil {
 		c.Progress = func(string) {}
 	}
+	c.Attach = cmp.Or(c.Attach, os.Getenv(AttachVariable))
 	c.Timeouts.Ready = cmp.Or(c.Timeouts.Ready, readyTimeout)
 	c.Timeouts.Stop = cmp.Or(c.Timeouts.Stop, stopTimeout)
 	c.Host = hostOr(c.Host, thisMachine{})
@@ -274,7 +292,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 		{cp.Etcd, cp.config.Etcd.Off},
 		{cp.KubeAPIServer, cp.config.KubeAPIServer.Off},
 	} {
-		if step.off {
+		if step.off || step.component.attached {
 			continue
 		}
 		if err := cp.startAndTell(ctx, step.component); err != nil {
@@ -294,7 +312,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	}
 	// Only now: some controllers look for new kinds every half minute only, but
 	// they see at once what is there when they start.
-	if !cp.config.ControllerManager.Off {
+	if !cp.config.ControllerManager.Off && !cp.ControllerManager.attached {
 		return cp.startAndTell(ctx, cp.ControllerManager)
 	}
 	return nil
@@ -312,7 +330,7 @@ func (cp *ControlPlane) build(ctx context.Context) error {
 		{cp.KubeAPIServer, cp.config.KubeAPIServer.Off},
 		{cp.ControllerManager, cp.config.ControllerManager.Off},
 	} {
-		if step.off {
+		if step.off || step.component.attached {
 			continue
 		}
 		if _, err := step.component.binary(ctx); err != nil {
@@ -361,6 +379,7 @@ func (cp *ControlPlane) Stop() error {
 		errs = append(errs, stopAll(components[:next])...)
 		components = components[next:]
 	}
+	errs = append(errs, cp.detach())
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	for _, reservation := range cp.reservations {
@@ -453,6 +472,12 @@ func (cp *ControlPlane) newComponent(name, program string, rank int, config Comp
 		died:     cp.died,
 		flags:    slices.Clone(config.Flags),
 		env:      slices.Clone(config.Env),
+	}
+	if cp.attached.take(component) {
+		cp.mu.Lock()
+		defer cp.mu.Unlock()
+		cp.components = append(cp.components, component)
+		return component, nil
 	}
 	err := os.Rename(component.logFile, component.logFile+".previous")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -130,6 +130,30 @@ func TestComponentsCanBeStoppedKilledAndStarted(t *testing.T) {
 	require.ErrorContains(t, err, "unknown flag: --no-such-flag")
 }
 
+func TestOtherProcessesCanAttach(t *testing.T) {
+	running := bare(filepath.Join(t.TempDir(), "running"))
+	_, err := Start(t.Context(), Config{Dir: t.TempDir(), Attach: running.Dir})
+	require.ErrorContains(t, err, "no control plane runs on the directory "+running.Dir)
+	require.ErrorContains(t, err, `start one, for instance with "make run"`)
+
+	cp := ForTest(t, running)
+	config := bare(t.TempDir())
+	config.Attach = running.Dir
+	other, err := Start(t.Context(), config)
+	require.NoError(t, err)
+	_, err = Start(t.Context(), Config{Dir: t.TempDir(), Attach: running.Dir})
+	require.ErrorContains(t, err, "another test uses the control plane on the directory "+running.Dir)
+	createConfigMap(t, other, "shared")
+	requireConfigMap(t, cp, "shared")
+	require.Equal(t, cp.KubeAPIServer.LogFile(), other.KubeAPIServer.LogFile())
+
+	require.EqualError(t, other.Etcd.Restart(t.Context()), "etcd runs in a control plane of another process, "+
+		"which alone can start and stop it: run this test without CONTROLPLANE_ATTACH")
+	require.NoError(t, other.Stop())
+	requireConfigMap(t, cp, "shared")
+
+}
+
 func TestUsersAreWhoTheirCertificatesSay(t *testing.T) {
 	cp := ForTest(t, bare(""))
 	config, err := cp.RESTConfigFor("alice", "cooks")

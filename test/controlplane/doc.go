@@ -52,6 +52,10 @@ limitations under the License.
 // certificate authority is open to the caller, so that a test can be anybody, or forge
 // anybody.
 //
+// While one test is being written, it need not start a control plane each time: with the
+// environment variable CONTROLPLANE_ATTACH, it uses that of "make run", and starts the server
+// only.
+//
 // All state lives in one directory, for tests a temporary one. Starting again on the same
 // directory continues where the last run left off, whatever way that run ended: files are
 // replaced as a whole or not at all, certificates that are missing, damaged or about to
