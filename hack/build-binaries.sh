@@ -86,10 +86,29 @@ own_ldflags() {
 	echo "-s -w -X k8s.io/component-base/version.gitVersion=${version}"
 }
 
+# prebuilt takes a program of Kubernetes from PREBUILT_BIN_DIR, if it is there.
+prebuilt() {
+	local program=${PREBUILT_BIN_DIR:-}/$1 wanted version
+	[[ -n ${PREBUILT_BIN_DIR:-} && -x ${program} ]] || return 1
+	if [[ $1 == kube* ]]; then
+		wanted=$(sed -n 's,^.*k8s.io/kubernetes \(v[0-9]*\.[0-9]*\)\..*,\1,p' test/controlplane/binaries/kubernetes.mod)
+		if [[ $1 == kubectl ]]; then
+			version=$("${program}" version --client)
+		else
+			version=$("${program}" --version)
+		fi
+		[[ ${version} == *" ${wanted}."* ]] ||
+			fail "${program} is \"${version}\", and this server is tested with ${wanted}. Name another directory by CONTROLPLANE_BIN_DIR, or none: then $1 is built."
+	fi
+	install "${program}" "${bin}/$1"
+	echo "$1: taken from ${PREBUILT_BIN_DIR}"
+}
+
 for name in "$@"; do
 	case ${name} in
 	etcd* | kube*)
-		go run -trimpath ./test/controlplane/kubernetes -dir="${bin}" -interval="${interval}s" "${name}"
+		prebuilt "${name}" ||
+			go run -trimpath ./test/controlplane/kubernetes -dir="${bin}" -interval="${interval}s" "${name}"
 		;;
 	sample-apiserver)
 		build "${name}" hack/kubernetes k8s.io/sample-apiserver "-s -w"

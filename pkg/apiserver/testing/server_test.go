@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -104,6 +106,25 @@ func file(t *testing.T, content string) string {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
+}
+
+// TestSmoke is the one test of a server that "make check" runs for any change.
+func TestSmoke(t *testing.T) {
+	server := start(t)
+	server.Cluster.Allow(func(review authorizationv1.SubjectAccessReviewSpec) bool { return review.User != "stranger" })
+	created := create(t, server.ClientConfig, "drill")
+	require.NotEmpty(t, created.GetUID())
+	got, err := machines(t, server.ClientConfig).Get(t.Context(), "drill", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, created, got)
+
+	stranger := server.UserConfig(t, "stranger")
+	_, err = machines(t, stranger).Get(t.Context(), "drill", metav1.GetOptions{})
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+
+	require.NoError(t, machines(t, server.ClientConfig).Delete(t.Context(), "drill", metav1.DeleteOptions{}))
+	_, err = machines(t, server.ClientConfig).Get(t.Context(), "drill", metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
 // A second server in a process once could not register its metric.

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# Checks and tests what has changed since the merge base with main, or since the commit
+# that BASE names, in about two minutes. CONTRIBUTING.md says what else to run for which
+# directory; the lines that apply are printed.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+main=main
+! git rev-parse --quiet --verify origin/main >/dev/null || main=origin/main
+base=$(git merge-base HEAD "${BASE:-${main}}")
+readonly main base
+
+# step says what follows, and how long the step before it took.
+step() {
+	echo "==> $* (${SECONDS} s)"
+}
+
+changed=$({ git diff --name-only "${base}" && git ls-files --others --exclude-standard; } | sort --unique)
+if [[ -z ${changed} ]]; then
+	echo "Nothing has changed since ${base}. BASE names another commit to compare with."
+	exit 0
+fi
+
+# Of packages whose files are deleted, only the directories above may remain.
+directories=$(grep '\.go$' <<<"${changed}" | grep --invert-match /testdata/ | xargs --no-run-if-empty --max-args=1 dirname | sort --unique) || true
+packages=()
+for directory in ${directories}; do
+	if package=$(go list "./${directory}" 2>/dev/null); then
+		packages+=("${package}")
+	fi
+done
+
+status=0
+if ((${#packages[@]} > 0)); then
+	step 'gofmt'
+	unformatted=$(git diff --name-only --diff-filter=d "${base}" -- '*.go' | xargs --no-run-if-empty gofmt -l)
+	[[ -z ${unformatted} ]] || fail "${unformatted}" 'These files are not formatted. Run "make update-format".'
+
+	step "go vet: ${packages[*]##*/apiserver/}"
+	go vet "${packages[@]}" || status=1
+
+	step 'golangci-lint'
+	hack/verify-lint.sh --new-from-rev="${base}" "${packages[@]}" || status=1
+
+	step 'boundaries'
+	hack/verify-boundaries.sh || status=1
+
+	# The packages under pkg/ and cmd/ whose code or tests import one that has changed. What
+	# is under test/ needs a control plane, and has been vetted.
+	tests=$(go list -f '{{.ImportPath}} {{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./cmd/... ./pkg/... ./hack/... |
+		awk -v changed="${packages[*]}" '
+			BEGIN { split(changed, list, " "); for (i in list) wanted[list[i]] = 1 }
+			{ for (i = 2; i <= NF; i++) if ($i in wanted) { print $1; next } }')
+	step 'go test -short'
+	# shellcheck disable=SC2086 # a list of packages
+	[[ -z ${tests} ]] || go run ./hack/testrun -vet=off -short -timeout=5m ${tests} || status=1
+
+	step 'a server in the process'
+	go run ./hack/testrun -vet=off -run='^TestSmoke$' ./pkg/apiserver/testing || status=1
+fi
+
+step 'done'
+# A row of the table in CONTRIBUTING.md: | `directory` | `command` |
+while IFS='|' read -r _ directory commands _; do
+	directory=${directory//[\` ]/}
+	if grep --quiet "^${directory}" <<<"${changed}"; then
+		echo "${directory}: run${commands//\`/}too."
+	fi
+done < <(sed -n '/^| change in | also run |$/,/^$/p' CONTRIBUTING.md | tail -n +3)
+exit "${status}"

@@ -1,0 +1,68 @@
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+##@ Build
+
+KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
+KONNECTIVITY_BINARIES := proxy-server proxy-agent
+NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause metrics-server
+
+.PHONY: image
+image: build ## Builds images of the servers into archives, reproducibly
+	@hack/build-image.sh apiserver
+	@hack/build-image.sh crd-apiserver
+
+.PHONY: chart
+chart: $(BIN)/kubectl ## Builds the Helm chart into a directory: VERSION, REGISTRY
+	@hack/build-chart.sh
+
+.PHONY: release
+release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VERSION=v0.37.0, REGISTRY, PLATFORMS and SIGNING_KEY
+	@hack/release.sh $(VERSION)
+
+.PHONY: binaries
+binaries: build $(addprefix $(BIN)/,$(KUBERNETES_BINARIES) $(KONNECTIVITY_BINARIES)) ## Builds the servers, the webhook and what the tests run with them
+
+$(addprefix $(BIN)/,$(KUBERNETES_BINARIES) etcdctl kubelet kube-proxy sample-apiserver): hack/build-binaries.sh test/controlplane/binaries/kubernetes.mod test/controlplane/binaries/kubernetes.sum
+	@hack/build-binaries.sh $(@F)
+
+$(addprefix $(BIN)/,$(KONNECTIVITY_BINARIES)): hack/build-binaries.sh hack/konnectivity/go.mod hack/konnectivity/go.sum
+	@hack/build-binaries.sh $(@F)
+
+.PHONY: run-remote
+run-remote: binaries ## Runs the same behind a bastion with sshd, as root, until Ctrl-C
+	@hack/build-binaries.sh local
+	@exec $(BIN)/local -bastion -dir=$(REMOTE) -bin=$(BIN)
+
+$(BIN)/stress: hack/tools/stress/go.mod hack/tools/stress/go.sum
+	@go -C $(<D) build -o $(CURDIR)/$@ golang.org/x/tools/cmd/stress
+
+$(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
+	@go -C $(<D) build -o $(CURDIR)/$@ github.com/k3s-io/kine
+
+$(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/coredns/main.go
+	@go -C $(<D) build -buildvcs=false -o $(CURDIR)/$@ .
+
+$(BIN)/metrics-server: hack/tools/metrics-server/go.mod hack/tools/metrics-server/go.sum
+	@go -C $(<D) build -o $(CURDIR)/$@ sigs.k8s.io/metrics-server/cmd/metrics-server
+
+# Of what finds targets, only Kubernetes is wanted.
+$(BIN)/prometheus $(BIN)/promtool: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
+	@go -C $(<D) build -tags=remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/$@ github.com/prometheus/prometheus/cmd/$(@F)
+
+$(addprefix $(BIN)/prometheus-,operator config-reloader): hack/tools/prometheus-operator/go.mod hack/tools/prometheus-operator/go.sum
+	@go -C $(<D) build -o $(CURDIR)/$@ github.com/prometheus-operator/prometheus-operator/cmd/$(patsubst prometheus-operator,operator,$(@F))
+
+$(BIN)/pause: test/nodes/pause/main.go
+	@go build -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)

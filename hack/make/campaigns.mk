@@ -1,0 +1,101 @@
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+##@ Test by hand: campaigns that take as long as one likes
+
+FAULTS ?= 100
+FAULTS_SEED ?= $(shell date +%s)
+
+.PHONY: test-faults
+test-faults: binaries ## Breaks servers, etcd and networks FAULTS=100 times under load, and checks what clients were told
+	FAULTS=$(FAULTS) FAULTS_SEED=$(FAULTS_SEED) go test -vet=off -count=1 -v -timeout=12h ./test/e2e/faults
+
+SOAK ?= 30m
+STOPS ?= 1000
+OUTAGE ?= 240s
+ROLLINGS ?= 20
+BY_HAND = go test -vet=off -count=1 -v -timeout=12h
+
+.PHONY: soak
+soak: binaries ## Uses two replicas for SOAK=30m, and fails if their memory, goroutines or files grow
+	SOAK=$(SOAK) $(BY_HAND) -run='^TestSoak$$' ./test/e2e/faults
+
+.PHONY: test-stops
+test-stops: binaries ## Stops servers STOPS=1000 times at any moment, and fails if one takes 6 s more than its delay
+	STOPS=$(STOPS) $(BY_HAND) -run='^TestStops$$' ./test/e2e/faults
+
+.PHONY: test-outages
+test-outages: binaries ## Takes etcd away for OUTAGE=240s, in four ways, and fails if writes come back later than after 2 s
+	OUTAGE=$(OUTAGE) $(BY_HAND) -run='^TestOutages$$' ./test/e2e/faults
+
+.PHONY: test-rollings
+test-rollings: binaries ## Replaces 2 and 3 replicas ROLLINGS=20 times, routed by kube-apiserver or by a balancer, at 200 requests/s
+	ROLLINGS=$(ROLLINGS) $(BY_HAND) -run='^TestRollingRestart$$' ./test/e2e/rollout
+
+OBJECTS ?= 100000
+
+.PHONY: test-migration
+test-migration: binaries ## Moves OBJECTS=100000 custom resources there and back while clients write 50 times a second, and prints how long writes waited
+	MIGRATION_OBJECTS=$(OBJECTS) go test -vet=off -count=1 -v -timeout=6h -run='^TestManyObjects$$' ./test/e2e/migration
+
+KILLS ?= 100
+
+.PHONY: test-migration-kills
+test-migration-kills: binaries ## Moves custom resources there and back KILLS=100 times, while clients write and everything is killed at random; MIGRATION_SEED repeats that
+	MIGRATION_KILLS=$(KILLS) go test -vet=off -count=1 -v -timeout=12h -run='^TestKilledServers$$' ./test/e2e/migration
+
+ATTACK_SECONDS ?= 60
+
+.PHONY: test-attacks
+test-attacks: binaries ## Attacks a server that may have 512 MiB, ATTACK_SECONDS=60 each, and prints what became of it and of others
+	ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
+
+REQUESTS ?= 1000000
+SEED ?= $(shell date +%s)
+
+.PHONY: fuzz-requests
+fuzz-requests: binaries ## Sends REQUESTS=1000000 mutated requests to a server, and keeps those that are answered like none before: SEED
+	REQUESTS=$(REQUESTS) SEED=$(SEED) CORPUS=write go test -vet=off -count=1 -v -timeout=12h -run=TestRequests ./test/e2e/fuzz
+
+# Go fuzzes one function of one package at a time. What it finds is kept in testdata, with some
+# inputs to begin with, and is a test case of "make test-unit" from then on. To make each new input
+# as small as it can be, up to a minute for each, would take most of the time.
+FUZZ_TIME ?= 5m
+
+.PHONY: fuzz
+fuzz: ## Looks for bodies that cost more than their bounds, or that the server fails at, FUZZ_TIME for each target
+	for package in ./pkg/elements ./pkg/quantities ./pkg/registry/restaurant ./pkg/webhook; do \
+		for target in $$(go test -list='^Fuzz' $${package} | grep '^Fuzz'); do \
+			go test -run='^$$' -fuzz="^$${target}\$$" -fuzztime=$(FUZZ_TIME) -fuzzminimizetime=50x $${package}; \
+			hack/keep-corpus.sh $${package} $${target}; \
+		done; \
+	done
+
+# All rounds of a package run at once: each is the load of the others.
+# Without the race detector, which "make test" has: what is looked for here depends on time.
+ROUNDS ?= 20
+E2E_ROUNDS ?= 5
+STRESS = -p=1 -count=1 -timeout=0 -exec='$(CURDIR)/$(BIN)/stress -timeout=60m
+
+.PHONY: stress
+stress: ## Runs tests ROUNDS=20 or E2E_ROUNDS=5 times at once: UNIT_PACKAGES and E2E_PACKAGES
+	@$(MAKE) --keep-going --no-print-directory $(if $(filter-out 0,$(ROUNDS)),stress-unit) $(if $(filter-out 0,$(E2E_ROUNDS)),stress-e2e)
+
+.PHONY: stress-unit
+stress-unit: $(BIN)/stress
+	packages="$(UNIT_PACKAGES)"; go test -vet=off $(STRESS) -p=$(ROUNDS) -count=$(ROUNDS)' $${packages}
+
+.PHONY: stress-e2e
+stress-e2e: binaries $(BIN)/stress
+	packages="$(E2E_PACKAGES)"; go test -vet=off $(STRESS) -p=$(E2E_ROUNDS) -count=$(E2E_ROUNDS)' $${packages}

@@ -1,0 +1,118 @@
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+##@ Test
+
+# The race detector covers all code that runs inside the test's own process.
+# What ./test starts are processes built without it; their packages are always
+# run, as Go's cache does not know which binaries they used, and two at a time:
+# each has its own control plane, and often waits for it.
+UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
+E2E_PACKAGES = $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|nodes(/.*)?|e2e/attacks)$$')
+# -short leaves out what the tests call long.
+TEST_LENGTH ?=
+TESTRUN_FLAKES := $(CURDIR)/_output/flakes
+TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race -vet=off $(TEST_LENGTH)
+TEST_E2E = TESTRUN_FLAKES=$(TESTRUN_FLAKES) go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=2
+
+.PHONY: test-unit
+test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
+	packages="$(UNIT_PACKAGES)"; $(TEST_UNIT) -timeout=20m $${packages}
+
+.PHONY: test-fuzz
+test-fuzz: ## Sends 10 000 objects of each kind through each version and encoding
+	FUZZ_ITERATIONS=10000 go run ./hack/testrun -vet=off -count=1 -timeout=20m -run='^TestRoundTrip$$' ./pkg/apis/restaurant/install
+
+# The attacks have the machine to themselves: how long others wait is what they are about.
+.PHONY: test-e2e
+test-e2e: binaries ## Runs the tests against a real control plane
+	failed=0; \
+		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages} || failed=1; \
+		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
+		exit $${failed}
+
+.PHONY: test-crd-apiserver
+test-crd-apiserver: binaries ## Runs the tests of custom resources again, with crd-apiserver
+	E2E_CRD_APISERVER=true $(TEST_E2E) -timeout=10m ./test/e2e/crd
+
+.PHONY: test-controller-runtime
+test-controller-runtime: binaries ## Runs a controller built with controller-runtime
+	go -C test/controllerruntime test -vet=off -count=1 -timeout=10m ./...
+
+.PHONY: test-remote
+test-remote: binaries ## Runs the core of the API's tests through SSH, as root: those that framework.AlsoRemote marks
+	E2E_BASTION=true $(TEST_E2E) -timeout=10m ./test/e2e/api
+
+.PHONY: test-tutorial
+test-tutorial: binaries ## Executes docs/tutorial.md, command by command
+	$(TEST_E2E) -timeout=60m ./test/tutorial
+
+.PHONY: test-alerts
+test-alerts: $(BIN)/promtool ## Has every alert fire, and not fire, with time series of test/alerts/testdata
+	$(TEST_E2E) ./test/alerts
+
+VERSIONS ?= 1.34 1.35 1.36 1.37
+
+.PHONY: test-skew
+test-skew: binaries ## Builds each of VERSIONS="1.34 1.35 1.36 1.37" of Kubernetes, tests the server with it, and writes docs/compatibility.md
+	go run ./test/skew $(VERSIONS)
+
+.PHONY: test-oldest
+test-oldest: binaries ## Runs the tests of admission and of the doctor with the oldest release of Kubernetes that is supported
+	CONTROLPLANE_KUBERNETES_VERSION=$(firstword $(VERSIONS)) $(TEST_E2E) -timeout=30m ./test/e2e/admission ./test/e2e/doctor
+
+.PHONY: test-release
+test-release: binaries ## Makes a release twice for this platform, and compares the two
+	RELEASE_TWICE=true $(TEST_E2E) -timeout=30m ./test/e2e/release
+
+.PHONY: test-kine
+test-kine: binaries $(BIN)/kine ## Runs the API's tests with PostgreSQL behind kine instead of etcd
+	hack/with-kine.sh env $(TEST_E2E) -timeout=30m ./test/e2e/api
+
+OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
+# What only one overlay is tested with takes minutes to build.
+MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator prometheus-config-reloader)
+
+# The server's image is built twice: an upgrade needs two that differ in more than their names.
+.PHONY: test-nodes
+test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
+	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
+	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING))
+	@for image in pause etcd kube-scheduler metrics-server $(MONITORING); do \
+		DOCKERFILE=test/nodes/Dockerfile hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
+	done
+	@for version in v1.0.0 v1.0.1; do \
+		VERSION=$${version} DIRECTORY=_output/nodes hack/build-binaries.sh apiserver; \
+		VERSION=$${version} BINARIES=$$(go env GOARCH)=_output/nodes hack/build-image.sh apiserver _output/nodes/$${version}.tar; \
+	done
+	@for image in crd-apiserver webhook; do hack/build-image.sh $${image} _output/nodes/$${image}.tar; done
+	$(if $(MONITORING),@$(MAKE) --no-print-directory test-alerts)
+	$(BY_HAND) -timeout=60m -run='^Test/^($(OVERLAYS))$$' ./test/nodes
+
+LOAD ?= 4m
+DASHBOARD := _output/dashboard
+
+.PHONY: test-dashboard
+test-dashboard: ## Draws the Grafana dashboard in Chromium after LOAD=4m of ordinary requests, and fails if a panel is empty
+	@hack/test-needs.sh chromium node npm
+	@$(MAKE) --no-print-directory build $(addprefix $(BIN)/,etcd kube-apiserver prometheus) $(DASHBOARD)/node_modules/.package-lock.json
+	@cp hack/dashboard/* $(DASHBOARD)
+	@npm --prefix=$(DASHBOARD) --silent run build
+	LOAD=$(LOAD) $(BY_HAND) ./test/dashboard
+
+# Not beside the sources, where Go would look for packages in it.
+$(DASHBOARD)/node_modules/.package-lock.json: hack/dashboard/package.json hack/dashboard/package-lock.json
+	@mkdir -p $(DASHBOARD)
+	@cp $^ $(DASHBOARD)
+	@npm --prefix=$(DASHBOARD) ci --ignore-scripts --no-audit --no-fund

@@ -1,0 +1,73 @@
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+##@ Verify
+
+.PHONY: test-hack
+test-hack: ## Shows that the checks of "make verify" fail when they should
+	hack/test-verify.sh
+
+.PHONY: verify-lint
+verify-lint: ## Checks formatting, go vet and static analysis
+	hack/verify-lint.sh
+
+.PHONY: verify-boundaries
+verify-boundaries: ## Checks that imports point one way
+	hack/verify-boundaries.sh
+
+.PHONY: verify-headers
+verify-headers: ## Checks that every source file has the licence header
+	hack/verify-headers.sh
+
+.PHONY: verify-figures
+verify-figures: ## Checks that figures match their sources
+	hack/verify-figures.sh
+
+.PHONY: verify-translations
+verify-translations: ## Checks that docs/zh is in step with what it translates
+	hack/verify-translations.sh
+
+.PHONY: verify-shell
+verify-shell: ## Checks the shell scripts
+	hack/verify-shell.sh
+
+.PHONY: verify-modules
+verify-modules: ## Checks that every go.mod and go.sum is tidy
+	hack/verify-modules.sh
+
+.PHONY: verify-codegen
+verify-codegen: ## Checks that generated code is fresh
+	hack/verify-codegen.sh
+
+.PHONY: verify-vulnerabilities
+verify-vulnerabilities: ## Checks for known vulnerabilities, where their database can be reached
+	hack/verify-vulnerabilities.sh
+
+##@ Update
+
+.PHONY: update-codegen
+update-codegen: ## Generates code
+	hack/update-codegen.sh
+
+.PHONY: update-format
+update-format: ## Formats Go code and shell scripts
+	hack/update-format.sh
+
+.PHONY: update-modules
+update-modules: ## Tidies every go.mod and go.sum
+	hack/update-modules.sh
+
+.PHONY: update-figures
+update-figures: ## Draws the figures of the documentation, with graphviz
+	hack/update-figures.sh
