@@ -42,6 +42,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 const (
@@ -78,6 +79,7 @@ func linesWith(text, part string) []string {
 // TestModule generates the code of the other module, builds its server, and serves the
 // bakery beside the restaurant, and then alone.
 func TestModule(t *testing.T) {
+	framework.Long(t, "test/kit is the short one")
 	if _, err := exec.LookPath("protoc"); err != nil {
 		t.Skip(err, "- install Debian's package protobuf-compiler")
 	}

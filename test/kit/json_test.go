@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // TestModuleWithoutProtobuf has a module whose server stores JSON: its tests pass, though there is
@@ -42,12 +43,17 @@ func TestModuleWithoutProtobuf(t *testing.T) {
 	repairInterrupted(t, dir, "create", "controller", "Baking", "--kind=Bread")
 	require.NoFileExists(t, filepath.Join(dir, "pkg", "apis", "bakery", "v1", "generated.pb.go"))
 	require.Empty(t, program(t, dir, "gofmt", "-l", "."))
-	program(t, dir, "go", "vet", "./...")
+	if !testing.Short() { // It vets more than a thousand packages.
+		program(t, dir, "go", "vet", "./...")
+	}
 	output := program(t, dir, "make", "test")
 	for _, tested := range []string{"/pkg/apis/bakery/install", "/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/test/e2e"} {
 		require.Contains(t, output, "ok  \texample.com/bakery"+tested, output)
 	}
-	t.Run("image", func(t *testing.T) { testImage(t, dir) })
+	t.Run("image", func(t *testing.T) {
+		framework.Long(t, "images are built")
+		testImage(t, dir)
+	})
 	t.Run("deploy", func(t *testing.T) { testDeploy(t, dir) })
 }
 

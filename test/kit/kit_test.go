@@ -35,6 +35,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/kit"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // TestModule is what an author does before writing a line: a group with a cluster-scoped kind,
@@ -42,6 +43,7 @@ import (
 // that the kit writes; and another group, with a kind of the same name. The tests that the kit has
 // written serve both behind a real kube-apiserver.
 func TestModule(t *testing.T) {
+	framework.Long(t, "TestModuleWithoutProtobuf is the short one")
 	if _, err := exec.LookPath("protoc"); err != nil {
 		t.Skip(err, "- install Debian's package protobuf-compiler")
 	}

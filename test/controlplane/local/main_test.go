@@ -35,6 +35,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // stopAfter is an output that cancels a run once it has said something.
@@ -136,6 +137,7 @@ func TestWhatCannotRunSaysWhy(t *testing.T) {
 
 // TestRunBehindABastion types what it is told to.
 func TestRunBehindABastion(t *testing.T) {
+	framework.Long(t, "it needs a network of its own")
 	bastion.ForTest(t)
 	t.Chdir("../../..")
 	t.Setenv("KUBECACHEDIR", t.TempDir())

@@ -350,6 +350,7 @@ func TestCredentials(t *testing.T) {
 // TestBadCredentials shows that a server does not start with credentials for
 // webhooks that it can't read, and says which flag and which file are wrong.
 func TestBadCredentials(t *testing.T) {
+	framework.Long(t, "a server is started for each case")
 	s := newScope(t)
 	missing := filepath.Join(t.TempDir(), "missing")
 	text := writeFile(t, "text", "pizza")

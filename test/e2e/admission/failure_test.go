@@ -257,6 +257,7 @@ func hang(_ http.ResponseWriter, in *http.Request) {
 // TestHangingWebhooks shows that a webhook that does not answer in time has failed,
 // and that a request whose time is over is answered, whatever the failure policy.
 func TestHangingWebhooks(t *testing.T) {
+	framework.Long(t, "timeouts are waited for")
 	s := newScope(t)
 	hanging := s.serve(http.HandlerFunc(hang))
 	reached := s.webhook(allow)

@@ -237,6 +237,7 @@ func TestToppingsAndSubresources(t *testing.T) {
 
 // Who creates a topping can use it at once.
 func TestToppingThenPizza(t *testing.T) {
+	framework.Long(t, "200 toppings and pizzas")
 	s := newScope(t)
 	for i := range 200 {
 		suffix := fmt.Sprintf("fresh-%d", i)
@@ -311,6 +312,7 @@ func newScopeBeside(t *testing.T, s *scope, suffix string) *scope {
 // What a pizza needs is known the moment it is stored, and no longer when it is
 // gone.
 func TestToppingInUseForAMoment(t *testing.T) {
+	framework.Long(t, "50 toppings and pizzas")
 	s := newScope(t)
 	for i := range 50 {
 		topping := s.createTopping("v1", fmt.Sprintf("topping-%d", i)).GetName()
@@ -349,6 +351,7 @@ func TestNamespaceThenPizza(t *testing.T) {
 // What is in a namespace that is being deleted can be changed until it goes, but
 // there is nothing new.
 func TestNamespaceThatIsBeingDeleted(t *testing.T) {
+	framework.Long(t, "the controllers of the cluster take their time")
 	s := newScope(t)
 	beside := newScopeBeside(t, s, "old")
 	pizza := beside.pizza("v1", "a")

@@ -247,6 +247,7 @@ func parametersChange(t *testing.T) {
 // not read follow their failure policy, and bother nobody else, until the server may.
 // Later policies with such parameters work, too.
 func TestParametersThatMayNotBeRead(t *testing.T) {
+	framework.Long(t, "informers that do not sync are waited for")
 	s := newScope(t)
 	secrets := kindOf("v1", "Secret")
 	// Others have no use for the secrets in the namespace.

@@ -58,6 +58,7 @@ func withoutAccidents(text string) string {
 // webhook that its failure policy can ignore, or else one of the patch, which can't
 // be ignored.
 func TestMalformedResponses(t *testing.T) {
+	framework.Long(t, "dozens of webhooks")
 	s := newScopeWithReferences(t)
 	const (
 		invalid     = "received invalid webhook response: "

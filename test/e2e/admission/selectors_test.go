@@ -248,6 +248,7 @@ func TestNamespaceSelector(t *testing.T) {
 // TestNamespaceSelectorInAllRequests shows that whatever happens in a namespace is
 // selected by the namespace, and what has no namespace always is.
 func TestNamespaceSelectorInAllRequests(t *testing.T) {
+	framework.Long(t, "every verb and subresource")
 	s := newScope(t)
 	// in is for the test's namespace, out for no namespace at all.
 	recorder := s.recorder()

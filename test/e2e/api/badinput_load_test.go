@@ -41,6 +41,7 @@ import (
 // Large and deep requests must not cost much. This test does not run beside
 // others, which would disturb what it measures.
 func TestHugeRequests(t *testing.T) {
+	framework.Long(t, "hundreds of large requests, one after the other")
 	const (
 		limit     = 3 << 20 // of a body
 		tooLarge  = "Request entity too large: limit is 3145728"
@@ -163,6 +164,7 @@ func (g *target) metric(t *testing.T, name string) float64 {
 
 // Whatever is sent, the answer is never the server's own failure.
 func TestMutatedRequests(t *testing.T) {
+	framework.Long(t, "a thousand requests")
 	t.Parallel()
 	const iterations, timeout = 1000, 20 * time.Second
 	pid := cp.APIServer.PID()

@@ -244,6 +244,7 @@ func TestGarbageCollectionOfTheOwnerless(t *testing.T) {
 }
 
 func TestNamespaceDeletion(t *testing.T) {
+	framework.Long(t, "the controllers of the cluster take their time")
 	t.Parallel()
 	s := newSubject(t, "Pizza", "v1")
 	namespaces := framework.Kube(cp).CoreV1().Namespaces()

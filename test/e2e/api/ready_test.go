@@ -35,6 +35,7 @@ import (
 // with certificates. It once read their certificate authorities only afterwards,
 // and refused the first requests.
 func TestReadyMeansReadyForRequests(t *testing.T) {
+	framework.Long(t, "three servers are started one after the other")
 	t.Parallel()
 	proxy, err := cp.PKI.FrontProxyCA.Issue(controlplane.Certificate{User: "front-proxy-client"})
 	require.NoError(t, err)

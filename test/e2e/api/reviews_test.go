@@ -127,6 +127,7 @@ func (r reviewer) Authorize(ctx context.Context, attributes authorizer.Attribute
 // TestReviewsWithoutNameAgree compares what the server decides by asking for all names
 // first with what kube-apiserver says about the very name, for thousands of random rules.
 func TestReviewsWithoutNameAgree(t *testing.T) {
+	framework.Long(t, "hundreds of users and roles")
 	const users, rulesOfEach, questions = 500, 20, 10_000
 	admin := framework.Config(cp)
 	admin.QPS = -1

@@ -286,6 +286,7 @@ func TestWatchListAsTable(t *testing.T) {
 // A watch that allows bookmarks gets one before it ends, from which the next can
 // go on.
 func TestBookmarks(t *testing.T) {
+	framework.Long(t, "a bookmark comes at the end of a watch")
 	t.Parallel()
 	var subjects []subject
 	var watchers []*watcher
@@ -389,6 +390,7 @@ func TestWatchGoesOn(t *testing.T) {
 // A client that asks for history that is no longer there is told to start over. Compaction
 // makes etcd forget, and a restart the server.
 func TestForgottenHistory(t *testing.T) {
+	framework.Long(t, "a server is started twice")
 	t.Parallel()
 	server, err := cp.NewAPIServer(names.SimpleNameGenerator.GenerateName("forgetful-"), controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Flags: []string{"--run-controllers=false"}}})
 	require.NoError(t, err)

@@ -41,6 +41,9 @@ const heapGrowth = 100 << 20
 // looked at only in the long form.
 const readyWithin = 2 * time.Second
 
+// shortAttack is the one of "make test".
+const shortAttack = "bodies as large as they may be"
+
 // The server survives each attack within its memory, gives back what it took, and serves
 // others meanwhile.
 func TestAttacks(t *testing.T) {
@@ -60,6 +63,9 @@ func TestAttacks(t *testing.T) {
 		}
 		for _, door := range doors {
 			t.Run(name+"/"+door.Name(), func(t *testing.T) {
+				if name != shortAttack {
+					framework.Long(t, shortAttack+" are the short one")
+				}
 				seen := replay(t, all[name], door, duration)
 				rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, door.Name(), seen))
 				if slowest := seen.ready.slowest; long && slowest > readyWithin {

@@ -63,6 +63,7 @@ func selfCertified() controlplane.ServerConfig {
 // TestCertificateRotation lives through several certificate authorities under load,
 // with two replicas, without one failed request.
 func TestCertificateRotation(t *testing.T) {
+	framework.Long(t, "certificates expire")
 	t.Parallel()
 	cp := controlplane.ForTest(t, controlplane.Config{APIServer: selfCertified(), ControllerManager: controlplane.ComponentConfig{Off: true}})
 	second, err := cp.NewAPIServer("second", selfCertified())

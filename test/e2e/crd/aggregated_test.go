@@ -35,6 +35,7 @@ import (
 // The webhook does for the kinds of the API server what the server's own plugins do,
 // which are turned off here.
 func TestWebhookOfTheAPIServer(t *testing.T) {
+	framework.Long(t, "it has a control plane of its own")
 	t.Parallel()
 	cp := controlplane.ForTest(t, controlplane.Config{
 		APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{

@@ -81,6 +81,7 @@ func rewrite(t *testing.T, object *unstructured.Unstructured, change func(*unstr
 
 // A list of which one object can't be converted is refused as a whole.
 func TestConversionFails(t *testing.T) {
+	framework.Long(t, "kube-apiserver gives up after a while")
 	ns := framework.Namespace(t, cp)
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{"a", "b", "c"} {

@@ -306,6 +306,7 @@ func hasMetric(t *testing.T, line string) error {
 // A server that is told to purges the objects of a deleted definition: their finalizers are
 // waited for, and watches see them go.
 func TestPurge(t *testing.T) {
+	framework.Long(t, "finalizers are waited for")
 	t.Parallel()
 	const group = "purged.example.com"
 	purging, err := framework.NewCRDServer(cp, "crd-apiserver-purging", []string{group}, "--purge-deleted")

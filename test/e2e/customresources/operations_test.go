@@ -44,6 +44,7 @@ import (
 
 // A quota of the cluster counts objects, also those that are created at the same time.
 func TestQuota(t *testing.T) {
+	framework.Long(t, "the quota controller discovers new kinds after a while")
 	t.Parallel()
 	const group, most = "counted.example.com", 3
 	ns := framework.Namespace(t, cp)

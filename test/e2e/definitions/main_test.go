@@ -45,6 +45,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	framework.LongPackage("the definitions of other projects are served, and their objects compared")
 	off := controlplane.ComponentConfig{Off: true}
 	controlplane.Main(m, &cp, controlplane.Config{APIServer: controlplane.ServerConfig{ComponentConfig: off}},
 		func(ctx context.Context, cp *controlplane.ControlPlane) (err error) {

@@ -22,11 +22,14 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // TestBackupComponents starts a backup of each kind, whose pod is admitted, and looks whether
 // it saves what the server stores: where that is, they must agree on.
 func TestBackupComponents(t *testing.T) {
+	framework.Long(t, "pods are run")
 	for overlay, component := range map[string]string{"standalone": "components/backup-embedded", "ha": "components/backup-etcd"} {
 		t.Run(overlay, func(t *testing.T) {
 			// Another backup would begin if the time of the day is that of the schedule.

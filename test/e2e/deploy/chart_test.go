@@ -88,6 +88,7 @@ func (c *chart) template(t *testing.T, namespace string, flags ...string) []*uns
 
 // TestChart finds the same objects in the chart and in the overlays.
 func TestChart(t *testing.T) {
+	framework.Long(t, "Helm is built")
 	chart := newChart(t)
 	program(t, chart.env, chart.helm, "lint", "--strict", chart.dir)
 	const plain = "createNamespace=true,storage.keep=false,backup.storage.keep=false"
@@ -148,6 +149,7 @@ patches:
 
 // TestChartOfCRDServer finds the same objects in the chart and in the overlays of the server of custom resources.
 func TestChartOfCRDServer(t *testing.T) {
+	framework.Long(t, "Helm is built")
 	chart := newChart(t)
 	servers := regexp.MustCompile(`https://etcd-0\.example\.com:2379[^"]*`)
 	flags := []string{"--set=mode=none,crdAPIServer.enabled=true,crdAPIServer.groups={a.example.com,b.example.com},crdAPIServer.storage.keep=false"}
@@ -196,6 +198,7 @@ func TestChartOfCRDServer(t *testing.T) {
 
 // TestChartValues puts values where they belong.
 func TestChartValues(t *testing.T) {
+	framework.Long(t, "Helm is built")
 	chart := newChart(t)
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	require.NoError(t, os.WriteFile(values, []byte(`
@@ -283,6 +286,7 @@ backup: {enabled: true, storage: {storageClassName: slow}}
 
 // TestChartUpgrade installs, upgrades and uninstalls by Helm. What is stored stays.
 func TestChartUpgrade(t *testing.T) {
+	framework.Long(t, "Helm is built")
 	chart := newChart(t)
 	before, err := framework.Inventory(t.Context(), cp)
 	require.NoError(t, err)

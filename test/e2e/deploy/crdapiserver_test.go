@@ -53,6 +53,7 @@ func crdOverlay(name string) string {
 // TestCRDServer runs the pods of the server of custom resources, with the certificate that one
 // of them makes, and again with what the first server has stored.
 func TestCRDServer(t *testing.T) {
+	framework.Long(t, "pods are run")
 	install(t, crdOverlay("standalone"))
 	found := pods(t, crdServer, map[string]int{crdServer: 1, "crd-apiserver-certificates": 1})
 	machine := newMachine("crd-")
@@ -86,6 +87,7 @@ func TestCRDServer(t *testing.T) {
 
 // TestCRDServerWithExternalEtcd has all pods admitted.
 func TestCRDServerWithExternalEtcd(t *testing.T) {
+	framework.Long(t, "pods are run")
 	install(t, crdOverlay("external-etcd"))
 	pods(t, crdServer, map[string]int{crdServer: 3, "crd-apiserver-certificates": 1})
 }

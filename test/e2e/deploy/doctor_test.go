@@ -31,6 +31,7 @@ import (
 // TestDoctorComponent has the pod of the CronJob admitted, and runs what it runs under its
 // ServiceAccount, which may read what the doctor examines.
 func TestDoctorComponent(t *testing.T) {
+	framework.Long(t, "pods are run")
 	dir := kustomization(t, "overlays/standalone", []string{"components/doctor"}, "patches:\n  - target: {kind: CronJob}\n    patch: |\n      - {op: add, path: /spec/suspend, value: true}\n")
 	install(t, dir)
 	want := map[string]int{"restaurant-doctor": 1}

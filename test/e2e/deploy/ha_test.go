@@ -61,6 +61,7 @@ type highAvailability struct {
 // TestHighAvailability installs the overlay "ha" with monitoring once, for tests of what
 // the manifests say.
 func TestHighAvailability(t *testing.T) {
+	framework.Long(t, "pods are run")
 	kubectl(t, "apply", "--filename=testdata/monitoring-crds.yaml")
 	t.Cleanup(func() {
 		_, err := tryKubectl(context.Background(), "delete", "--filename=testdata/monitoring-crds.yaml")

@@ -90,6 +90,7 @@ func build(t *testing.T) (archive, digest string) {
 // TestImage builds the image twice, which gives the same, and runs the pod of the overlay
 // "standalone" in it.
 func TestImage(t *testing.T) {
+	framework.Long(t, "images are built")
 	builder := newBuilder(t)
 	archive, digest := build(t)
 	binary := framework.Program(t, cp, "apiserver")

@@ -108,6 +108,7 @@ func roleRef(t *testing.T, object *unstructured.Unstructured) (kind, name string
 // TestTwoInstances runs an instance beside the one that serves the group, which does not
 // notice.
 func TestTwoInstances(t *testing.T) {
+	framework.Long(t, "pods are run")
 	const otherNamespace = "trattoria-system"
 	install(t, overlayDirectory("standalone"))
 	other := instance(t, "standalone", "trattoria", otherNamespace, "components/unregistered")

@@ -71,6 +71,7 @@ func TestOverlaysAreAll(t *testing.T) {
 // TestApply applies every overlay in both ways, twice, and deletes it. All pods are
 // admitted under the profile "restricted".
 func TestApply(t *testing.T) {
+	framework.Long(t, "every overlay is applied four times")
 	for overlay, want := range overlays() {
 		for way, flag := range map[string]string{"client-side": "--server-side=false", "server-side": "--server-side=true"} {
 			t.Run(overlay+" "+way, func(t *testing.T) {
@@ -174,6 +175,7 @@ func shortDirectory(t *testing.T) string {
 
 // TestExternalEtcd runs two replicas on an etcd that is somebody else's.
 func TestExternalEtcd(t *testing.T) {
+	framework.Long(t, "pods are run")
 	install(t, overlayDirectory("external-etcd"))
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "restaurant"})
 	require.NoError(t, err)
@@ -200,6 +202,7 @@ func TestExternalEtcd(t *testing.T) {
 // TestRemovedVersion takes a version out of an installation, as a later release does,
 // and finds that its APIService is deleted by the command that the documentation names.
 func TestRemovedVersion(t *testing.T) {
+	framework.Long(t, "pods are run")
 	const removed = "v1alpha1.restaurant.programming-kubernetes.info"
 	install(t, overlayDirectory("standalone"))
 	later := kustomization(t, "overlays/standalone", nil, `patches:

@@ -41,6 +41,7 @@ const secondScheduler = "my-scheduler"
 // TestSecondScheduler runs the cluster's scheduler and the component's, with the rights
 // that they have there, and sees each bind the pods that name it, and no others.
 func TestSecondScheduler(t *testing.T) {
+	framework.Long(t, "schedulers are run")
 	install(t, kustomization(t, "overlays/external-etcd", []string{"components/second-scheduler"}, ""))
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		createNode(t, name)

@@ -35,6 +35,7 @@ import (
 // TestWebhookComponent runs the pods of the component, and connects with one as
 // kube-apiserver does: trusting nothing but the caBundle of the configurations.
 func TestWebhookComponent(t *testing.T) {
+	framework.Long(t, "pods are run")
 	install(t, kustomization(t, "overlays/standalone", []string{"components/webhook"}, ""))
 	found := pods(t, systemNamespace, map[string]int{serverName: 1, "restaurant-webhook": 2, "restaurant-webhook-certificates": 1})
 	machine := newMachine("webhook-")

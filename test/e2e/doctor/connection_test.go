@@ -34,6 +34,7 @@ import (
 )
 
 func testDoctorOnPermissions(t *testing.T) {
+	framework.Long(t, "permissions are taken and given back")
 	const user = `system:serviceaccount:` + serverNamespace + `:apiserver`
 	for name, test := range map[string]struct {
 		kind, namespace, binding string
@@ -90,6 +91,7 @@ func testDoctorOnPermissions(t *testing.T) {
 }
 
 func testDoctorOnService(t *testing.T) {
+	framework.Long(t, "Services are broken and repaired")
 	const selected = `
 apiVersion: v1
 kind: Service
@@ -165,6 +167,7 @@ spec:
 }
 
 func testDoctorOnCertificate(t *testing.T) {
+	framework.Long(t, "certificates are broken and repaired")
 	stranger, err := controlplane.NewCA("stranger")
 	require.NoError(t, err)
 	hosts := []string{serverHost}

@@ -33,6 +33,7 @@ import (
 )
 
 func testDoctorOnWebhooks(t *testing.T) {
+	framework.Long(t, "webhooks are broken and repaired")
 	good := listen(t, cp.PKI.ServingCA, controlplane.Certificate{User: "webhook", Hosts: []string{"localhost", "hook.default.svc"}})
 	stranger, err := controlplane.NewCA("stranger")
 	require.NoError(t, err)
@@ -99,6 +100,7 @@ func encoded(ca *controlplane.CA) string {
 }
 
 func testDoctorOnPolicies(t *testing.T) {
+	framework.Long(t, "policies are broken and repaired")
 	const policy = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -151,6 +153,7 @@ spec:
 }
 
 func testDoctorOnEtcd(t *testing.T) {
+	framework.Long(t, "etcd is broken and repaired")
 	t.Run("that is unavailable", func(t *testing.T) {
 		requireSymptom(t, `failure etcd: etcd at https://127\.0\.0\.1:1 does not answer \(.*connect: connection refused.*\): check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile`,
 			etcdFlags(t, "", "https://127.0.0.1:1")...)
@@ -230,6 +233,7 @@ func slowed(t *testing.T, component *controlplane.Component, delay time.Duration
 }
 
 func testDoctorOnProxy(t *testing.T) {
+	framework.Long(t, "the server is moved behind a proxy")
 	apply(t, `
 apiVersion: v1
 kind: Service

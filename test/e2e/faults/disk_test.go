@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // diskSize is enough for the logs that an etcd allocates, for what the embedded one keeps
@@ -226,6 +227,7 @@ func (d *disk) faultsOf(c *campaign, component *controlplane.Component) []fault 
 
 // A disk that only seems to break proves nothing.
 func TestDisk(t *testing.T) {
+	framework.Long(t, "a disk is broken again and again")
 	if os.Geteuid() != 0 {
 		t.Skip("Only root may mount disks.")
 	}
@@ -293,6 +295,7 @@ func writeAndSync(path string) {
 
 // A disk that loses what it said was synced blames etcd for it.
 func TestDiskKeepsWhatWasSynced(t *testing.T) {
+	framework.Long(t, "a disk is broken again and again")
 	if os.Geteuid() != 0 {
 		t.Skip("Only root may mount disks.")
 	}

@@ -82,6 +82,7 @@ func number(t *testing.T, variable string, fallback int) int {
 // TestReplicas breaks two replicas, their external etcd with its disk, the networks between
 // them and to a webhook, and kube-apiserver, and replaces certificates.
 func TestReplicas(t *testing.T) {
+	framework.Long(t, "TestEmbedded is the short one")
 	c := newCampaign(t, "storage", 2)
 	etcd := c.cp.Component("storage")
 	client := framework.EtcdClient(t, c.cp, etcd)

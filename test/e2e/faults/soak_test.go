@@ -81,6 +81,7 @@ func quantile(values []float64, q float64) float64 {
 
 // TestSoak lets clients use two replicas for SOAK=30m, and looks whether these grow.
 func TestSoak(t *testing.T) {
+	framework.Long(t, "it takes as long as one likes")
 	value := cmp.Or(os.Getenv("SOAK"), "10s")
 	duration, err := time.ParseDuration(value)
 	require.NoError(t, err)

@@ -54,6 +54,7 @@ const (
 // STOPS=1000 of them, half while they start, and half while they have connections on which
 // something happens, nothing happens, a handshake never ends, or ends too late.
 func TestStops(t *testing.T) {
+	framework.Long(t, "servers are stopped again and again")
 	stops := number(t, "STOPS", 8)
 	limit := slowStopping
 	if os.Getenv("STOPS") != "" {
@@ -187,6 +188,7 @@ func occupy(ctx context.Context, t *testing.T, cp *controlplane.ControlPlane, se
 // TestOutages takes etcd away from servers for OUTAGE=240s, in the ways in which that
 // happens, and says how soon after it answers again a write succeeds.
 func TestOutages(t *testing.T) {
+	framework.Long(t, "timeouts are waited for")
 	duration, err := time.ParseDuration(cmp.Or(os.Getenv("OUTAGE"), "5s"))
 	require.NoError(t, err)
 	c := newCampaign(t, "storage", 2)

@@ -72,6 +72,7 @@ const (
 // No mutated request is answered with a fault of the server, makes it panic, or costs it
 // memory that it does not get back.
 func TestRequests(t *testing.T) {
+	framework.Long(t, "thousands of requests")
 	run := &run{t: t, seed: number(t, "SEED", uint64(time.Now().Unix())), known: map[string]bool{}, answers: map[int]int{}}
 	run.doors = []*door{
 		newDoor(t, framework.FrontProxy(t, cp, cp.APIServer, cp.PKI.FrontProxyCA, fuzzer, "system:authenticated")),

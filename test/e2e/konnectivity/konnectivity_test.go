@@ -54,6 +54,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 	"restaurant.programming-kubernetes.info/apiserver/test/network"
 )
@@ -120,6 +121,7 @@ func TestGRPC(t *testing.T) {
 }
 
 func TestHTTPConnect(t *testing.T) {
+	framework.Long(t, "TestGRPC is the short one")
 	c := newCluster(t, "http-connect")
 	c.testInward(t)
 	t.Run("from the server", c.testOutward)

@@ -38,6 +38,7 @@ func TestThereAndBack(t *testing.T) {
 
 // Objects move to a server of types in Go and back, too.
 func TestThereAndBackFromTypes(t *testing.T) {
+	framework.Long(t, "TestThereAndBack is the short one")
 	t.Parallel()
 	thereAndBack(t, newCluster)
 }
@@ -153,6 +154,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 // The way back that is killed in each of its phases goes on where it was, and one that is
 // aborted leaves the objects where they are.
 func TestBackKilledAndAborted(t *testing.T) {
+	framework.Long(t, "it is killed in each phase")
 	t.Parallel()
 	c := newDefinedCluster(t)
 	code, _, stderr := c.migrate(t, "back")

@@ -61,6 +61,7 @@ const killsPerMove = 3
 // Clients write all the time, and no write is lost that was acknowledged. MIGRATION_KILLS=100 does
 // that more often than once, and MIGRATION_SEED repeats what has failed.
 func TestKilledServers(t *testing.T) {
+	framework.Long(t, "everything is killed")
 	t.Parallel()
 	c := newDefinedCluster(t)
 	args := c.kubeEtcd(t)

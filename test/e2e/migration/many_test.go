@@ -78,6 +78,7 @@ var things = schema.GroupVersionResource{Group: manyGroup, Version: "v1", Resour
 // and informers run. Nothing is lost, and nobody is told what has not happened. Which of the two
 // etcds is ahead at first makes no difference.
 func TestManyObjects(t *testing.T) {
+	framework.Long(t, "many objects are moved")
 	for name, test := range map[string]struct{ serverAhead, byEtcd bool }{
 		// The names are short, since the path of a socket is.
 		"etcd": {serverAhead: true, byEtcd: true},

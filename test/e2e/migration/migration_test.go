@@ -35,6 +35,7 @@ import (
 // A migration that is killed in each of its phases goes on where it was, and one that is
 // aborted leaves nothing behind.
 func TestKilledAndAborted(t *testing.T) {
+	framework.Long(t, "it is killed in each phase")
 	t.Parallel()
 	c := newCluster(t)
 	require.NoError(t, c.createPizza(t, c.restaurant(), "finalized", func(pizza metav1.Object) { pizza.SetFinalizers([]string{"example.com/kept"}) }))
@@ -82,6 +83,7 @@ func TestKilledAndAborted(t *testing.T) {
 
 // What refers to the objects goes on to do so.
 func TestRun(t *testing.T) {
+	framework.Long(t, "TestThereAndBack is the short one")
 	t.Parallel()
 	c := newCluster(t)
 	inDefault := framework.Kube(c.ControlPlane).CoreV1().ConfigMaps(metav1.NamespaceDefault)

@@ -66,6 +66,7 @@ func (c *cluster) requireFailure(t *testing.T, want string) {
 // Findings about the definitions themselves are in the tests of pkg/migrate. When nothing is
 // in the way any more, the objects move, and the definitions are deleted.
 func TestPlan(t *testing.T) {
+	framework.Long(t, "dozens of obstacles are made and removed")
 	t.Parallel()
 	c := newCluster(t)
 	t.Run("objects at the server", func(t *testing.T) {

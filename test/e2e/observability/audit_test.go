@@ -184,6 +184,7 @@ func codeOf(config *rest.Config, method, path, body string) (int, error) {
 
 // A webhook that fails is counted, and keeps nobody from working.
 func TestAuditWebhookFails(t *testing.T) {
+	framework.Long(t, "retries are waited for")
 	t.Parallel()
 	var asked atomic.Int32
 	sink := auditSink(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -209,6 +210,7 @@ func TestAuditWebhookFails(t *testing.T) {
 
 // A server stops, although nobody takes what it has recorded.
 func TestStopWithoutCollectors(t *testing.T) {
+	framework.Long(t, "servers are stopped while nobody takes what they send")
 	t.Parallel()
 	refusing := auditSink(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-webhook-config-file="+refusing,
@@ -225,6 +227,7 @@ func TestStopWithoutCollectors(t *testing.T) {
 
 // The log does not grow without bound.
 func TestAuditLogRotates(t *testing.T) {
+	framework.Long(t, "megabytes are logged")
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags("--audit-policy-file="+framework.File(t, auditPolicy), "--audit-log-path=audit.log",
 		"--audit-log-maxsize=1", "--audit-log-maxbackup=1", "--audit-log-compress=true"))

@@ -64,6 +64,7 @@ func parseLog(t *testing.T, log []byte) []logLine {
 
 // All that a server prints in its life is JSON, whoever prints it.
 func TestLogsInJSON(t *testing.T) {
+	framework.Long(t, "a server is started and stopped")
 	t.Parallel()
 	// A webhook that nobody answers, for the pizzas of this test.
 	webhooks := kubernetes.NewForConfigOrDie(cp.RESTConfig()).AdmissionregistrationV1().ValidatingWebhookConfigurations()

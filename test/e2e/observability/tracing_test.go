@@ -171,6 +171,7 @@ const clientSpan = "00f067aa0ba902b7"
 
 // One trace shows a request on its way through all servers, each under its own name.
 func TestTraces(t *testing.T) {
+	framework.Long(t, "traces are collected from all servers")
 	t.Parallel()
 	collector := newTraceCollector(t)
 	tracing := controlplane.ComponentConfig{Flags: []string{"--tracing-config-file=" + tracingConfig(t, collector, 1e6)}}

@@ -52,6 +52,7 @@ func pizzaWith(name, topping string) *restaurantv1.Pizza {
 
 // Whoever answers, a topping and a pizza of a moment ago are known.
 func TestReplicasAgreeOnToppings(t *testing.T) {
+	framework.Long(t, "two replicas are started")
 	t.Parallel()
 	one, two := replicas(t)
 	first, second := framework.ClientAt(t, cp, one).RestaurantV1(), framework.ClientAt(t, cp, two).RestaurantV1()

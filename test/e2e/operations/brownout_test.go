@@ -92,6 +92,7 @@ func waitForAnswer(t *testing.T, config *rest.Config, want string) {
 // While etcd is unavailable, no request waits for it as long as it may, and the server says by
 // name what is missing.
 func TestRequestsDoNotWaitForEtcd(t *testing.T) {
+	framework.Long(t, "timeouts are waited for")
 	t.Parallel()
 	const requestTimeout = time.Hour
 	config := framework.Flags("--request-timeout="+requestTimeout.String(), "--run-controllers=false")
@@ -161,6 +162,7 @@ func TestRequestsDoNotWaitForEtcd(t *testing.T) {
 // seconds more that they may, and refuses everybody else in a way that makes clients
 // try again.
 func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
+	framework.Long(t, "kube-apiserver is restarted")
 	server := cp.APIServer
 	pid := server.PID()
 	guests := map[string]*rest.Config{

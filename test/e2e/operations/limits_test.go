@@ -125,6 +125,7 @@ func requireOneAtATime(t *testing.T, config *rest.Config, meanwhile func()) {
 // A server that may not read the cluster's priorities says so, and works on no more
 // requests than its flags say, but for watches and streams.
 func TestLimitsWithoutPriorities(t *testing.T) {
+	framework.Long(t, "a server is started for each limit")
 	t.Parallel()
 	const user = "unprioritized"
 	roles := kubernetes.NewForConfigOrDie(cp.RESTConfig()).RbacV1().ClusterRoles()
@@ -173,6 +174,7 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 
 // Who stops in the middle of a body is not waited for longer than a request may take.
 func TestBodyThatDoesNotCome(t *testing.T) {
+	framework.Long(t, "timeouts are waited for")
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags("--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1", "--request-timeout=10s"))
 	require.NoError(t, server.Start(t.Context()))
@@ -234,6 +236,7 @@ func hold(t *testing.T, config *rest.Config) {
 // seat is worked for once at a time, and nobody else is hindered. Watches and streams
 // keep no seat.
 func TestPrioritiesOfTheCluster(t *testing.T) {
+	framework.Long(t, "servers are started")
 	t.Parallel()
 	const glutton, modest = "glutton", "modest"
 	// A share of one is then one seat.
@@ -325,6 +328,7 @@ func mayList(t *testing.T, user string) bool {
 
 // What kube-apiserver has said of a user is remembered as long as flags say.
 func TestAuthorizationIsRemembered(t *testing.T) {
+	framework.Long(t, "decisions expire")
 	t.Parallel()
 	const ttl = "--authorization-webhook-cache-%sauthorized-ttl=%s"
 	long := framework.NewServer(t, cp, framework.Flags(fmt.Sprintf(ttl, "", "1h"), fmt.Sprintf(ttl, "un", "1h")))

@@ -41,6 +41,7 @@ import (
 // server enforces the others. It enforces all as soon as they are known, and what
 // is no longer known, no longer.
 func TestOlderKubeAPIServer(t *testing.T) {
+	framework.Long(t, "it has a control plane of its own")
 	t.Parallel()
 	for name, test := range map[string]struct {
 		flags  []string
@@ -133,6 +134,7 @@ func TestOlderKubeAPIServer(t *testing.T) {
 // A policy that kube-apiserver serves as v1beta1 only, as Kubernetes 1.34 and 1.35 do, is
 // enforced, and stays so when kube-apiserver is upgraded.
 func TestPoliciesServedAsV1Beta1(t *testing.T) {
+	framework.Long(t, "it has a control plane of its own")
 	t.Parallel()
 	cp := controlplane.ForTest(t, controlplane.Config{
 		KubeAPIServer: controlplane.ComponentConfig{Flags: []string{

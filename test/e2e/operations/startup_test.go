@@ -37,6 +37,7 @@ import (
 
 // A server that starts while kube-apiserver is unavailable waits for it.
 func TestServerStartsBeforeKubeAPIServer(t *testing.T) {
+	framework.Long(t, "kube-apiserver is restarted")
 	cp.KubeAPIServer.Kill()
 	late := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, late.Launch())
@@ -48,6 +49,7 @@ func TestServerStartsBeforeKubeAPIServer(t *testing.T) {
 
 // A server may be installed before its roles, and says which it is waiting for.
 func TestRolesArriveLate(t *testing.T) {
+	framework.Long(t, "a server waits for its roles")
 	t.Parallel()
 	const user = "newcomer"
 	kubeconfig, err := cp.KubeconfigFor(user)
@@ -97,6 +99,7 @@ func TestRolesArriveLate(t *testing.T) {
 }
 
 func TestStartupTimeout(t *testing.T) {
+	framework.Long(t, "a server waits until it gives up")
 	t.Parallel()
 	dir := t.TempDir()
 	stranger, err := cp.KubeconfigFor("stranger")
@@ -128,6 +131,7 @@ func TestStartupTimeout(t *testing.T) {
 }
 
 func TestServerIsToldToStopWhileItWaits(t *testing.T) {
+	framework.Long(t, "servers wait")
 	t.Parallel()
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{ComponentConfig: framework.Flags("--startup-timeout=1h").ComponentConfig, Etcd: "never"})
 	require.NoError(t, server.Launch())
@@ -154,6 +158,7 @@ func TestAuthoritiesOverlap(t *testing.T) {
 // The same, when it is the cluster that says so. A kube-apiserver of today would
 // not, but what one has published once stays.
 func TestFrontProxyOfTheCluster(t *testing.T) {
+	framework.Long(t, "kube-apiserver is restarted")
 	t.Parallel()
 	cp := controlplane.ForTest(t, controlplane.Config{
 		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--requestheader-client-ca-file=", "--requestheader-allowed-names="}},

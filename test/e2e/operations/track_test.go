@@ -107,6 +107,7 @@ func TestTrackOutlivesTheRequestTimeout(t *testing.T) {
 // A server that is told to stop serves its streams for as long as requests may still
 // be sent to it. Then it ends each with a last line, and ends itself.
 func TestTrackUntilTheServerStops(t *testing.T) {
+	framework.Long(t, "a server stops slowly")
 	t.Parallel()
 	// Long enough for all that is done until it is over.
 	const delay = 15 * time.Second
@@ -141,6 +142,7 @@ func TestTrackUntilTheServerStops(t *testing.T) {
 
 // A stream is fed by etcd, and waits for it when it is unavailable.
 func TestTrackWhileEtcdIsAway(t *testing.T) {
+	framework.Long(t, "timeouts are waited for")
 	orderPizza(t, cp.APIServer, "patient", 2)
 	lines := track(t, httpClient(t, cp.APIServer), cp.APIServer, "patient", 3600)
 	requireLine(t, lines, "0 of 2 baked")
@@ -160,6 +162,7 @@ func TestTrackWhileEtcdIsAway(t *testing.T) {
 // what their connections cost: etcd does not notice them, and when they have left
 // nothing of them remains.
 func TestAThousandTracks(t *testing.T) {
+	framework.Long(t, "a thousand clients")
 	const clients, megabyte = 1000, 1 << 20
 	const goroutines = "go_goroutines"
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "orders"})
@@ -253,6 +256,7 @@ func etcdClient(t *testing.T) *http.Client {
 // A server that has started a moment ago knows nothing of what was before: a pizza
 // that is older is followed like any other.
 func TestTrackAnOldPizza(t *testing.T) {
+	framework.Long(t, "thousands of writes")
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
@@ -305,6 +309,7 @@ func memoryInUse(t *testing.T, client *http.Client, server *controlplane.Compone
 // Replicas compete for the same pizzas. None is lost, and none is baked twice. On a busy machine
 // a client may be told that nobody knows whether its order was executed.
 func TestBakesOfTwoReplicas(t *testing.T) {
+	framework.Long(t, "two replicas are started")
 	t.Parallel()
 	const orders, wanted = 200, 150
 	second := framework.NewServer(t, cp, controlplane.ServerConfig{Etcd: "storage"})

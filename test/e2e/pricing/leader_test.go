@@ -71,6 +71,7 @@ func awaitLeader(t *testing.T, replica *controlplane.Component) {
 // TestReplicas kills the replica that runs the controllers. Tests that run in
 // parallel wait until it is over.
 func TestReplicas(t *testing.T) {
+	framework.Long(t, "leases expire")
 	ns := framework.Namespace(t, cp)
 	cheese := topping(t, "1")
 	pizza(t, ns, "margherita", cheese)
@@ -115,6 +116,7 @@ func TestReplicas(t *testing.T) {
 // TestLostLease takes the lease from the leader, which goes on serving and leads
 // again later.
 func TestLostLease(t *testing.T) {
+	framework.Long(t, "leases expire")
 	ns := framework.Namespace(t, cp)
 	cheese := topping(t, "1")
 	pizza(t, ns, "margherita", cheese)

@@ -49,6 +49,7 @@ func replicas(want int32) func(*restaurantv1.Pizza) error {
 // TestHorizontalPodAutoscaler shows that the cluster's autoscaler finds the scale of
 // a pizza and drives it.
 func TestHorizontalPodAutoscaler(t *testing.T) {
+	framework.Long(t, "an autoscaler takes its time")
 	t.Parallel()
 	ns := framework.Namespace(t, cp)
 	pizza(t, ns, "popular", topping(t, "1"))

@@ -128,6 +128,7 @@ func TestEvents(t *testing.T) {
 
 // TestLongEvent has more to tell than fits into an event.
 func TestLongEvent(t *testing.T) {
+	framework.Long(t, "events are waited for")
 	t.Parallel()
 	ns := framework.Namespace(t, cp)
 	var missing []string

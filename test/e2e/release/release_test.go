@@ -61,6 +61,7 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 
 // TestRelease makes one, and with RELEASE_TWICE another, which is the same.
 func TestRelease(t *testing.T) {
+	framework.Long(t, "a release is made")
 	for _, tool := range []string{"buildah", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip(tool + " is not installed; Debian has a package of that name")

@@ -36,6 +36,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 	"restaurant.programming-kubernetes.info/apiserver/test/network"
 )
@@ -47,6 +48,7 @@ import (
 //	      outside  └───────────┘  │
 //	                              └─ a webhook behind a Service's cluster IP
 func TestHTTPProxy(t *testing.T) {
+	framework.Long(t, "TestSOCKS is the short one")
 	tinyproxy, err := exec.LookPath("tinyproxy")
 	if err != nil {
 		t.Skip(err, "- install Debian's package tinyproxy")

@@ -28,11 +28,13 @@ import (
 
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // TestKubectlProxy uses the API by curl, which "kubectl proxy" gives the rights of its
 // user.
 func TestKubectlProxy(t *testing.T) {
+	framework.Long(t, "TestSOCKS is the short one")
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip(err, "- install Debian's package curl")
 	}

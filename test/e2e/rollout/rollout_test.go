@@ -49,6 +49,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	typed "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 	"restaurant.programming-kubernetes.info/apiserver/test/network"
 )
@@ -96,6 +97,9 @@ func TestRollingRestart(t *testing.T) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
+			if test.balanced {
+				framework.Long(t, "replicas behind kube-apiserver are the short one")
+			}
 			r := newReplicas(t, shutdownDelay, test.replicas, test.balanced)
 			load := startLoad(t, r.cp.RESTConfig(), test.retries)
 			began := time.Now()
@@ -125,6 +129,7 @@ func TestRollingRestart(t *testing.T) {
 // TestRequestsInFlight shows in which order a replica ends: it says that it is not
 // ready, goes on serving, finishes what it has begun, and ends.
 func TestRequestsInFlight(t *testing.T) {
+	framework.Long(t, "a replica goes on for 15 seconds")
 	r := newReplicas(t, longDelay, 2, false)
 	server := r.servers[0]
 	config := r.cp.RESTConfig()

@@ -120,6 +120,7 @@ func TestDataDirectoryIsPrivate(t *testing.T) {
 
 // A server that is replaced gives its data to the next one.
 func TestSuccessorWaitsForTheDirectory(t *testing.T) {
+	framework.Long(t, "a server waits for another")
 	t.Parallel()
 	first := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, first.Start(t.Context()))
@@ -143,6 +144,7 @@ func TestSuccessorWaitsForTheDirectory(t *testing.T) {
 // A server whose database is full says so, still answers who reads, and recovers
 // in both ways that it names.
 func TestDatabaseIsFull(t *testing.T) {
+	framework.Long(t, "a database is filled")
 	t.Parallel()
 	const quota = "--etcd-quota-backend-bytes=%d"
 	server := framework.NewServer(t, cp, framework.Flags(fmt.Sprintf(quota, 8<<20)))
@@ -174,6 +176,7 @@ func TestDatabaseIsFull(t *testing.T) {
 
 // A server that is told to stop tells its watchers, and stops soon.
 func TestStopWithWatchesOpen(t *testing.T) {
+	framework.Long(t, "a server stops slowly")
 	t.Parallel()
 	// If it did not tell them, it would wait for them as long as for requests.
 	server := framework.NewServer(t, cp, framework.Flags("--request-timeout=1h"))

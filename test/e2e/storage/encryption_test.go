@@ -169,6 +169,7 @@ func TestEncryptionAtRest(t *testing.T) {
 // Neither the files of the embedded etcd nor a snapshot hold what is encrypted. Who has
 // the key can use the snapshot; who has another one is told what is missing.
 func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
+	framework.Long(t, "a server is restarted for each key")
 	t.Parallel()
 	const flag, still = "--encryption-provider-config=", "--run-controllers=false"
 	key, another := encryptionKey("secretbox", "mine"), encryptionKey("secretbox", "another")
@@ -222,6 +223,7 @@ func TestEncryptionOfTheEmbeddedEtcd(t *testing.T) {
 // step, either can read what the other one writes, although they take it one after the
 // other. A file that can't be used changes nothing.
 func TestEncryptionKeyRotation(t *testing.T) {
+	framework.Long(t, "servers are restarted for each key")
 	t.Parallel()
 	const still = "--run-controllers=false"
 	old, successor := encryptionKey("secretbox", "old"), encryptionKey("secretbox", "new")
@@ -396,6 +398,7 @@ func (kmsPlugin) Status(context.Context) (*kms.StatusResponse, error) {
 
 // A server whose key is with a plugin is ready when that is there.
 func TestEncryptionByKMS(t *testing.T) {
+	framework.Long(t, "servers are restarted for each key")
 	t.Parallel()
 	block, err := aes.NewCipher([]byte("0123456789abcdef"))
 	require.NoError(t, err)

@@ -35,6 +35,7 @@ import (
 // While etcd is unavailable, clients still learn what the server has, and get errors that
 // tell them to try again for all that is stored there.
 func TestEtcdGoesAwayAndComesBack(t *testing.T) {
+	framework.Long(t, "timeouts are waited for")
 	storage, server := cp.Component("storage"), cp.APIServer
 	pid := server.PID()
 	_, err := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("before"), metav1.CreateOptions{})

@@ -80,6 +80,7 @@ type release struct {
 // A release has another storage version than the one before. Replicas of both run at once, in an
 // upgrade and on the way back, and who uses them does not notice.
 func TestStorageVersionsOfTwoReleases(t *testing.T) {
+	framework.Long(t, "two releases are rolled out, one after the other")
 	t.Parallel()
 	program, err := os.Executable()
 	require.NoError(t, err)

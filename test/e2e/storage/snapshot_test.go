@@ -116,6 +116,7 @@ func TestSnapshotUnderLoad(t *testing.T) {
 
 // A client that has seen what a restored server has forgotten finds out.
 func TestInformerLivesThroughARestore(t *testing.T) {
+	framework.Long(t, "an etcd is restored under load")
 	t.Parallel()
 	const still = "--run-controllers=false"
 	server := framework.NewServer(t, cp, framework.Flags(still))
@@ -182,6 +183,7 @@ func TestInformerLivesThroughARestore(t *testing.T) {
 
 // A snapshot can be made of the directory of a server that does not run, however it has ended.
 func TestSnapshotWithoutAServer(t *testing.T) {
+	framework.Long(t, "servers are started and stopped")
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())
 	for _, end := range []func(){func() { require.NoError(t, server.Stop()) }, server.Kill} {
