@@ -84,6 +84,9 @@ go_file group >pkg/apis/group/group.go </dev/null
 go_file restaurant >pkg/registry/restaurant/restaurant.go <<EOF
 import _ "${module}/pkg/apis/group" // an arrow that is allowed
 EOF
+# Continuous integration only warns of what is translated later.
+export CI=
+
 for name in boundaries headers shell modules lint; do
 	passes "${name}"
 done
