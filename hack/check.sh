@@ -38,10 +38,11 @@ fi
 
 # Of packages whose files are deleted, only the directories above may remain.
 directories=$(grep '\.go$' <<<"${changed}" | grep --invert-match /testdata/ | xargs --no-run-if-empty --max-args=1 dirname | sort --unique) || true
-packages=()
+packages=() imports=()
 for directory in ${directories}; do
-	if package=$(go list "./${directory}" 2>/dev/null); then
-		packages+=("${package}")
+	if import=$(go list "./${directory}" 2>/dev/null); then
+		packages+=("./${directory}")
+		imports+=("${import}")
 	fi
 done
 
@@ -51,7 +52,7 @@ if ((${#packages[@]} > 0)); then
 	unformatted=$(git diff --name-only --diff-filter=d "${base}" -- '*.go' | xargs --no-run-if-empty gofmt -l)
 	[[ -z ${unformatted} ]] || fail "${unformatted}" 'These files are not formatted. Run "make update-format".'
 
-	step "go vet: ${packages[*]##*/apiserver/}"
+	step "go vet ${packages[*]}"
 	go vet "${packages[@]}" || status=1
 
 	step 'golangci-lint'
@@ -63,7 +64,7 @@ if ((${#packages[@]} > 0)); then
 	# The packages under pkg/ and cmd/ whose code or tests import one that has changed. What
 	# is under test/ needs a control plane, and has been vetted.
 	tests=$(go list -f '{{.ImportPath}} {{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./cmd/... ./pkg/... ./hack/... |
-		awk -v changed="${packages[*]}" '
+		awk -v changed="${imports[*]}" '
 			BEGIN { split(changed, list, " "); for (i in list) wanted[list[i]] = 1 }
 			{ for (i = 2; i <= NF; i++) if ($i in wanted) { print $1; next } }')
 	step 'go test -short'
@@ -78,8 +79,8 @@ step 'done'
 # A row of the table in CONTRIBUTING.md: | `directory` | `command` |
 while IFS='|' read -r _ directory commands _; do
 	directory=${directory//[\` ]/}
-	if grep --quiet "^${directory}" <<<"${changed}"; then
-		echo "${directory}: run${commands//\`/}too."
+	if [[ -n ${directory} ]] && grep --quiet "^${directory}" <<<"${changed}"; then
+		echo "${directory} has changed: also run${commands//\`/}"
 	fi
 done < <(sed -n '/^| change in | also run |$/,/^$/p' CONTRIBUTING.md | tail -n +3)
 exit "${status}"
