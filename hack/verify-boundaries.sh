@@ -27,8 +27,8 @@ layers() {
 	cat <<'EOF'
 cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 pkg/cmd/kit                   pkg/kit pkg/codegen
-pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/stored pkg/etcd pkg/certificates pkg/startup pkg/registry
-pkg/customresources           pkg/apiserver pkg/admission pkg/rbac pkg/stored pkg/aggregation
+pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/stored pkg/etcd pkg/certificates pkg/cluster pkg/registry
+pkg/customresources           pkg/apiserver pkg/admission pkg/cluster pkg/stored
 pkg/definitions               pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd pkg/quantities
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
@@ -40,25 +40,23 @@ pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
 pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/testing         pkg/apiserver pkg/registry
-pkg/apiserver/testing(tests)  pkg/registry/testing pkg/aggregation pkg/stored
+pkg/apiserver/testing(tests)  pkg/registry/testing pkg/cluster pkg/stored
 pkg/apiserver/filters         pkg/elements pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/references pkg/etcd pkg/certificates pkg/startup pkg/rbac pkg/stored pkg/aggregation
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/references pkg/etcd pkg/certificates pkg/cluster pkg/stored
 pkg/doctor(tests)             pkg/registry/testing
-pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/rbac pkg/stored pkg/aggregation
+pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/stored
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd
 pkg/webhook                   pkg/quantities
 pkg/webhook(tests)            pkg/apis
 pkg/admission
-pkg/aggregation
+pkg/cluster
 pkg/etcd
 pkg/certificates
-pkg/startup
-pkg/rbac
 pkg/references
 pkg/references(tests)         pkg/etcd
 pkg/elements
@@ -67,12 +65,12 @@ pkg/kit                       pkg/codegen artifacts
 pkg/codegen
 artifacts
 pkg/stored
-pkg/migrate                   pkg/stored pkg/aggregation
+pkg/migrate                   pkg/stored pkg/cluster
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
 hack
-test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/aggregation pkg/stored pkg/generated pkg/apis
+test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/stored pkg/generated pkg/apis
 EOF
 }
 

@@ -25,7 +25,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kube-openapi/pkg/common"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -49,7 +49,7 @@ type Base struct {
 	Reads    []schema.GroupResource
 	ReadsFix string
 	// Permissions is what else the server must be allowed to do in the cluster.
-	Permissions []rbac.Permission
+	Permissions []cluster.Permission
 	// New makes the library's server. Everything in the config is made already, and the
 	// config is not changed.
 	New func(*Config) (*genericapiserver.GenericAPIServer, error)

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // The flags that name the files of clients of kube-apiserver.
@@ -78,7 +78,7 @@ func (o CompletedOptions) Kubeconfig() (*rest.Config, error) {
 // egress selection for it.
 // Upstream fault 47.
 func (o CompletedOptions) kubeconfig(flag, path string) (*rest.Config, error) {
-	config, err := startup.Kubeconfig(flag, path)
+	config, err := cluster.Kubeconfig(flag, path)
 	if err != nil {
 		return nil, err
 	}

@@ -35,21 +35,20 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
 // publishes how it authenticates itself as a front proxy.
 const authenticationConfig = "extension-apiserver-authentication"
 
-// cluster is the Kubernetes cluster this server extends, as far as it must be there
+// extendedCluster is the Kubernetes cluster this server extends, as far as it must be there
 // before the server can start: it lends its authentication and its authorization.
-type cluster struct {
+type extendedCluster struct {
 	clients
 	options *genericoptions.DelegatingAuthenticationOptions
 	// reads is permission to list the resources that this server cannot do without.
-	reads []rbac.Permission
+	reads []cluster.Permission
 	// prioritizes is set if requests are to be limited by priority and fairness.
 	prioritizes bool
 
@@ -71,7 +70,7 @@ func (o CompletedOptions) CheckAuthentication(ctx context.Context) error {
 	return cluster.checkAuthentication(ctx)
 }
 
-func (o CompletedOptions) newCluster() (*cluster, error) {
+func (o CompletedOptions) newCluster() (*extendedCluster, error) {
 	clients, err := o.newClients()
 	if err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func (o CompletedOptions) newCluster() (*cluster, error) {
 	if o.Base != nil {
 		reads = append(reads, mayRead(o.Base.Reads, o.Base.ReadsFix, "list")...)
 	}
-	return &cluster{
+	return &extendedCluster{
 		clients:     clients,
 		options:     o.Authentication,
 		reads:       reads,
@@ -89,11 +88,11 @@ func (o CompletedOptions) newCluster() (*cluster, error) {
 }
 
 // wait returns when the cluster is ready for the server.
-func (c *cluster) wait(ctx context.Context) error {
-	return startup.Await(ctx, "the cluster", c.check)
+func (c *extendedCluster) wait(ctx context.Context) error {
+	return cluster.Await(ctx, "the cluster", c.check)
 }
 
-func (c *cluster) check(ctx context.Context) error {
+func (c *extendedCluster) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := cmp.Or(
@@ -120,7 +119,7 @@ func (c *cluster) check(ctx context.Context) error {
 // errNotAllowed is what kube-apiserver has said, not that it has said nothing.
 var errNotAllowed = errors.New("this server may not")
 
-func (c *client) checkMay(ctx context.Context, permissions ...rbac.Permission) error {
+func (c *client) checkMay(ctx context.Context, permissions ...cluster.Permission) error {
 	for _, permission := range permissions {
 		answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: permission.Attributes()},
@@ -139,7 +138,7 @@ func (c *client) checkMay(ctx context.Context, permissions ...rbac.Permission) e
 // ordinary client. It looks where the generic options will look, since they take
 // any answer for good and fail on none.
 // Upstream fault 30.
-func (c *cluster) checkAuthentication(ctx context.Context) error {
+func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
 	options, client := c.options, c.authentication
 	published := &corev1.ConfigMap{}
 	if !options.SkipInClusterLookup && (options.ClientCert.ClientCA == "" || options.RequestHeader.ClientCAFile == "") {
@@ -175,7 +174,7 @@ func (c *cluster) checkAuthentication(ctx context.Context) error {
 		}
 	}
 	if subject, ok := authentication.Overlap(requestHeader, users); ok && len(names) == 0 {
-		return fmt.Errorf("%w: %w", startup.ErrRefused, authentication.OverlapError(subject))
+		return fmt.Errorf("%w: %w", cluster.ErrRefused, authentication.OverlapError(subject))
 	}
 	c.clientCAs = slices.Concat(requestHeader, users)
 	return nil
@@ -194,7 +193,7 @@ func trustedCAs(flag, file string, published *corev1.ConfigMap) ([]*x509.Certifi
 	if file != "" {
 		certificates, err := certutil.CertsFromFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("%w: --%s can't be used: %w", startup.ErrRefused, flag, err)
+			return nil, fmt.Errorf("%w: --%s can't be used: %w", cluster.ErrRefused, flag, err)
 		}
 		return certificates, nil
 	}

@@ -26,7 +26,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/egressselector"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // CompletedOptions are Options after Complete; nothing else makes them.
@@ -57,7 +57,7 @@ func (o *Options) Complete() (CompletedOptions, error) {
 	kubeconfig := o.CoreAPI.CoreAPIKubeconfigPath
 	completed.Authentication.RemoteKubeConfigFile = cmp.Or(o.Authentication.RemoteKubeConfigFile, kubeconfig)
 	completed.Authorization.RemoteKubeConfigFile = cmp.Or(o.Authorization.RemoteKubeConfigFile, kubeconfig)
-	namespace := startup.Namespace(kubeconfig)
+	namespace := cluster.Namespace(kubeconfig)
 	completed.LeaderElection.ResourceNamespace = cmp.Or(o.LeaderElection.ResourceNamespace, namespace)
 	completed.ServingCert.Namespace = namespace
 	if err := completed.completeAPIServices(); err != nil {

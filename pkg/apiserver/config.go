@@ -40,9 +40,9 @@ import (
 	"k8s.io/component-base/tracing"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
@@ -338,7 +338,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = filters.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
 	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
 	handler = c.drain.Handler(filters.WithRequestBounds(handler, config.Serializer, c.Bounds))
-	return aggregation.WithServerHeader(handler, c.Name)
+	return cluster.WithServerHeader(handler, c.Name)
 }
 
 // Complete fills in what follows from the rest.

@@ -40,9 +40,9 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/component-base/tracing"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -56,7 +56,7 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	return startup.Await(ctx, "etcd", func(ctx context.Context) error {
+	return cluster.Await(ctx, "etcd", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		key := path.Join("/", config.Prefix, "health")

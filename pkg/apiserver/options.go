@@ -29,9 +29,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
 const (
@@ -149,7 +149,7 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 			CAValidity: 365 * 24 * time.Hour,
 			Validity:   30 * 24 * time.Hour,
 		},
-		StartupTimeout: startup.DefaultTimeout,
+		StartupTimeout: cluster.DefaultTimeout,
 	}
 }
 

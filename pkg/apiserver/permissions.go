@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 const (
@@ -37,19 +37,19 @@ const (
 
 // Permissions is everything that a server with these options must be allowed to do in
 // a cluster, if its namespace is the one given.
-func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
+func (o CompletedOptions) Permissions(namespace string) []cluster.Permission {
 	reads := admission.Reads(o.plugins, o.Admission)
 	permissions := slices.Concat(
-		[]rbac.Permission{mayReviewTokens(), mayReviewAccess()},
-		may(readerFix, rbac.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, "get", "list", "watch"),
+		[]cluster.Permission{mayReviewTokens(), mayReviewAccess()},
+		may(readerFix, cluster.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, "get", "list", "watch"),
 		mayRead(reads, admissionFix, "list", "watch"),
 	)
 	if namespaces := (schema.GroupResource{Resource: "namespaces"}); slices.Contains(reads, namespaces) {
-		permissions = append(permissions, may(admissionFix, rbac.Permission{Resource: namespaces}, "get")...)
+		permissions = append(permissions, may(admissionFix, cluster.Permission{Resource: namespaces}, "get")...)
 	}
 	if quotas := (schema.GroupResource{Resource: "resourcequotas"}); slices.Contains(reads, quotas) {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
-			rbac.Permission{Resource: quotas, Subresource: "status"}, "update")...)
+			cluster.Permission{Resource: quotas, Subresource: "status"}, "update")...)
 	}
 	if o.Base != nil {
 		permissions = slices.Concat(permissions, mayRead(o.Base.Reads, o.Base.ReadsFix, "list", "watch"), o.Base.Permissions)
@@ -60,7 +60,7 @@ func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
 	}
 	if o.mayRunControllers() {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
-			rbac.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
+			cluster.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
 	}
 	if o.mayRunControllers() && o.LeaderElection.LeaderElect {
 		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, o.LeaderElection.ResourceName,
@@ -69,10 +69,10 @@ func (o CompletedOptions) Permissions(namespace string) []rbac.Permission {
 	if o.ServingCert.Secret != "" {
 		// It may also be created empty by an operator, so that the server needs not create it.
 		permissions = append(permissions, may(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
-			rbac.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: o.ServingCert.Secret}, "get", "update")...)
+			cluster.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: o.ServingCert.Secret}, "get", "update")...)
 		for _, name := range o.ServingCert.APIServices {
 			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they must trust the certificate authority of --serving-ca-secret",
-				rbac.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
+				cluster.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
 		}
 	}
 	return permissions
@@ -83,48 +83,48 @@ func (o CompletedOptions) mayRunControllers() bool {
 	return o.RunControllers && len(o.groups) > 0
 }
 
-func mayReviewTokens() rbac.Permission {
-	return rbac.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, Fix: delegatorFix}
+func mayReviewTokens() cluster.Permission {
+	return cluster.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, Fix: delegatorFix}
 }
 
-func mayReviewAccess() rbac.Permission {
-	return rbac.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
+func mayReviewAccess() cluster.Permission {
+	return cluster.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
 }
 
 // mayPrioritize is what the server needs to go by the cluster's priorities.
-func mayPrioritize() []rbac.Permission {
-	var permissions []rbac.Permission
+func mayPrioritize() []cluster.Permission {
+	var permissions []cluster.Permission
 	for _, resource := range []string{"flowschemas", "prioritylevelconfigurations"} {
 		permissions = append(permissions, may(priorityFix, prioritize(resource, ""), "list", "watch")...)
 	}
 	return permissions
 }
 
-func prioritize(resource, subresource string) rbac.Permission {
-	return rbac.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: resource}, Subresource: subresource, Optional: true}
+func prioritize(resource, subresource string) cluster.Permission {
+	return cluster.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: resource}, Subresource: subresource, Optional: true}
 }
 
 // mayRead is what informers do, or the part of it that is asked for.
-func mayRead(resources []schema.GroupResource, fix string, verbs ...string) []rbac.Permission {
-	var permissions []rbac.Permission
+func mayRead(resources []schema.GroupResource, fix string, verbs ...string) []cluster.Permission {
+	var permissions []cluster.Permission
 	for _, resource := range resources {
-		permissions = append(permissions, may(fix, rbac.Permission{Resource: resource}, verbs...)...)
+		permissions = append(permissions, may(fix, cluster.Permission{Resource: resource}, verbs...)...)
 	}
 	return permissions
 }
 
 // mayKeep is to create an object and to read and write it.
-func mayKeep(resource schema.GroupResource, namespace, name, reason string) []rbac.Permission {
+func mayKeep(resource schema.GroupResource, namespace, name, reason string) []cluster.Permission {
 	fix := fmt.Sprintf("bind a Role in %s to its user that allows that, %s", namespace, reason)
 	return append(
-		may(fix, rbac.Permission{Resource: resource, Namespace: namespace}, "create"),
-		may(fix, rbac.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
+		may(fix, cluster.Permission{Resource: resource, Namespace: namespace}, "create"),
+		may(fix, cluster.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
 }
 
 // may is one permission for each verb.
-func may(fix string, on rbac.Permission, verbs ...string) []rbac.Permission {
+func may(fix string, on cluster.Permission, verbs ...string) []cluster.Permission {
 	on.Fix = fix
-	var permissions []rbac.Permission
+	var permissions []cluster.Permission
 	for _, verb := range verbs {
 		on.Verb = verb
 		permissions = append(permissions, on)

@@ -23,8 +23,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
 // prerequisites are there before the server is made.
@@ -69,13 +69,13 @@ func (o CompletedOptions) awaitPrerequisites(ctx context.Context) (p prerequisit
 
 // awaitServingCert returns nil if the certificate is not of the replicas' own certificate
 // authority.
-func (o CompletedOptions) awaitServingCert(ctx context.Context, cluster *client) (*certificates.Manager, error) {
+func (o CompletedOptions) awaitServingCert(ctx context.Context, core *client) (*certificates.Manager, error) {
 	if o.ServingCert.Secret == "" {
 		return nil, nil
 	}
-	manager, err := certificates.New(o.ServingCert, cluster.config)
+	manager, err := certificates.New(o.ServingCert, core.config)
 	if err != nil {
 		return nil, err
 	}
-	return manager, startup.Await(ctx, "the serving certificate", manager.Sync)
+	return manager, cluster.Await(ctx, "the serving certificate", manager.Sync)
 }

@@ -31,7 +31,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 func definitionResource() schema.GroupResource {
@@ -92,9 +92,9 @@ func (o *Options) Validate() []error {
 }
 
 // mayRegister is what it takes to register the versions that appear in a definition.
-func mayRegister() (permissions []rbac.Permission) {
+func mayRegister() (permissions []cluster.Permission) {
 	for _, verb := range []string{"list", "create", "patch", "delete"} {
-		permissions = append(permissions, rbac.Permission{
+		permissions = append(permissions, cluster.Permission{
 			Verb: verb, Resource: schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}, Optional: true,
 			Fix: "bind a ClusterRole to its user that allows that, or register new versions of the groups with the command \"register\"",
 		})

@@ -40,7 +40,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	apiservices "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 const (
@@ -70,15 +70,15 @@ func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
 //
 // A request is answered by one server or the other, and none fails: label and Service are
 // changed in one patch of each APIService.
-func Register(ctx context.Context, cluster *rest.Config, target Target, groups ...string) error {
-	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, group, version string) error {
+func Register(ctx context.Context, config *rest.Config, target Target, groups ...string) error {
+	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.register(ctx, group, version, target)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
-		available := aggregation.Availability(apiService)
+		available := cluster.Availability(apiService)
 		switch {
 		case !target.is(apiService.Spec):
 			return errors.New("somebody has changed its service or caBundle")
-		case available.Status != apiregistrationv1.ConditionTrue || available.Reason == aggregation.LocalReason:
+		case available.Status != apiregistrationv1.ConditionTrue || available.Reason == cluster.LocalReason:
 			return fmt.Errorf("it is not available: %s: %s", available.Reason, available.Message)
 		case answering == "":
 			return errors.New("kube-apiserver still answers itself")
@@ -89,13 +89,13 @@ func Register(ctx context.Context, cluster *rest.Config, target Target, groups .
 
 // Unregister makes kube-apiserver serve the groups by itself again, from the cluster's etcd,
 // and returns when it does so, or with the context's error.
-func Unregister(ctx context.Context, cluster *rest.Config, groups ...string) error {
-	return switchAll(ctx, cluster, groups, func(ctx context.Context, r *registrar, group, version string) error {
+func Unregister(ctx context.Context, config *rest.Config, groups ...string) error {
+	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.unregister(ctx, version+"."+group)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
-		available := aggregation.Availability(apiService)
+		available := cluster.Availability(apiService)
 		switch {
-		case apiService.Spec.Service != nil || available.Status != apiregistrationv1.ConditionTrue || available.Reason != aggregation.LocalReason:
+		case apiService.Spec.Service != nil || available.Status != apiregistrationv1.ConditionTrue || available.Reason != cluster.LocalReason:
 			return errors.New("kube-apiserver does not serve it by itself yet")
 		case answering != "":
 			return fmt.Errorf("kube-apiserver still sends requests to %s", answering)
@@ -107,13 +107,13 @@ func Unregister(ctx context.Context, cluster *rest.Config, groups ...string) err
 // switchAll changes all versions, and then waits for each. A server that follows new versions
 // may take one that is changed already for such while another is not: so each is changed again
 // until it stays so.
-func switchAll(ctx context.Context, cluster *rest.Config, groups []string, change func(ctx context.Context, r *registrar, group, version string) error,
+func switchAll(ctx context.Context, config *rest.Config, groups []string, change func(ctx context.Context, r *registrar, group, version string) error,
 	check func(apiService *apiregistrationv1.APIService, answering string) error) error {
-	r, err := newRegistrar(cluster)
+	r, err := newRegistrar(config)
 	if err != nil {
 		return err
 	}
-	definitions, err := clientset.NewForConfig(cluster)
+	definitions, err := clientset.NewForConfig(config)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func switchAll(ctx context.Context, cluster *rest.Config, groups []string, chang
 			if err != nil {
 				return err
 			}
-			answering, err := aggregation.AnsweringServer(ctx, cluster, gv.Group, gv.Version)
+			answering, err := cluster.AnsweringServer(ctx, config, gv.Group, gv.Version)
 			if err != nil {
 				return err
 			}
@@ -177,8 +177,8 @@ type registrar struct {
 	apiServices apiservices.APIServiceInterface
 }
 
-func newRegistrar(cluster *rest.Config) (*registrar, error) {
-	client, err := aggregator.NewForConfig(cluster)
+func newRegistrar(config *rest.Config) (*registrar, error) {
+	client, err := aggregator.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 		return err
 	}
 	return r.change(ctx, name, func(current *apiregistrationv1.APIService) {
-		delete(current.Labels, aggregation.ManagedLabel)
+		delete(current.Labels, cluster.ManagedLabel)
 		current.Spec.Service, current.Spec.CABundle = &target.Service, target.CABundle
 	})
 }
@@ -250,7 +250,7 @@ func (r *registrar) unregister(ctx context.Context, name string) error {
 		if current.Labels == nil {
 			current.Labels = map[string]string{}
 		}
-		current.Labels[aggregation.ManagedLabel] = automanagedAlways
+		current.Labels[cluster.ManagedLabel] = automanagedAlways
 		current.Spec.Service, current.Spec.CABundle = nil, nil
 	})
 }

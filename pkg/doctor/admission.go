@@ -33,7 +33,7 @@ import (
 	"k8s.io/apiserver/pkg/server/egressselector"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // webhook is one of a configuration.
@@ -276,7 +276,7 @@ func (e *examination) readsParameters(ctx context.Context, kind admissionregistr
 		return &problem{fmt.Sprintf("the cluster has no %s of %s, of which its parameters are", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind"}
 	}
 	for _, verb := range []string{"list", "watch"} {
-		permission := rbac.Permission{Verb: verb, Resource: schema.GroupResource{Group: version.Group, Resource: resources.APIResources[i].Name}}
+		permission := cluster.Permission{Verb: verb, Resource: schema.GroupResource{Group: version.Group, Resource: resources.APIResources[i].Name}}
 		allowed, err := e.allowed(ctx, permission)
 		if err != nil {
 			return err

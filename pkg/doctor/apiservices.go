@@ -27,7 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // checkRegistered looks for the APIServices of all versions, and whether they lead to a
@@ -50,7 +50,7 @@ func (e *examination) checkRegistered(ctx context.Context) []Result {
 				local = append(local, name)
 			default:
 				e.apiServices = append(e.apiServices, apiService)
-				if apiService.Labels[aggregation.ManagedLabel] != "" {
+				if apiService.Labels[cluster.ManagedLabel] != "" {
 					managed = append(managed, name)
 				}
 			}
@@ -66,7 +66,7 @@ func (e *examination) checkRegistered(ctx context.Context) []Result {
 				"and do not apply the APIServices, since kube-apiserver resets them"))
 	}
 	if len(managed) > 0 {
-		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(managed, ", ")+", or delete it, because of the label "+aggregation.ManagedLabel+" of a CustomResourceDefinition",
+		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(managed, ", ")+", or delete it, because of the label "+cluster.ManagedLabel+" of a CustomResourceDefinition",
 			"move the objects by \"migrate plan\" and \"migrate run\", which remove the label with the same patch that sets spec.service"))
 	}
 	if len(missing) > 0 {

@@ -40,7 +40,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
@@ -89,7 +89,7 @@ type Config struct {
 	// says for whom it makes a request.
 	Authentication func(context.Context) error
 	// Permissions are those of a server in a namespace.
-	Permissions func(namespace string) []rbac.Permission
+	Permissions func(namespace string) []cluster.Permission
 	// AdmissionOff are the admission plugins that a server with these flags does not run.
 	AdmissionOff []string
 	// EtcdServers are the members of the server's etcd, and EtcdClient reaches them.

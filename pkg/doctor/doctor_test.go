@@ -40,7 +40,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -77,7 +77,7 @@ func TestPrint(t *testing.T) {
 
 func TestCheckRegistered(t *testing.T) {
 	server := &apiregistrationv1.ServiceReference{Namespace: "default", Name: "server"}
-	definition := map[string]string{aggregation.ManagedLabel: "true"}
+	definition := map[string]string{cluster.ManagedLabel: "true"}
 	const fix = `move the objects by "migrate plan" and "migrate run"`
 	for name, test := range map[string]struct {
 		labels  map[string]string

@@ -28,7 +28,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/rbac"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // checkPermissions asks for everything that the server's service account must be
@@ -83,7 +83,7 @@ func (e *examination) user() string {
 
 // allowed tells whether the server may do something. Who is the server asks for
 // itself, which needs no permission.
-func (e *examination) allowed(ctx context.Context, permission rbac.Permission) (bool, error) {
+func (e *examination) allowed(ctx context.Context, permission cluster.Permission) (bool, error) {
 	if e.self == "" {
 		self, err := e.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {

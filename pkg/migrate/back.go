@@ -29,7 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -296,13 +296,13 @@ func (c *claim) giveBack(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if apiService.Spec.Service == nil && apiService.Labels[aggregation.ManagedLabel] != "" {
-			if reason := aggregation.Availability(apiService).Reason; reason != aggregation.LocalReason {
+		if apiService.Spec.Service == nil && apiService.Labels[cluster.ManagedLabel] != "" {
+			if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
 				return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
 			}
 			return c.answeredByServer(ctx, name, false)
 		}
-		patch := `{"metadata":{"labels":{"` + aggregation.ManagedLabel + `":"true"}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
+		patch := `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
 		_, err = c.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		if err == nil {
 			err = errors.New("it has just been changed")

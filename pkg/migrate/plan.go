@@ -35,7 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -209,8 +209,8 @@ func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 			return fmt.Errorf("reading the APIService %s: %w", name, err)
 		case apiService.Spec.Service != nil:
 			p.fail(LeadsToServer, "delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
-		case apiService.Labels[aggregation.ManagedLabel] == "":
-			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, aggregation.ManagedLabel)
+		case apiService.Labels[cluster.ManagedLabel] == "":
+			p.fail(NotManaged, "delete the APIService: kube-apiserver creates it again with the label", "the APIService %s has no label %s", name, cluster.ManagedLabel)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -96,7 +96,7 @@ func TestCheckDefinitions(t *testing.T) {
 
 func TestCheckAPIServices(t *testing.T) {
 	const name = "v1.example.com"
-	definition := map[string]string{aggregation.ManagedLabel: "true"}
+	definition := map[string]string{cluster.ManagedLabel: "true"}
 	for test, apiService := range map[string]struct {
 		object *apiregistrationv1.APIService
 		want   string

@@ -43,7 +43,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -77,7 +77,7 @@ func usualScene() *scene {
 	store.Codec, store.Strict = unstructured.UnstructuredJSONScheme, unstructured.UnstructuredJSONScheme
 	return &scene{
 		definition: usualDefinition, object: usualObject, revision: "2", store: store,
-		apiService: &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.example.com", Labels: map[string]string{aggregation.ManagedLabel: "true"}}},
+		apiService: &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.example.com", Labels: map[string]string{cluster.ManagedLabel: "true"}}},
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -112,7 +112,7 @@ func (c *claim) switchFirst(ctx context.Context, f *freezer) error {
 		return err
 	}
 	// kube-apiserver then restores the rest itself.
-	label := []byte(`{"metadata":{"labels":{"` + aggregation.ManagedLabel + `":"true"}}}`)
+	label := []byte(`{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}}}`)
 	_, patchErr := c.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
 	if patchErr != nil {
 		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
@@ -144,12 +144,12 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("reading the APIService %s: %w", name, err)
 	}
-	_, managed := apiService.Labels[aggregation.ManagedLabel]
+	_, managed := apiService.Labels[cluster.ManagedLabel]
 	if apiService.Spec.Service != nil && !managed {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{aggregation.ManagedLabel: nil}},
+		"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil}},
 		"spec":     map[string]any{"service": m.Service, "caBundle": m.CABundle},
 	})
 	if err != nil {
@@ -166,7 +166,7 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 // or, if that is wanted, by kube-apiserver itself. Only that says where a write ends up.
 func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bool) error {
 	version, group, _ := strings.Cut(name, ".")
-	server, err := aggregation.AnsweringServer(ctx, m.Cluster, group, version)
+	server, err := cluster.AnsweringServer(ctx, m.Cluster, group, version)
 	if apierrors.IsNotFound(err) {
 		_, getErr := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(getErr) {
@@ -198,8 +198,8 @@ func (m *Migration) available(ctx context.Context, name string) error {
 		return fmt.Errorf("the APIService %s does not lead to the server", name)
 	}
 	// Right after the switch it is still what it was of kube-apiserver's own versions.
-	condition := aggregation.Availability(apiService)
-	if condition.Reason == "" || condition.Reason == aggregation.LocalReason {
+	condition := cluster.Availability(apiService)
+	if condition.Reason == "" || condition.Reason == cluster.LocalReason {
 		return fmt.Errorf("kube-apiserver has not asked the server of %s yet", name)
 	}
 	if condition.Status != apiregistrationv1.ConditionTrue {

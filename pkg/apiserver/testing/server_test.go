@@ -34,7 +34,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
 )
@@ -148,7 +148,7 @@ func TestTwoServersInOneProcess(t *testing.T) {
 		_, code = get(t, server.ClientConfig, test.other)
 		require.Equal(t, http.StatusNotFound, code, "%s serves the kind of the other.", name)
 
-		answering, err := aggregation.AnsweringServer(t.Context(), server.ClientConfig, machineResource.Group, test.version)
+		answering, err := cluster.AnsweringServer(t.Context(), server.ClientConfig, machineResource.Group, test.version)
 		require.NoError(t, err)
 		require.Equal(t, name, answering)
 

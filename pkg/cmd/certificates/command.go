@@ -31,7 +31,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 // options are the flags of the command that keeps certificates.
@@ -47,7 +47,7 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := options{
 		IssuerConfig:   certificates.IssuerConfig{CAValidity: 10 * 365 * 24 * time.Hour, Validity: 365 * 24 * time.Hour},
-		startupTimeout: startup.DefaultTimeout,
+		startupTimeout: cluster.DefaultTimeout,
 	}
 	cmd := &cobra.Command{
 		Use:   "certificates",
@@ -84,17 +84,17 @@ func (o *options) run(ctx context.Context) error {
 	if errs := o.complete(); len(errs) > 0 {
 		return utilerrors.NewAggregate(errs)
 	}
-	cluster, err := startup.Kubeconfig("kubeconfig", o.kubeconfig)
+	config, err := cluster.Kubeconfig("kubeconfig", o.kubeconfig)
 	if err != nil {
 		return err
 	}
-	issuer, err := certificates.NewIssuer(o.IssuerConfig, cluster)
+	issuer, err := certificates.NewIssuer(o.IssuerConfig, config)
 	if err != nil {
 		return err
 	}
 	started, cancel := context.WithTimeout(ctx, o.startupTimeout)
 	defer cancel()
-	if err := startup.Await(started, "the first certificate", issuer.Sync); err != nil {
+	if err := cluster.Await(started, "the first certificate", issuer.Sync); err != nil {
 		if ctx.Err() != nil {
 			return nil // It is no failure to be told to stop while waiting.
 		}
@@ -106,7 +106,7 @@ func (o *options) run(ctx context.Context) error {
 
 // complete fills in what follows from the flags and returns what is wrong with them.
 func (o *options) complete() (errs []error) {
-	o.Namespace = cmp.Or(o.Namespace, startup.Namespace(o.kubeconfig))
+	o.Namespace = cmp.Or(o.Namespace, cluster.Namespace(o.kubeconfig))
 	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.CASecret) {
 		errs = append(errs, fmt.Errorf("--ca-secret %q: %s", o.CASecret, problem))
 	}

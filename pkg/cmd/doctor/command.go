@@ -34,10 +34,10 @@ import (
 	"k8s.io/component-base/term"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 )
 
 // NewCommand returns the command that finds out what is wrong in a cluster with a server of
@@ -133,7 +133,7 @@ func complete(o *apiserver.Options, config *doctor.Config) error {
 		return err
 	}
 	if config.Namespace == "" && o.CoreAPI.CoreAPIKubeconfigPath == "" {
-		config.Namespace = startup.Namespace("") // This is the server's pod.
+		config.Namespace = cluster.Namespace("") // This is the server's pod.
 	}
 	config.Authentication = completed.CheckAuthentication
 	config.Permissions = completed.Permissions

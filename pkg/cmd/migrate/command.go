@@ -44,10 +44,10 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/migrate"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/startup"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
@@ -165,7 +165,7 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 		Report:  func(reported migrate.Progress) { o.report(progress, reported) },
 	}
 	config.Service.Port = &o.port
-	config.Service.Namespace = cmp.Or(o.service.Namespace, startup.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
+	config.Service.Namespace = cmp.Or(o.service.Namespace, cluster.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
 	if use == "run" && o.caFile == "" && completed.ServingCert.Secret == "" {
 		errs = append(errs, errors.New("--service-ca-file must name a file, since there is no --serving-ca-secret"))
 	}

@@ -37,7 +37,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/aggregation"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
 	pkgstored "restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -382,13 +382,13 @@ func TestVersionThatIsGivenBack(t *testing.T) {
 		require.NoError(t, err)
 	}
 	isLocal := func() bool {
-		server, err := aggregation.AnsweringServer(t.Context(), framework.Config(cp), group, "v1")
+		server, err := cluster.AnsweringServer(t.Context(), framework.Config(cp), group, "v1")
 		return err == nil && server == ""
 	}
 	require.False(t, isLocal())
 	annotate(`{"` + pkgstored.CopyAnnotation + `":"` + pkgstored.CopyKept + `"}`)
 	_, err := aggregator.NewForConfigOrDie(framework.Config(cp)).ApiregistrationV1().APIServices().Patch(t.Context(), "v1."+group, types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"`+aggregation.ManagedLabel+`":"true"}},"spec":{"service":null,"caBundle":null}}`), metav1.PatchOptions{})
+		[]byte(`{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}},"spec":{"service":null,"caBundle":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.Eventually(t, isLocal, controlplane.Patience, time.Second/10)
 

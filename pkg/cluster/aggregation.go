@@ -14,11 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package aggregation tells who answers for a version of an API group: kube-apiserver by
-// itself, or a server that an APIService names. The APIService alone does not say so: after a
-// change it takes kube-apiserver a moment, and on a busy machine half a minute, to send
-// requests elsewhere, while the condition Available speaks of the new server already.
-package aggregation
+package cluster
 
 import (
 	"context"

@@ -14,9 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rbac describes what a server must be allowed to do, for those who ask for it, and
-// how to allow it, for those who are told.
-package rbac
+package cluster
 
 import (
 	"fmt"
