@@ -27,50 +27,50 @@ layers() {
 	cat <<'EOF'
 cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 pkg/cmd/kit                   pkg/kit pkg/codegen
-pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/stored pkg/etcd pkg/certificates pkg/cluster pkg/registry
-pkg/customresources           pkg/apiserver pkg/admission pkg/cluster pkg/stored
+pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
+pkg/customresources           pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/definitions               pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd pkg/quantities
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
 pkg/groups(tests)             pkg/definitions
 pkg/registry/*                pkg/registry pkg/apis
 pkg/registry/*(tests)         pkg/registry/testing
-pkg/admission/plugin/*        pkg/admission pkg/references pkg/lookup/* pkg/generated pkg/apis
+pkg/admission/plugin/*        pkg/admission pkg/etcd/references pkg/lookup/* pkg/generated pkg/apis
 pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
 pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/testing         pkg/apiserver pkg/registry
-pkg/apiserver/testing(tests)  pkg/registry/testing pkg/cluster pkg/stored
+pkg/apiserver/testing(tests)  pkg/registry/testing pkg/cluster pkg/etcd/keys
 pkg/apiserver/filters         pkg/elements pkg/quantities
 pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/references pkg/etcd pkg/certificates pkg/cluster pkg/stored
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd/references pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
 pkg/doctor(tests)             pkg/registry/testing
-pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/stored
+pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd
 pkg/webhook                   pkg/quantities
 pkg/webhook(tests)            pkg/apis
 pkg/admission
 pkg/cluster
+pkg/etcd/keys
+pkg/etcd/references
+pkg/etcd/references(tests)    pkg/etcd
 pkg/etcd
 pkg/certificates
-pkg/references
-pkg/references(tests)         pkg/etcd
 pkg/elements
 pkg/quantities
 pkg/kit                       pkg/codegen artifacts
 pkg/codegen
 artifacts
-pkg/stored
-pkg/migrate                   pkg/stored pkg/cluster
+pkg/migrate                   pkg/etcd/keys pkg/cluster
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
 hack
-test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/stored pkg/generated pkg/apis
+test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }
 

@@ -26,7 +26,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // Base is what a server serves besides groups that are declared in Go. The groups are
@@ -55,5 +55,5 @@ type Base struct {
 	New func(*Config) (*genericapiserver.GenericAPIServer, error)
 	// Stores returns where and how the objects are stored, for tools. Of the config, only what
 	// is about etcd is made, and the client's configuration.
-	Stores func(context.Context, *Config) ([]stored.Objects, error)
+	Stores func(context.Context, *Config) ([]keys.Objects, error)
 }

@@ -44,7 +44,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 

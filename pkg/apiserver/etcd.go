@@ -42,8 +42,8 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 )
 
 // awaitEtcd waits for an external etcd. The library alone gives it 20 seconds, and
@@ -149,7 +149,7 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 		raw = rawStorage{config.references, remote.ServerList}
 	}
 	config.history = newHistory()
-	go config.history.follow(config.etcdClient, stored.HistoryKey(options.StorageConfig.Prefix, ""))
+	go config.history.follow(config.etcdClient, keys.HistoryKey(options.StorageConfig.Prefix, ""))
 	generic.RESTOptionsGetter = config.withCache(generic.RESTOptionsGetter, raw)
 	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
 	// discovery goes on, and all else does once etcd is back.

@@ -52,7 +52,7 @@ func newHistory() *history {
 	return &history{known: make(chan struct{}), begins: map[string]uint64{}, watches: map[*begunWatch]struct{}{}}
 }
 
-// follow reads what is stored under keys with a prefix, stored.HistoryKey, until the client is closed.
+// follow reads what is stored under keys with a prefix, keys.HistoryKey, until the client is closed.
 func (h *history) follow(client *clientv3.Client, prefix string) {
 	ctx := client.Ctx()
 	for ctx.Err() == nil {

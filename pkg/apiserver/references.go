@@ -30,7 +30,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 )
 
 // rawStorage is the library's storage in etcd, which writes as references want it. A resource

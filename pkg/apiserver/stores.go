@@ -26,12 +26,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // Stores returns where and how a server with these options stores each resource, for tools
 // that read or write etcd beside the server.
-func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) {
+func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
 	config, err := o.newConfig(nil)
 	if err != nil {
 		return nil, err
@@ -43,14 +43,14 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]stored.Objects, error) 
 		return nil, err
 	}
 	strict := serializer.NewCodecFactory(config.Scheme, serializer.EnableStrict)
-	var stores []stored.Objects
+	var stores []keys.Objects
 	for _, group := range o.groups {
 		for _, kind := range group.Kinds {
 			described := kind.Describe()
 			if !described.Stored {
 				continue
 			}
-			store := stored.Objects{
+			store := keys.Objects{
 				GroupResource: schema.GroupResource{Group: group.Name, Resource: described.Resource},
 				Namespaced:    described.Namespaced,
 				Strict:        strict.UniversalDecoder(schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}),

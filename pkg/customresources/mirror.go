@@ -48,7 +48,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 const (
@@ -244,7 +244,7 @@ func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
 	// While objects are moved between kube-apiserver and this server, "migrate" alone says where
 	// the versions lead: one that it has given back to kube-apiserver is no new one.
 	if slices.ContainsFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
-		return definition.Annotations[stored.CopyAnnotation] != ""
+		return definition.Annotations[keys.CopyAnnotation] != ""
 	}) {
 		return nil
 	}
@@ -267,10 +267,10 @@ func (m *mirror) sync(ctx context.Context, name string) error {
 		return nil // It will be, or its names are taken.
 	}
 	m.leftovers.forget(name)
-	switch definition.Annotations[stored.CopyAnnotation] {
-	case stored.CopyKept:
+	switch definition.Annotations[keys.CopyAnnotation] {
+	case keys.CopyKept:
 		return nil
-	case stored.CopyNone:
+	case keys.CopyNone:
 		return m.remove(ctx, name)
 	}
 	return m.write(ctx, definition)

@@ -29,11 +29,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // stores returns where and how the objects of the cluster's definitions are stored.
-func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]stored.Objects, error) {
+func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]keys.Objects, error) {
 	client, err := clientset.NewForConfig(config.Generic.ClientConfig)
 	if err != nil {
 		return nil, err
@@ -43,12 +43,12 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]store
 		return nil, fmt.Errorf("reading the CustomResourceDefinitions: %w", err)
 	}
 	objects := libraryoptions.NewCRDRESTOptionsGetter(*config.Etcd, config.Generic.ResourceTransformers, nil)
-	var stores []stored.Objects
+	var stores []keys.Objects
 	for _, definition := range list.Items {
 		if !slices.Contains(o.Groups, definition.Spec.Group) {
 			continue
 		}
-		store := stored.Objects{
+		store := keys.Objects{
 			GroupResource: schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural},
 			Kind:          definition.Spec.Names.Kind,
 			Namespaced:    definition.Spec.Scope == apiextensionsv1.NamespaceScoped,

@@ -41,8 +41,8 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // checkTimeout bounds every check.
@@ -96,7 +96,7 @@ type Config struct {
 	EtcdServers []string
 	EtcdClient  func(servers ...string) (*clientv3.Client, error)
 	// Stores returns where and how the server stores objects.
-	Stores func(context.Context) ([]stored.Objects, error)
+	Stores func(context.Context) ([]keys.Objects, error)
 	// Egress says how the server connects with a network.
 	Egress egressselector.Lookup
 	// EtcdSocket is the file by which an embedded etcd is reached.

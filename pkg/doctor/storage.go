@@ -28,7 +28,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 const (
@@ -61,7 +61,7 @@ func (e *examination) checkStorage(ctx context.Context) []Result {
 	return results
 }
 
-func (e *examination) checkStored(ctx context.Context, store *stored.Objects) []Result {
+func (e *examination) checkStored(ctx context.Context, store *keys.Objects) []Result {
 	servers := e.EtcdServers
 	if len(store.Servers) > 0 {
 		servers = store.Servers
@@ -93,7 +93,7 @@ type scan struct {
 }
 
 // read reads the objects, as they are at one revision, until there are too many.
-func (s *scan) read(ctx context.Context, client *clientv3.Client, store *stored.Objects) error {
+func (s *scan) read(ctx context.Context, client *clientv3.Client, store *keys.Objects) error {
 	s.more = true
 	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(store.Prefix))
 	revision := int64(0)
@@ -115,7 +115,7 @@ func (s *scan) read(ctx context.Context, client *clientv3.Client, store *stored.
 	return nil
 }
 
-func (s *scan) look(ctx context.Context, store *stored.Objects, key string, encrypted []byte) {
+func (s *scan) look(ctx context.Context, store *keys.Objects, key string, encrypted []byte) {
 	s.objects++
 	var data []byte
 	stale, version := false, ""
@@ -124,7 +124,7 @@ func (s *scan) look(ctx context.Context, store *stored.Objects, key string, encr
 		data, stale, err = store.Encryption.TransformFromStorage(ctx, opened, value.DefaultContext(key))
 	}
 	if err == nil {
-		version, err = stored.VersionOf(data)
+		version, err = keys.VersionOf(data)
 	}
 	if err != nil {
 		s.unreadable++
@@ -143,7 +143,7 @@ func (s *scan) look(ctx context.Context, store *stored.Objects, key string, encr
 const rewrite = "rewrite them by a StorageVersionMigration, see \"Rewrite what is stored\" in docs/operations.md"
 
 // results says what to do about what was found.
-func (s *scan) results(store *stored.Objects) []Result {
+func (s *scan) results(store *keys.Objects) []Result {
 	of := fmt.Sprintf("of %d %s", s.objects, store.GroupResource)
 	if s.more {
 		of = fmt.Sprintf("of the first %d %s", s.objects, store.GroupResource)

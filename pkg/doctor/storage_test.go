@@ -28,13 +28,13 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// keys reads what begins with the number of a key. 1 is the present one.
-type keys struct{ value.Transformer }
+// encryptionKeys reads what begins with the number of a key. 1 is the present one.
+type encryptionKeys struct{ value.Transformer }
 
-func (keys) TransformFromStorage(_ context.Context, data []byte, _ value.Context) ([]byte, bool, error) {
+func (encryptionKeys) TransformFromStorage(_ context.Context, data []byte, _ value.Context) ([]byte, bool, error) {
 	switch {
 	case bytes.HasPrefix(data, []byte("1")):
 		return data[1:], false, nil
@@ -55,15 +55,15 @@ func TestCheckStorage(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	things := stored.Objects{
+	things := keys.Objects{
 		GroupResource: schema.GroupResource{Group: "example.com", Resource: "things"}, Prefix: "/registry/things/",
-		Versions: []string{"v1", "v1beta1", "v1alpha1"}, StorageVersion: "v1", Encryption: keys{},
+		Versions: []string{"v1", "v1beta1", "v1alpha1"}, StorageVersion: "v1", Encryption: encryptionKeys{},
 	}
 	const v1, v1alpha1 = `{"apiVersion":"example.com/v1","kind":"Thing"}`, `{"apiVersion":"example.com/v1alpha1","kind":"Thing"}`
 	const rewriting = `rewrite them by a StorageVersionMigration, see "Rewrite what is stored" in docs/operations.md`
 	for name, test := range map[string]struct {
 		objects map[string]string
-		stores  func(context.Context) ([]stored.Objects, error)
+		stores  func(context.Context) ([]keys.Objects, error)
 		servers string
 		socket  string
 		want    []Result
@@ -88,20 +88,20 @@ func TestCheckStorage(t *testing.T) {
 			}},
 		},
 		"nothing is stored": {
-			stores: func(context.Context) ([]stored.Objects, error) { return nil, nil },
+			stores: func(context.Context) ([]keys.Objects, error) { return nil, nil },
 			want:   []Result{{Status: OK, Cause: "the server stores nothing"}},
 		},
 		"nobody knows what is stored": {
-			stores: func(context.Context) ([]stored.Objects, error) { return nil, errors.New("forbidden") },
+			stores: func(context.Context) ([]keys.Objects, error) { return nil, errors.New("forbidden") },
 			want:   []Result{{Status: Skipped, Cause: "what the server stores can't be found out (forbidden)"}},
 		},
 		"an etcd of their own": {
 			objects: map[string]string{"a": "1" + v1alpha1},
 			servers: "unix:///nonexistent",
-			stores: func(context.Context) ([]stored.Objects, error) {
+			stores: func(context.Context) ([]keys.Objects, error) {
 				own := things
 				own.Servers = []string{config.Endpoint()}
-				return []stored.Objects{own}, nil
+				return []keys.Objects{own}, nil
 			},
 			want: []Result{{Status: Warning, Cause: "1 of 1 things.example.com are stored in the version v1alpha1, and not in v1, so that no release may drop v1alpha1", Fix: rewriting}},
 		},
@@ -139,7 +139,7 @@ func TestCheckStorage(t *testing.T) {
 				}
 			}
 			if test.stores == nil {
-				test.stores = func(context.Context) ([]stored.Objects, error) { return []stored.Objects{things}, nil }
+				test.stores = func(context.Context) ([]keys.Objects, error) { return []keys.Objects{things}, nil }
 			}
 			if test.servers == "" {
 				test.servers = config.Endpoint()
@@ -155,7 +155,7 @@ func TestCheckStorage(t *testing.T) {
 // What is not looked at is not said to be as it should be.
 func TestScanIsBounded(t *testing.T) {
 	found := scan{objects: maxScanned, more: true, versions: map[string]int{"v1": maxScanned}}
-	store := stored.Objects{GroupResource: schema.GroupResource{Resource: "things"}, StorageVersion: "v1", Versions: []string{"v1", "v1beta1"}}
+	store := keys.Objects{GroupResource: schema.GroupResource{Resource: "things"}, StorageVersion: "v1", Versions: []string{"v1", "v1beta1"}}
 	want := []Result{{Status: Skipped, Cause: "all the first 100000 things are stored in the version v1 and under the present key; the others were not looked at"}}
 	if difference := cmp.Diff(want, found.results(&store)); difference != "" {
 		t.Error(difference)

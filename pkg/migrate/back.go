@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // errAllNew is the error for objects of which kube-apiserver has no copies.
@@ -214,13 +214,13 @@ func (c *claim) switchBack(ctx context.Context, f *freezer) error {
 	if err := c.endWatches(ctx); err != nil {
 		return err
 	}
-	return c.annotate(ctx, found, stored.CopyNone)
+	return c.annotate(ctx, found, keys.CopyNone)
 }
 
 // beginKubeHistory makes kube-apiserver begin its history here, at a revision that no client has
 // seen from the server.
 func (c *claim) beginKubeHistory(ctx context.Context, found []definition) error {
-	if err := c.closeDoors(ctx, found, stored.CopyKept); err != nil {
+	if err := c.closeDoors(ctx, found, keys.CopyKept); err != nil {
 		return err
 	}
 	if err := settle(ctx); err != nil {
@@ -264,7 +264,7 @@ func (c *claim) renewHistory(ctx context.Context, ahead int64) error {
 		return err
 	}
 	for _, on := range []bool{true, false} {
-		if err := c.touch(ctx, on, stored.CopyKept); err != nil {
+		if err := c.touch(ctx, on, keys.CopyKept); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 const (
@@ -68,7 +68,7 @@ func encode(codec runtime.Codec, data []byte) ([]byte, error) {
 
 // copies returns what the server has, by key. Objects are encoded again, so that those of
 // an older storage version can be compared.
-func (m *Migration) copies(ctx context.Context, store *stored.Objects) (map[string]content, error) {
+func (m *Migration) copies(ctx context.Context, store *keys.Objects) (map[string]content, error) {
 	found := map[string]content{}
 	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(store.Prefix)), clientv3.WithLimit(pageSize)}
 	for key := store.Prefix; ; {
@@ -90,7 +90,7 @@ func (m *Migration) copies(ctx context.Context, store *stored.Objects) (map[stri
 }
 
 // storedContent is that of a value in the server's etcd.
-func storedContent(ctx context.Context, store *stored.Objects, key string, encrypted []byte) (content, error) {
+func storedContent(ctx context.Context, store *keys.Objects, key string, encrypted []byte) (content, error) {
 	data, _, err := store.Transformer.TransformFromStorage(ctx, encrypted, value.DefaultContext(key))
 	if err == nil {
 		data, err = encode(store.Codec, data)

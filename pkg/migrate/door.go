@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // DoorVersion is a version of each resource that only exists while objects move back. By it
@@ -80,7 +80,7 @@ func (c *claim) openDoors(ctx context.Context, found []definition) error {
 	for _, d := range found {
 		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
 			if c.Defined {
-				setCopyAnnotation(definition, stored.CopyKept)
+				setCopyAnnotation(definition, keys.CopyKept)
 			} else {
 				setServed(versions, c.Served[d.Name])
 			}
@@ -196,9 +196,9 @@ func setCopyAnnotation(definition *unstructured.Unstructured, value string) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[stored.CopyAnnotation] = value
+	annotations[keys.CopyAnnotation] = value
 	if value == "" {
-		delete(annotations, stored.CopyAnnotation)
+		delete(annotations, keys.CopyAnnotation)
 	}
 	definition.SetAnnotations(annotations)
 }

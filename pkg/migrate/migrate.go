@@ -41,7 +41,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // Config says what moves where.
@@ -51,7 +51,7 @@ type Config struct {
 	// APIServices are the names of those that register the group's versions.
 	APIServices []string
 	// Stores are the resources of the group that the server stores.
-	Stores []stored.Objects
+	Stores []keys.Objects
 	// Defined says that the server serves what the CustomResourceDefinitions define, and needs
 	// them.
 	Defined bool
@@ -63,7 +63,7 @@ type Config struct {
 	Etcd *clientv3.Client
 	// StateKey is the key of the migration's state in etcd. No object has it.
 	StateKey string
-	// HistoryKey is that of the revision at which the objects begin there, see stored.HistoryKey.
+	// HistoryKey is that of the revision at which the objects begin there, see keys.HistoryKey.
 	HistoryKey string
 	// Cluster reaches kube-apiserver as the user who moves the objects.
 	Cluster *rest.Config

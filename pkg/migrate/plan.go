@@ -36,7 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // Status is how serious a Finding is.
@@ -153,7 +153,7 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 		if d.DeletionTimestamp != nil {
 			p.fail(DefinitionDeleted, "nothing can keep its objects from being deleted", "the CustomResourceDefinition %s is being deleted", d.Name)
 		}
-		i := slices.IndexFunc(p.Stores, func(store stored.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+		i := slices.IndexFunc(p.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 {
 			p.fail(NotStored, "use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
 			continue
@@ -185,7 +185,7 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 }
 
 // noteVersions says in which versions objects are stored, here and there.
-func (p *plan) noteVersions(d definition, store stored.Objects) {
+func (p *plan) noteVersions(d definition, store keys.Objects) {
 	storage := d.stored().Version
 	if store.StorageVersion != "" && store.StorageVersion != storage {
 		p.notice(StorageVersionDiffers, "", "%s is stored in the version %s, and would be stored in %s by the server", d.Name, storage, store.StorageVersion)
@@ -277,7 +277,7 @@ func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
 // checkObjects lets the server decode and encode each object, and sums up what is special.
 func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 	for _, d := range found {
-		i := slices.IndexFunc(p.Stores, func(store stored.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+		i := slices.IndexFunc(p.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 || len(d.served()) == 0 {
 			continue // checkDefinitions has said so.
 		}

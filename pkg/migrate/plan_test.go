@@ -27,11 +27,11 @@ import (
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // things is what the server of the tests stores.
-var things = stored.Objects{
+var things = keys.Objects{
 	GroupResource: schema.GroupResource{Group: "example.com", Resource: "things"},
 	Kind:          "Thing", Namespaced: true, Versions: []string{"v1", "v1beta1"}, Prefix: "/registry/example.com/things/",
 }
@@ -73,7 +73,7 @@ func TestCheckDefinitions(t *testing.T) {
 			if err := json.Unmarshal([]byte(test.definition), &d); err != nil {
 				t.Fatal(err)
 			}
-			p := &plan{Migration: &Migration{Config: Config{Group: "example.com", Stores: []stored.Objects{things}}}}
+			p := &plan{Migration: &Migration{Config: Config{Group: "example.com", Stores: []keys.Objects{things}}}}
 			if err := p.checkDefinitions(t.Context(), []definition{d}); err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,7 @@ import (
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // scene is a cluster and a server for a plan.
@@ -53,7 +53,7 @@ type scene struct {
 	definition, object string
 	// revision is that of kube-apiserver's etcd.
 	revision   string
-	store      stored.Objects
+	store      keys.Objects
 	apiService *apiregistrationv1.APIService
 	kube       []runtime.Object
 	owned      []runtime.Object
@@ -142,7 +142,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	}
 	m := &Migration{
 		Config: Config{
-			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []stored.Objects{s.store}, Etcd: etcd, StateKey: "/state",
+			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state",
 			Lease: "controllers", Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
 		},
 		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService), metadata: owned,

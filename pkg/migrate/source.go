@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // pageSize is how many objects are read at a time.
@@ -134,7 +134,7 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 	}
 	var moves []move
 	for _, d := range found {
-		i := slices.IndexFunc(m.Stores, func(store stored.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+		i := slices.IndexFunc(m.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 {
 			return nil, fmt.Errorf("the server does not store %s: use a release of it that does", d.Name)
 		}
@@ -145,7 +145,7 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 
 // move is a resource that moves.
 type move struct {
-	*stored.Objects
+	*keys.Objects
 	from schema.GroupVersionResource
 }
 

@@ -32,7 +32,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 const (
@@ -76,7 +76,7 @@ func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
 		return c.stopServing(ctx)
 	}
 	// kube-apiserver ends its watches, which continue at the server.
-	return c.touch(ctx, true, stored.CopyKept)
+	return c.touch(ctx, true, keys.CopyKept)
 }
 
 // switchFirst switches one version, to see whether kube-apiserver reaches the server.

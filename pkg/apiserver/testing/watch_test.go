@@ -30,8 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // restart runs a server, stops it, does what is to happen to etcd meanwhile, and runs
@@ -106,7 +106,7 @@ func moveHere(t *testing.T, client *clientv3.Client) {
 	t.Helper()
 	now, err := client.Get(t.Context(), "/")
 	require.NoError(t, err)
-	_, err = client.Put(t.Context(), stored.HistoryKey("/registry", "workshop.example.com"), strconv.FormatInt(now.Header.Revision+1, 10))
+	_, err = client.Put(t.Context(), keys.HistoryKey("/registry", "workshop.example.com"), strconv.FormatInt(now.Header.Revision+1, 10))
 	require.NoError(t, err)
 }
 

@@ -46,9 +46,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/migrate"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/stored"
 )
 
 // NewCommand returns the commands that move the objects of a group from
@@ -288,7 +288,7 @@ func (o *options) addStores(ctx context.Context, completed apiserver.CompletedOp
 		}
 	}
 	config.StateKey = path.Join("/", completed.Etcd.StorageConfig.Prefix, "migrations", o.group)
-	config.HistoryKey = stored.HistoryKey(completed.Etcd.StorageConfig.Prefix, o.group)
+	config.HistoryKey = keys.HistoryKey(completed.Etcd.StorageConfig.Prefix, o.group)
 	stores, err := completed.Stores(ctx)
 	if err != nil {
 		return err

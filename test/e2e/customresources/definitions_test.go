@@ -39,7 +39,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
-	pkgstored "restaurant.programming-kubernetes.info/apiserver/pkg/stored"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -386,7 +386,7 @@ func TestVersionThatIsGivenBack(t *testing.T) {
 		return err == nil && server == ""
 	}
 	require.False(t, isLocal())
-	annotate(`{"` + pkgstored.CopyAnnotation + `":"` + pkgstored.CopyKept + `"}`)
+	annotate(`{"` + keys.CopyAnnotation + `":"` + keys.CopyKept + `"}`)
 	_, err := aggregator.NewForConfigOrDie(framework.Config(cp)).ApiregistrationV1().APIServices().Patch(t.Context(), "v1."+group, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}},"spec":{"service":null,"caBundle":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
@@ -394,6 +394,6 @@ func TestVersionThatIsGivenBack(t *testing.T) {
 
 	annotate(`{"changed":"now"}`)
 	require.Never(t, func() bool { return !isLocal() }, 2*time.Second, time.Second/10)
-	annotate(`{"` + pkgstored.CopyAnnotation + `":null}`)
+	annotate(`{"` + keys.CopyAnnotation + `":null}`)
 	require.Eventually(t, func() bool { return !isLocal() }, controlplane.Patience, time.Second/10, "The server does not look at the versions.")
 }

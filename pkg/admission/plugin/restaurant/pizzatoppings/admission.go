@@ -35,9 +35,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/initializer"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/references"
 )
 
 // PluginName is the plugin's name in flags and metrics.

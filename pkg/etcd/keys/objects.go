@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package stored describes how a server stores objects in etcd, for tools that read or write
+// Package keys describes how a server stores objects in etcd, for tools that read or write
 // etcd beside the server.
-package stored
+package keys
 
 import (
 	"context"
