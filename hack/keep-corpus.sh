@@ -17,7 +17,7 @@
 # Copies the smallest inputs that "go test -fuzz" has found for a target, and keeps in Go's
 # cache, to testdata, where they are test cases and what later runs begin with.
 #
-#   hack/keep-corpus.sh ./pkg/quantities FuzzQuantity
+#   hack/keep-corpus.sh ./pkg/bodycost FuzzQuantity
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -30,7 +30,7 @@ pkg/cmd/kit                   pkg/kit pkg/codegen
 pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
 pkg/customresources           pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/definitions               pkg/registry
-pkg/registry/testing          pkg/registry pkg/etcd pkg/quantities
+pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
 pkg/groups(tests)             pkg/definitions
 pkg/registry/*                pkg/registry pkg/apis
@@ -41,7 +41,7 @@ pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pk
 pkg/lookup/*                  pkg/generated pkg/apis
 pkg/apiserver/testing         pkg/apiserver pkg/registry
 pkg/apiserver/testing(tests)  pkg/registry/testing pkg/cluster pkg/etcd/keys
-pkg/apiserver/filters         pkg/elements pkg/quantities
+pkg/apiserver/filters         pkg/bodycost
 pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
@@ -51,7 +51,7 @@ pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission
 pkg/registry(tests)           pkg/registry/testing pkg/etcd
-pkg/webhook                   pkg/quantities
+pkg/webhook                   pkg/bodycost
 pkg/webhook(tests)            pkg/apis
 pkg/admission
 pkg/cluster
@@ -60,8 +60,7 @@ pkg/etcd/references
 pkg/etcd/references(tests)    pkg/etcd
 pkg/etcd
 pkg/certificates
-pkg/elements
-pkg/quantities
+pkg/bodycost
 pkg/kit                       pkg/codegen artifacts
 pkg/codegen
 artifacts

@@ -35,8 +35,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/elements"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/quantities"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
 // WithMemoryBounds refuses bodies that cost the library much more to decode than their size
@@ -131,16 +130,16 @@ func (b Bounds) checkBody(w http.ResponseWriter, req *http.Request, verb string,
 }
 
 func (b Bounds) checkText(verb, mediaType string, body []byte, maxBody int64) error {
-	if verb == "patch" && elements.NestingExceeds(body, b.PatchDepth) {
+	if verb == "patch" && bodycost.NestingExceeds(body, b.PatchDepth) {
 		return fmt.Errorf("the patch is nested more than %d levels deep", b.PatchDepth)
 	}
-	if err := elements.Check(mediaType, body, b.BodyElements, maxBody); err != nil {
+	if err := bodycost.CheckElements(mediaType, body, b.BodyElements, maxBody); err != nil {
 		return err
 	}
-	if mediaType == string(types.StrategicMergePatchType) && elements.ListExceeds(body, b.PatchListElements) {
+	if mediaType == string(types.StrategicMergePatchType) && bodycost.ListExceeds(body, b.PatchListElements) {
 		return fmt.Errorf("the patch has a list of more than %d elements: send a merge patch or an apply patch", b.PatchListElements)
 	}
-	return quantities.Check(mediaType, body)
+	return bodycost.CheckQuantities(mediaType, body)
 }
 
 // listFactorFor returns the factor for a list in the form that a client accepts.

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/elements"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
 // BoundObjects returns a serializer that decodes no objects that exceed the bounds: what
@@ -60,7 +60,7 @@ func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	if obj != nil && len(data) > d.bounds.BodyElements { // Else it can't have that many.
 		text, marshalErr := json.Marshal(obj)
 		if marshalErr == nil {
-			marshalErr = elements.CheckJSON(text, d.bounds.BodyElements)
+			marshalErr = bodycost.CheckJSONElements(text, d.bounds.BodyElements)
 		}
 		if marshalErr != nil {
 			return nil, gvk, marshalErr

@@ -14,10 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package quantities finds numbers that cost much more to read as a
-// resource.Quantity than their length lets expect. Whoever decodes what a client
-// has sent checks it first.
-package quantities
+package bodycost
 
 import (
 	"bytes"
@@ -41,10 +38,10 @@ const (
 	maxFastDigits = 18
 )
 
-// Check returns an error that says which number in a body of the media type is
+// CheckQuantities returns an error that says which number in a body of the media type is
 // too expensive; JSON is assumed if the type is not a known one. It does not mind
 // a body that is malformed otherwise. YAML has to be in UTF-8, lest it is not seen.
-func Check(mediaType string, body []byte) error {
+func CheckQuantities(mediaType string, body []byte) error {
 	if number := expensiveNumber(mediaType, body); number != "" {
 		return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after %d digits: %.32s", maxNumberLength, maxFastDigits, number)
 	}
@@ -167,9 +164,6 @@ func expensiveInJSON(text []byte) string {
 		}
 	}
 }
-
-// maxMessageDepth is deeper than the messages of any kind are nested.
-const maxMessageDepth = 32
 
 // expensiveInProtobuf takes every field of variable length for a string and for a
 // message, since only the schema could tell.

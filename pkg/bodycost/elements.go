@@ -14,9 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package elements counts the elements of the lists and objects in a body, which cost much more
-// to decode than their length lets expect. Whoever decodes what a client has sent checks it first.
-package elements
+// Package bodycost refuses bodies that cost much more to decode than their length suggests: those
+// with too many elements in their lists and objects, and those with numbers that are expensive to
+// read as a resource.Quantity. Code that decodes what a client has sent checks it first.
+package bodycost
 
 import (
 	"encoding/json"
@@ -27,10 +28,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Check returns an error if a body of the media type has more elements than the limit; JSON is
+// CheckElements returns an error if a body of the media type has more elements than the limit; JSON is
 // assumed if the type is not a known one. Of YAML, more than maxBytes of text are one, too, with
 // its aliases replaced by what they stand for. It does not mind a body that is malformed otherwise.
-func Check(mediaType string, body []byte, limit int, maxBytes int64) error {
+func CheckElements(mediaType string, body []byte, limit int, maxBytes int64) error {
 	switch mediaType {
 	case runtime.ContentTypeProtobuf:
 		return checkProtobuf(body, limit)
@@ -41,15 +42,15 @@ func Check(mediaType string, body []byte, limit int, maxBytes int64) error {
 			return checkYAML(body, limit, maxBytes)
 		}
 	}
-	return CheckJSON(body, limit)
+	return CheckJSONElements(body, limit)
 }
 
 func errTooMany(limit int) error {
 	return fmt.Errorf("all lists and objects together must not have more than %d elements", limit)
 }
 
-// CheckJSON is Check of JSON.
-func CheckJSON(text []byte, limit int) error {
+// CheckJSONElements is Check of JSON.
+func CheckJSONElements(text []byte, limit int) error {
 	commas := 0
 	for c := range structure(text) {
 		if c != ',' {

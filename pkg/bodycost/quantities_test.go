@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package quantities
+package bodycost
 
 import (
 	"encoding/json"
@@ -86,7 +86,7 @@ func FuzzQuantity(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if Check("application/json", body) != nil {
+		if CheckQuantities("application/json", body) != nil {
 			return
 		}
 		quantity, err := resource.ParseQuantity(text)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package elements
+package bodycost
 
 import (
 	"strings"
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 		"commas in an apply patch":  {apply, `{"a":"` + strings.Repeat(",", limit+1) + `"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireError(t, Check(test.mediaType, []byte(test.body), limit, 1<<20), test.want)
+			requireError(t, CheckElements(test.mediaType, []byte(test.body), limit, 1<<20), test.want)
 		})
 	}
 }
