@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
@@ -171,24 +170,7 @@ func expensiveInProtobuf(message []byte, depth int) string {
 	if depth == 0 {
 		message = bytes.TrimPrefix(message, []byte("k8s\x00"))
 	}
-	for len(message) > 0 {
-		_, wireType, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return ""
-		}
-		message = message[n:]
-		if wireType != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(1, wireType, message); n < 0 {
-				return ""
-			}
-			message = message[n:]
-			continue
-		}
-		value, n := protowire.ConsumeBytes(message)
-		if n < 0 {
-			return ""
-		}
-		message = message[n:]
+	for _, value := range fields(message) {
 		if isExpensive(value) {
 			return string(value)
 		}

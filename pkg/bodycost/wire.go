@@ -19,6 +19,7 @@ package bodycost
 import (
 	"bytes"
 	"encoding/binary"
+	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -38,32 +39,43 @@ func checkProtobuf(body []byte, limit int) error {
 	return nil
 }
 
-// repeatsExceed adds the repeated fields of a message, and of those in it, to count. What
-// follows a malformed field is not decoded.
+// repeatsExceed adds the repeated fields of a message, and of those in it, to count.
 func repeatsExceed(message []byte, count *int, limit, depth int) bool {
 	var seen fieldSet
-	for len(message) > 0 {
-		number, wireType, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return false
+	for number, value := range fields(message) {
+		if seen.add(number) {
+			*count++
 		}
-		message = message[n:]
-		length := protowire.ConsumeFieldValue(number, wireType, message)
-		if length < 0 {
-			return false
+		if *count > limit || depth < maxMessageDepth && repeatsExceed(value, count, limit, depth+1) {
+			return true
 		}
-		if wireType == protowire.BytesType {
-			if seen.add(number) {
-				*count++
-			}
-			value, _ := protowire.ConsumeBytes(message)
-			if *count > limit || depth < maxMessageDepth && repeatsExceed(value, count, limit, depth+1) {
-				return true
-			}
-		}
-		message = message[length:]
 	}
 	return false
+}
+
+// fields are the numbers and values of the fields of variable length in a message. What
+// follows a malformed field is left out.
+func fields(message []byte) iter.Seq2[protowire.Number, []byte] {
+	return func(yield func(protowire.Number, []byte) bool) {
+		for len(message) > 0 {
+			number, wireType, n := protowire.ConsumeTag(message)
+			if n < 0 {
+				return
+			}
+			message = message[n:]
+			length := protowire.ConsumeFieldValue(number, wireType, message)
+			if length < 0 {
+				return
+			}
+			if wireType == protowire.BytesType {
+				value, _ := protowire.ConsumeBytes(message)
+				if !yield(number, value) {
+					return
+				}
+			}
+			message = message[length:]
+		}
+	}
 }
 
 // fieldSet has the numbers of the fields that a message has. Fields of numbers that no
