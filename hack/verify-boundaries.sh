@@ -27,8 +27,8 @@ layers() {
 	cat <<'EOF'
 cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 pkg/cmd/kit                   pkg/kit pkg/codegen
-pkg/cmd                       pkg/apiserver pkg/customresources pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
-pkg/customresources           pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
+pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
+pkg/crdserver                 pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/definitions               pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
@@ -69,7 +69,7 @@ pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
 hack
-test                          cmd pkg/cmd/kit pkg/cmd pkg/customresources pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
+test                          cmd pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }
 

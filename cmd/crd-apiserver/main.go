@@ -23,10 +23,10 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/crdserver"
 )
 
 func main() {
 	ctx := genericapiserver.SetupSignalContext()
-	os.Exit(cli.Run(customresources.NewCommand(ctx, "crd-apiserver")))
+	os.Exit(cli.Run(crdserver.NewCommand(ctx, "crd-apiserver")))
 }

@@ -44,7 +44,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
@@ -346,11 +346,11 @@ func (b *bench) movedCRD(ctx context.Context) (*contender, error) {
 	if err := server.Start(ctx); err != nil {
 		return nil, err
 	}
-	target := customresources.Target{
+	target := crdserver.Target{
 		Service:  apiregistrationv1.ServiceReference{Namespace: name.Namespace, Name: name.Name, Port: ptr.To(int32(server.Port()))},
 		CABundle: b.cp.PKI.ServingCA.CertPEM(),
 	}
-	if err := customresources.Register(ctx, b.cp.RESTConfig(), target, groupOfMoved); err != nil {
+	if err := crdserver.Register(ctx, b.cp.RESTConfig(), target, groupOfMoved); err != nil {
 		return nil, err
 	}
 	return &contender{group: groupOfMoved, version: "v1", resource: "pizzas", kind: "Pizza", content: pizzaContent, server: server},

@@ -38,7 +38,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -352,7 +352,7 @@ func TestUnregister(t *testing.T) {
 	create(t, group, "v1", ns, "there")
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
-	require.NoError(t, customresources.Unregister(ctx, framework.Config(cp), group))
+	require.NoError(t, crdserver.Unregister(ctx, framework.Config(cp), group))
 	controlplane.Eventually(t, func() error {
 		_, err := widgetsIn(group, "v1", ns).Create(t.Context(), widget(group, "v1", "here", 1), metav1.CreateOptions{})
 		return err

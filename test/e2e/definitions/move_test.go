@@ -32,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -43,7 +43,7 @@ const moved = "cluster.x-k8s.io"
 // Machines move there and back with their owners, and the garbage collector acts on none of
 // them before their owner is really deleted.
 func TestMove(t *testing.T) {
-	require.NoError(t, customresources.Unregister(t.Context(), framework.Config(cp), moved))
+	require.NoError(t, crdserver.Unregister(t.Context(), framework.Config(cp), moved))
 	namespace := framework.Namespace(t, cp)
 	owner := createOwned(t, namespace, "clusters", object("Cluster", "cluster", map[string]any{
 		"controlPlaneEndpoint": map[string]any{"host": "example.com", "port": int64(6443)},

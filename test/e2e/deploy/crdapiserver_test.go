@@ -34,7 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -133,12 +133,12 @@ func register(t *testing.T, server *controlplane.Component, caBundle []byte) {
 	port := int32(server.Port())
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
-	require.NoError(t, customresources.Register(ctx, framework.Config(cp), customresources.Target{
+	require.NoError(t, crdserver.Register(ctx, framework.Config(cp), crdserver.Target{
 		Service: apiregistrationv1.ServiceReference{Namespace: crdServer, Name: crdServer, Port: &port}, CABundle: caBundle,
 	}, crdGroup))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), controlplane.Patience)
 		defer cancel()
-		require.NoError(t, customresources.Unregister(ctx, framework.Config(cp), crdGroup))
+		require.NoError(t, crdserver.Unregister(ctx, framework.Config(cp), crdGroup))
 	})
 }

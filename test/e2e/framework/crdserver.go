@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
@@ -82,9 +82,9 @@ func RegisterCRDServer(ctx context.Context, cp *controlplane.ControlPlane, serve
 	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
 	port := int32(server.Port())
-	target := customresources.Target{
+	target := crdserver.Target{
 		Service:  apiregistrationv1.ServiceReference{Namespace: crdServer.Namespace, Name: crdServer.Name, Port: &port},
 		CABundle: cp.PKI.ServingCA.CertPEM(),
 	}
-	return customresources.Register(ctx, Config(cp), target, groups...)
+	return crdserver.Register(ctx, Config(cp), target, groups...)
 }

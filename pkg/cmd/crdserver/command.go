@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package customresources has the command of a server of groups that
+// Package crdserver has the command of a server of groups that
 // CustomResourceDefinitions define.
-package customresources
+package crdserver
 
 import (
 	"context"
@@ -33,12 +33,12 @@ import (
 
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/customresources"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 )
 
 // NewCommand returns the command of a server of this name, and below it those of its tools.
 func NewCommand(ctx context.Context, name string) *cobra.Command {
-	options := &customresources.Options{}
+	options := &crdserver.Options{}
 	cmd := server.NewCommandWithBase(ctx, name, options.Base())
 	cmd.Short = "Serves custom resources to a Kubernetes cluster from an etcd of its own"
 	for _, other := range []*cobra.Command{newRegisterCommand(), newUnregisterCommand()} {
@@ -92,7 +92,7 @@ func newRegisterCommand() *cobra.Command {
 			if !ok {
 				return fmt.Errorf("--service must be namespace/name, not %q", service)
 			}
-			target := customresources.Target{Service: apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: &port}}
+			target := crdserver.Target{Service: apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: &port}}
 			if caFile != "" {
 				if target.CABundle, err = os.ReadFile(caFile); err != nil {
 					return fmt.Errorf("--ca-file: %w", err)
@@ -100,7 +100,7 @@ func newRegisterCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
 			defer cancel()
-			return customresources.Register(ctx, cluster, target, r.groups...)
+			return crdserver.Register(ctx, cluster, target, r.groups...)
 		},
 	}
 	r.addFlags(cmd)
@@ -124,7 +124,7 @@ func newUnregisterCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
 			defer cancel()
-			return customresources.Unregister(ctx, cluster, r.groups...)
+			return crdserver.Unregister(ctx, cluster, r.groups...)
 		},
 	}
 	r.addFlags(cmd)

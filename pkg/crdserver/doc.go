@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package customresources serves API groups that CustomResourceDefinitions define, from an
+// Package crdserver serves API groups that CustomResourceDefinitions define, from an
 // etcd other than the cluster's.
 //
 // The definitions stay in kube-apiserver, where clients read and change them. This package
@@ -24,4 +24,4 @@ limitations under the License.
 //
 // When a definition is deleted in the cluster while there are objects, its copy stays, and
 // the objects are served on: what looks like an uninstalled chart must not destroy them.
-package customresources
+package crdserver
