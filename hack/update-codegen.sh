@@ -16,7 +16,7 @@
 
 # Generates all code that is generated, in this module or in that of the directory $1, with
 # the kit: what the types in its directories "apis" ask for beside them, and the directories
-# "generated". pkg/codegen says which groups it finds. The generators have the version of the
+# "generated". pkg/kit/codegen says which groups it finds. The generators have the version of the
 # Kubernetes libraries; only protoc is expected on the machine.
 
 module=$(realpath "${1:-$(dirname "${BASH_SOURCE[0]}")/..}")

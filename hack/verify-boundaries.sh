@@ -26,13 +26,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 layers() {
 	cat <<'EOF'
 cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
-pkg/cmd/kit                   pkg/kit pkg/codegen
+pkg/cmd/kit                   pkg/kit pkg/kit/codegen
 pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
 pkg/crdserver                 pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
-pkg/definitions               pkg/registry
+pkg/kit/crd                   pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
-pkg/groups(tests)             pkg/definitions
+pkg/groups(tests)             pkg/kit/crd
 pkg/registry/*                pkg/registry pkg/apis
 pkg/registry/*(tests)         pkg/registry/testing
 pkg/admission/plugin/*        pkg/admission pkg/etcd/references pkg/lookup/* pkg/generated pkg/apis
@@ -61,8 +61,8 @@ pkg/etcd/references(tests)    pkg/etcd
 pkg/etcd
 pkg/certificates
 pkg/bodycost
-pkg/kit                       pkg/codegen artifacts
-pkg/codegen
+pkg/kit/codegen
+pkg/kit                       pkg/kit/codegen artifacts
 artifacts
 pkg/migrate                   pkg/etcd/keys pkg/cluster
 pkg/migrate(tests)            pkg/etcd

@@ -30,14 +30,14 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/definitions"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/crd"
 )
 
 // TestDefinitions exports the restaurant's kinds, and compares the result with the definitions
 // that were written by hand: testdata/differences.txt has all differences, each with its reason.
 func TestDefinitions(t *testing.T) {
-	crds, findings, err := definitions.Of(restaurant.Group(), definitions.Options{Sources: os.DirFS("../apis/restaurant"), Namespace: "restaurant-system"})
+	crds, findings, err := crd.ForGroup(restaurant.Group(), crd.Options{Sources: os.DirFS("../apis/restaurant"), Namespace: "restaurant-system"})
 	require.NoError(t, err)
 	var got []string
 	for _, crd := range crds {

@@ -28,7 +28,7 @@ import (
 
 // ExportCRD writes the CustomResourceDefinitions of a group's kinds, and says elsewhere what
 // they can't express. It runs a program in the module, which looks at the group as the server
-// does: see pkg/definitions.
+// does: see pkg/kit/crd.
 func ExportCRD(ctx context.Context, target Target, out, notes io.Writer) (err error) {
 	m, err := open(ctx, target)
 	if err != nil {

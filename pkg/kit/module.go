@@ -29,7 +29,7 @@ import (
 	"strconv"
 	"strings"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/codegen"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 const (

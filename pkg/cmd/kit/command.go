@@ -25,8 +25,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/codegen"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 const long = `Writes what an API server consists of besides its author's ideas, and generates its code.

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package definitions makes CustomResourceDefinitions of the kinds of a group that is declared in
+// Package crd makes CustomResourceDefinitions of the kinds of a group that is declared in
 // Go: the way back from an API server to custom resources, and a way to compare the two.
 //
 // What a definition consists of comes from where the server takes it: types, defaults and lists
@@ -22,7 +22,7 @@ limitations under the License.
 // subresources and field selectors from the declaration. A column is a Go function, so it is tried
 // out: it is exported if it shows one field as it is. What a definition can't say, or this package
 // can't find out, is returned in sentences.
-package definitions
+package crd
 
 import (
 	"cmp"
@@ -57,9 +57,9 @@ type Options struct {
 	Namespace string
 }
 
-// Of returns the definitions of all kinds of a group, and what they don't say that the server
+// ForGroup returns the definitions of all kinds of a group, and what they don't say that the server
 // does.
-func Of(group registry.Group, options Options) (crds []*apiextensionsv1.CustomResourceDefinition, findings []string, err error) {
+func ForGroup(group registry.Group, options Options) (crds []*apiextensionsv1.CustomResourceDefinition, findings []string, err error) {
 	scheme := runtime.NewScheme()
 	group.Install(scheme)
 	e := &exporter{
@@ -249,7 +249,7 @@ func validate(crd *apiextensionsv1.CustomResourceDefinition) error {
 // Write writes the definitions of a group to one writer, in YAML, and what they don't say to
 // another one.
 func Write(out, notes io.Writer, group registry.Group, options Options) error {
-	crds, findings, err := Of(group, options)
+	crds, findings, err := ForGroup(group, options)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/codegen"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 func TestFind(t *testing.T) {
