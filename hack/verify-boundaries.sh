@@ -31,14 +31,14 @@ pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate
 pkg/crdserver                 pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/kit/crd                   pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
-pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/lookup/* pkg/generated pkg/apis
+pkg/groups/*/lookup           pkg/generated pkg/apis
+pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/groups(tests)             pkg/kit/crd
 pkg/registry/*                pkg/registry pkg/apis
 pkg/registry/*(tests)         pkg/registry/testing
-pkg/admission/plugin/*        pkg/admission pkg/etcd/references pkg/lookup/* pkg/generated pkg/apis
-pkg/controller/*              pkg/lookup/* pkg/generated pkg/apis
-pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/lookup/* pkg/generated pkg/apis
-pkg/lookup/*                  pkg/generated pkg/apis
+pkg/admission/plugin/*        pkg/admission pkg/etcd/references pkg/groups/*/lookup pkg/generated pkg/apis
+pkg/controller/*              pkg/groups/*/lookup pkg/generated pkg/apis
+pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/apiserver/testing         pkg/apiserver pkg/registry
 pkg/apiserver/testing(tests)  pkg/registry/testing pkg/cluster pkg/etcd/keys
 pkg/apiserver/filters         pkg/bodycost
@@ -86,10 +86,11 @@ packages() {
 packages=$(packages)
 
 violations=$(awk '
-	function layer(package, i, directory) {
+	function layer(package, i, pattern) {
 		for (i = 1; i <= count; i++) {
-			directory = "./" directories[i] "/"
-			if (sub(/\*\/$/, "", directory) ? index(package, directory) == 1 : index(package "/", directory) == 1) return directories[i]
+			pattern = "^\\./" directories[i] "/"
+			gsub(/\*/, "[^/]+", pattern)
+			if (package "/" ~ pattern) return directories[i]
 		}
 		return "no layer"
 	}

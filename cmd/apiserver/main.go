@@ -24,10 +24,10 @@ import (
 	"k8s.io/component-base/cli"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/groups"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant"
 )
 
 func main() {
 	ctx := genericapiserver.SetupSignalContext()
-	os.Exit(cli.Run(server.NewCommand(ctx, "apiserver", groups.All()...)))
+	os.Exit(cli.Run(server.NewCommand(ctx, "apiserver", restaurant.Group())))
 }

@@ -34,12 +34,12 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/groups"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant"
 )
 
 // inProcess runs the server of this module in the process of the test.
 func inProcess(ctx context.Context, flags []string) error {
-	cmd := server.NewCommand(ctx, "apiserver", groups.All()...)
+	cmd := server.NewCommand(ctx, "apiserver", restaurant.Group())
 	cmd.SetArgs(flags)
 	return cmd.ExecuteContext(ctx)
 }

@@ -33,7 +33,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/openapi"
-	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant/lookup"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	kinds "restaurant.programming-kubernetes.info/apiserver/pkg/registry/restaurant"
 )

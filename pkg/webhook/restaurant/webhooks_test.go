@@ -35,7 +35,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/fake"
 	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
-	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant/lookup"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/webhook"
 )
 

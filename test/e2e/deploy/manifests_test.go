@@ -36,7 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/groups"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant"
 )
 
 // TestManifestsSayWhy looks for a comment at the top of every manifest.
@@ -189,7 +189,7 @@ func variable(t *testing.T, workload workload, name string) string {
 // TestFlagsInTheEnvironment looks for a flag of the server behind every variable that is
 // named like one.
 func TestFlagsInTheEnvironment(t *testing.T) {
-	flags := server.NewCommand(t.Context(), "apiserver", groups.All()...).Flags()
+	flags := server.NewCommand(t.Context(), "apiserver", restaurant.Group()).Flags()
 	for overlay := range overlays() {
 		for _, workload := range workloads(t, render(t, overlayDirectory(overlay))) {
 			for _, variable := range workload.spec.Containers[0].Env {

@@ -42,7 +42,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	informers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions/restaurant/v1"
 	listers "restaurant.programming-kubernetes.info/apiserver/pkg/generated/listers/restaurant/v1"
-	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant/lookup"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
-	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant/lookup"
 )
 
 // WantsRestaurant is a plugin that reads pizzas or toppings. ValidateInitialization

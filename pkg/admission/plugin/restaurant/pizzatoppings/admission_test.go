@@ -34,7 +34,7 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/fake"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
-	lookup "restaurant.programming-kubernetes.info/apiserver/pkg/lookup/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant/lookup"
 )
 
 // with returns a pizza with one portion each of some toppings.

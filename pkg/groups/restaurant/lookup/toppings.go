@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package restaurant looks up the restaurant's objects for whoever needs them inside
+// Package lookup looks up the restaurant's objects for whoever needs them inside
 // a process: admission plugins, webhooks, reviews and controllers.
-package restaurant
+package lookup
 
 import (
 	"context"

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package groups_test
+package restaurant_test
 
 import (
 	"bytes"
@@ -37,11 +37,11 @@ import (
 // TestDefinitions exports the restaurant's kinds, and compares the result with the definitions
 // that were written by hand: testdata/differences.txt has all differences, each with its reason.
 func TestDefinitions(t *testing.T) {
-	crds, findings, err := crd.ForGroup(restaurant.Group(), crd.Options{Sources: os.DirFS("../apis/restaurant"), Namespace: "restaurant-system"})
+	crds, findings, err := crd.ForGroup(restaurant.Group(), crd.Options{Sources: os.DirFS("../../apis/restaurant"), Namespace: "restaurant-system"})
 	require.NoError(t, err)
 	var got []string
 	for _, crd := range crds {
-		byHand, err := os.ReadFile("../../artifacts/crd/" + crd.Spec.Names.Plural + ".yaml")
+		byHand, err := os.ReadFile("../../../artifacts/crd/" + crd.Spec.Names.Plural + ".yaml")
 		require.NoError(t, err)
 		var want apiextensionsv1.CustomResourceDefinition
 		require.NoError(t, yaml.UnmarshalStrict(byHand, &want))
