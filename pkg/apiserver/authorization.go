@@ -82,7 +82,7 @@ func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config, cl
 	if err != nil {
 		return err
 	}
-	config.Authorization.Authorizer = filters.NoteUndecided(authorization.AskForAllNames(authorizer), o.ServerRun.RequestTimeout)
+	config.Authorization.Authorizer = filters.WithRetryableDenials(authorization.AskForAllNames(authorizer), o.ServerRun.RequestTimeout, filters.NoteUndecided)
 	return nil
 }
 

@@ -333,7 +333,7 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 // authorization, so that only who may write makes the server read a body.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(c.references.Handler(handler)), config)
-	handler = filters.WithClientContext(filters.WithMemoryBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
+	handler = filters.WithClientContext(filters.WithBodyBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = filters.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
 	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)

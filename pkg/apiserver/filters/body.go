@@ -17,11 +17,7 @@ limitations under the License.
 package filters
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -38,25 +34,17 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
-// WithMemoryBounds refuses bodies that cost the library much more to decode than their size
-// lets expect, and namespaces that etcd's keys can't have in them, for which it would
-// answer 500. It bounds the memory that bodies and lists take, and the time that clients take
-// to send and to read them. It belongs behind authorization, so that only who may write makes
-// the server read a body.
-func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64) http.Handler {
-	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
+// WithBodyBounds refuses bodies that cost the library much more to decode than their size
+// suggests, and namespaces that etcd's keys can't have in them, for which it would
+// answer 500. It belongs behind authorization, so that the server reads bodies only from clients
+// that may write.
+func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64) http.Handler {
+	next = WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
+		return checkText(bounds, verb, mediaTypeOf(req), body, maxBody)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
-			share := memory.share(userName(req))
-			share.watch = watchShareOf(req)
-			defer share.release()
-			w = withPace(w, req, share, longRunning)
-			req = req.WithContext(context.WithValue(req.Context(), shareKey{}, listShare{share, listFactorFor(req), objectFactorFor(req, info.Verb)}))
-			err := checkNamespace(info.Namespace)
-			if err == nil {
-				err = bounds.checkBody(w, req, info.Verb, maxBody, share)
-			}
-			if err != nil {
+			if err := checkNamespace(info.Namespace); err != nil {
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
@@ -90,46 +78,7 @@ func checkNamespace(namespace string) error {
 	return nil
 }
 
-// checkBody reads the body, as far as it is not too large for the handler anyway,
-// and puts it back.
-func (b Bounds) checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, share *share) error {
-	switch verb {
-	case "create", "update", "patch", "delete", "deletecollection":
-	default: // The handlers of all others ignore it.
-		return nil
-	}
-	begun, control := time.Now(), http.NewResponseController(w)
-	end, limited := req.Context().Deadline()
-	wait := share.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
-	body, err := share.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1), func(read int) {
-		deadline := begun.Add(pace(read))
-		if limited && end.Before(deadline) {
-			deadline = end
-		}
-		wait.unlessEnded(func() { _ = control.SetReadDeadline(deadline) }) // Without it, there is that of WithBodyDeadline.
-	})
-	ended := wait.over()
-	switch {
-	case ended && err != nil:
-		return errTooManyWaits(b.WaitsPerUser)
-	case errors.Is(err, errBudget):
-		return errTooMuchMemory("bodies")
-	case err != nil:
-		return apierrors.NewBadRequest(fmt.Sprintf("the body can't be read: %v", err))
-	}
-	// What the connection brings during the work is not awaited.
-	_ = control.SetReadDeadline(time.Time{})
-	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
-	if int64(len(body)) > maxBody {
-		return nil // The handler says so.
-	}
-	if err := b.checkText(verb, mediaTypeOf(req), body, maxBody); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	return nil
-}
-
-func (b Bounds) checkText(verb, mediaType string, body []byte, maxBody int64) error {
+func checkText(b Bounds, verb, mediaType string, body []byte, maxBody int64) error {
 	if verb == "patch" && bodycost.NestingExceeds(body, b.PatchDepth) {
 		return fmt.Errorf("the patch is nested more than %d levels deep", b.PatchDepth)
 	}
@@ -142,30 +91,9 @@ func (b Bounds) checkText(verb, mediaType string, body []byte, maxBody int64) er
 	return bodycost.CheckQuantities(mediaType, body)
 }
 
-// listFactorFor returns the factor for a list in the form that a client accepts.
-func listFactorFor(req *http.Request) int64 {
-	if strings.Contains(req.Header.Get("Accept"), "yaml") {
-		return listFactorYAML
-	}
-	return listFactor
-}
-
-// objectFactorFor returns the factor for a single object.
-func objectFactorFor(req *http.Request, verb string) int64 {
-	if verb == "get" {
-		return listFactorFor(req)
-	}
-	return writeFactor
-}
-
 // mediaTypeOf ignores the parameters, as the handler of patches does, even if they
 // are malformed: a parser that refuses them would take YAML for something else.
 func mediaTypeOf(req *http.Request) string {
 	mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(mediaType))
-}
-
-type readCloser struct {
-	io.Reader
-	io.Closer
 }

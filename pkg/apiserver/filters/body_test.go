@@ -17,19 +17,11 @@ limitations under the License.
 package filters
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/apis/example/install"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Each of these verbs once let through a body that nothing had looked at, or none did.
@@ -55,7 +47,7 @@ func TestBodies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var passed string
-			handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			handler := WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				body, err := io.ReadAll(req.Body)
 				if err != nil {
 					t.Error(err)
@@ -69,46 +61,5 @@ func TestBodies(t *testing.T) {
 				t.Errorf("the handler got a body of %d bytes, want %d", len(passed), len(test.body))
 			}
 		})
-	}
-}
-
-func isWatch(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
-
-// newCodecs know the types of every API and those of the library's example.
-func newCodecs() serializer.CodecFactory {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	install.Install(scheme)
-	return serializer.NewCodecFactory(scheme)
-}
-
-func withInfo(req *http.Request, verb string) *http.Request {
-	return req.WithContext(genericapirequest.WithRequestInfo(req.Context(), &genericapirequest.RequestInfo{
-		IsResourceRequest: true, Verb: verb, APIVersion: "v1", Resource: "things",
-	}))
-}
-
-func serve(handler http.Handler, req *http.Request) *httptest.ResponseRecorder {
-	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, req)
-	return answer
-}
-
-// requireStatus fails unless the answer is a Status with this message and code, or 200 if
-// there is to be no message.
-func requireStatus(t *testing.T, answer *httptest.ResponseRecorder, message string, code int) {
-	t.Helper()
-	if message == "" {
-		if answer.Code != http.StatusOK {
-			t.Fatalf("got status %d: %.300s", answer.Code, answer.Body)
-		}
-		return
-	}
-	var status metav1.Status
-	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
-		t.Fatalf("%v: %.300s", err, answer.Body)
-	}
-	if status.Kind != "Status" || status.Message != message || int(status.Code) != code || answer.Code != code {
-		t.Errorf("got status %d with %+v, want %d with message %q", answer.Code, status, code, message)
 	}
 }

@@ -17,20 +17,8 @@ limitations under the License.
 package filters
 
 import (
-	"context"
-	"fmt"
 	"net"
-	"net/http"
-	"strings"
 	"sync"
-	"sync/atomic"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server/httplog"
 )
 
 // waitingPerConnection is how many connections may wait for each that a client may have.
@@ -194,75 +182,4 @@ type boundedConn struct {
 func (c *boundedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
-}
-
-// pendingRetrySeconds is when a client may hope that other requests have ended.
-const pendingRetrySeconds = 1
-
-// WithPendingBound answers no more than RequestsInFlight requests at a time, and counts each
-// until its work has ended, which the library does not: as soon as a client resets a
-// stream of HTTP/2, or closes its connection, it may have another, while the library goes
-// on with the first in a goroutine of its own. So the client's context is kept from the
-// library, and given back by WithClientContext to what can end with it. Health checks and
-// long-running requests, which end with their clients, are not counted.
-func WithPendingBound(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
-	longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds) http.Handler {
-	var pending atomic.Int64
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Context().Err() != nil {
-			return // The client has given it up before anything has begun.
-		}
-		info, err := resolver.NewRequestInfo(req)
-		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) {
-			next.ServeHTTP(w, req)
-			return
-		}
-		defer pending.Add(-1)
-		if pending.Add(1) > int64(bounds.RequestsInFlight) {
-			err := apierrors.NewTooManyRequests(fmt.Sprintf("this server works on %d requests already", bounds.RequestsInFlight), pendingRetrySeconds)
-			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
-			return
-		}
-		client := req.Context()
-		next.ServeHTTP(w, req.WithContext(context.WithValue(context.WithoutCancel(client), clientKey{}, client)))
-	})
-}
-
-func isHealthCheck(path string) bool {
-	for _, check := range []string{"/healthz", "/livez", "/readyz"} {
-		if path == check || strings.HasPrefix(path, check+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-// clientKey is that of the context of the client of a request.
-type clientKey struct{}
-
-// WithClientContext ends the work on a request when its client has given it up.
-func WithClientContext(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx, cancel := untilClientLeaves(req.Context())
-		defer cancel()
-		next.ServeHTTP(w, req.WithContext(ctx))
-	})
-}
-
-// untilClientLeaves returns a context that ends with the client of WithPendingBound, too.
-func untilClientLeaves(ctx context.Context) (context.Context, context.CancelFunc) {
-	client, ok := ctx.Value(clientKey{}).(context.Context)
-	if !ok {
-		return ctx, func() {}
-	}
-	bounded, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(client, func() {
-		// What fails now is no error of the server's.
-		httplog.SetStacktracePredicate(ctx, func(int) bool { return false })
-		cancel(context.Cause(client))
-	})
-	return bounded, func() {
-		stop()
-		cancel(context.Canceled)
-	}
 }

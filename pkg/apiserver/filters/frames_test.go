@@ -18,7 +18,6 @@ package filters
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -226,13 +225,4 @@ func TestHeadersOfEachProtocol(t *testing.T) {
 			require.Equal(t, test.want, response.StatusCode)
 		})
 	}
-}
-
-// TestGivenUpBeforeItBegins does nothing for a client that has left already.
-func TestGivenUpBeforeItBegins(t *testing.T) {
-	handler := chain(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }, Bounds{RequestsInFlight: 1})
-	request := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/things", nil)
-	ctx, leave := context.WithCancel(request.Context())
-	leave()
-	handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(ctx))
 }

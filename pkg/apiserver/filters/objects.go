@@ -53,7 +53,7 @@ type boundedDecoder struct {
 func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if object, ok := obj.(metav1.Object); ok {
-		if err := d.bounds.checkMetadata(object); err != nil {
+		if err := checkMetadata(d.bounds, object); err != nil {
 			return nil, gvk, err
 		}
 	}
@@ -69,7 +69,7 @@ func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	return obj, gvk, err
 }
 
-func (b Bounds) checkMetadata(object metav1.Object) error {
+func checkMetadata(b Bounds, object metav1.Object) error {
 	if owners := len(object.GetOwnerReferences()); owners > b.Owners {
 		return fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", b.Owners, owners)
 	}

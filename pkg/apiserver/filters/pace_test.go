@@ -97,7 +97,7 @@ func TestPace(t *testing.T) {
 						}
 					}
 					worked <- err
-				}), newCodecs(), isWatch, bounds, 1<<20)
+				}), newCodecs(), isWatch, bounds, 1<<20, anyBody)
 				begun, ended := time.Now(), make(chan time.Duration, 1)
 				server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					if test.verb == "update" {

@@ -32,7 +32,7 @@ import (
 // before anything is known about who sends it.
 func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds Bounds) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := bounds.checkRequest(req); err != nil {
+		if err := checkRequest(bounds, req); err != nil {
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}
@@ -40,7 +40,7 @@ func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerialize
 	})
 }
 
-func (b Bounds) checkRequest(req *http.Request) error {
+func checkRequest(b Bounds, req *http.Request) error {
 	switch {
 	case headerBytes(req.Header) > b.HeaderBytes:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -56,7 +56,7 @@ func (b Bounds) checkRequest(req *http.Request) error {
 	}
 	// What can't be parsed is dropped here as it is everywhere else.
 	for name, values := range parameters(req.URL.RawQuery) {
-		if err := b.checkParameter(name, values); err != nil {
+		if err := checkParameter(b, name, values); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func headerBytes(header http.Header) (size int) {
 }
 
 // checkParameter bounds all values of a parameter together, as some may be repeated.
-func (b Bounds) checkParameter(name string, values []string) error {
+func checkParameter(b Bounds, name string, values []string) error {
 	limit, requirements := b.ParameterBytes, false
 	switch name {
 	case "labelSelector", "fieldSelector":

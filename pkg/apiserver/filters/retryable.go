@@ -22,12 +22,10 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
@@ -58,8 +56,8 @@ type retryable struct {
 type retryableKey struct{}
 
 // WithRetryableErrors answers with a metav1.Status that says when to try again where the
-// library answers with text: when there are too many requests, and when the authorizer
-// of NoteUndecided could not decide; and to a client of NoteTooManyTokens. It belongs around all other handlers.
+// library answers with text: when there are too many requests, and when NoteUndecided
+// was called; and to a client of NoteTooManyTokens. It belongs around all other handlers.
 func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := &retryable{ResponseWriter: w, req: req, serializer: serializer}
@@ -117,32 +115,11 @@ func NoteTooManyTokens(ctx context.Context) {
 	}
 }
 
-// NoteUndecided returns an authorizer that makes the answer to a request say when to
-// try again if kube-apiserver could not be asked whether it is allowed. No answer of the
-// delegate is waited for longer than the timeout. The handler must be inside
+// NoteUndecided makes the answer to the request of a context say when to try again, since
+// kube-apiserver could not be asked whether it is allowed. The handler must be inside
 // WithRetryableErrors.
-func NoteUndecided(delegate authorizer.Authorizer, timeout time.Duration) authorizer.Authorizer {
-	return retryableAuthorizer{delegate, timeout}
-}
-
-// retryableAuthorizer remembers that it could not decide.
-type retryableAuthorizer struct {
-	authorizer.Authorizer
-	// timeout is for watches and streams, too, which have no deadline of their own, and
-	// would wait for their turn to be asked about for as long as that takes.
-	// Upstream fault 20.
-	timeout time.Duration
-}
-
-// Authorize decides whether a request is allowed.
-func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	bounded, leave := untilClientLeaves(ctx)
-	defer leave()
-	bounded, cancel := context.WithTimeout(bounded, a.timeout)
-	defer cancel()
-	decision, reason, err := a.Authorizer.Authorize(bounded, attributes)
-	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok && err != nil {
+func NoteUndecided(ctx context.Context) {
+	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok {
 		answer.undecided.Store(true)
 	}
-	return decision, reason, err
 }

@@ -163,13 +163,6 @@ func longRunning(subresource string) bool {
 	return false
 }
 
-func userName(req *http.Request) string {
-	if user, ok := genericapirequest.UserFrom(req.Context()); ok {
-		return user.GetName()
-	}
-	return ""
-}
-
 // Install makes the server tell the streams when it stops.
 func (s *Streams) Install(server *genericapiserver.GenericAPIServer) error {
 	return server.AddPreShutdownHook("end-streams", func() error {

@@ -1,0 +1,125 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// WithMemoryBounds bounds the memory that bodies and lists take, and the time that clients take
+// to send and to read them. Check is called with each body that is not larger than maxBody. The
+// handler belongs behind authorization, so that the server reads bodies only from clients that may
+// write.
+func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64,
+	check func(req *http.Request, verb string, body []byte) error) http.Handler {
+	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
+			share := memory.share(userName(req))
+			share.watch = watchShareOf(req)
+			defer share.release()
+			w = withPace(w, req, share, longRunning)
+			req = req.WithContext(context.WithValue(req.Context(), shareKey{}, listShare{share, listFactorFor(req), objectFactorFor(req, info.Verb)}))
+			if err := checkBody(w, req, info.Verb, maxBody, share, check); err != nil {
+				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
+				return
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// checkBody reads the body, as far as it is not too large for the handler anyway,
+// and puts it back.
+func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, share *share, check func(*http.Request, string, []byte) error) error {
+	switch verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+	default: // The handlers of all others ignore it.
+		return nil
+	}
+	begun, control := time.Now(), http.NewResponseController(w)
+	end, limited := req.Context().Deadline()
+	wait := share.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
+	body, err := share.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1), func(read int) {
+		deadline := begun.Add(pace(read))
+		if limited && end.Before(deadline) {
+			deadline = end
+		}
+		wait.unlessEnded(func() { _ = control.SetReadDeadline(deadline) }) // Without it, there is that of WithBodyDeadline.
+	})
+	ended := wait.over()
+	switch {
+	case ended && err != nil:
+		return errTooManyWaits(share.maxWaits)
+	case errors.Is(err, errBudget):
+		return errTooMuchMemory("bodies")
+	case err != nil:
+		return apierrors.NewBadRequest(fmt.Sprintf("the body can't be read: %v", err))
+	}
+	// What the connection brings during the work is not awaited.
+	_ = control.SetReadDeadline(time.Time{})
+	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
+	if int64(len(body)) > maxBody {
+		return nil // The handler says so.
+	}
+	if err := check(req, verb, body); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// listFactorFor returns the factor for a list in the form that a client accepts.
+func listFactorFor(req *http.Request) int64 {
+	if strings.Contains(req.Header.Get("Accept"), "yaml") {
+		return listFactorYAML
+	}
+	return listFactor
+}
+
+// objectFactorFor returns the factor for a single object.
+func objectFactorFor(req *http.Request, verb string) int64 {
+	if verb == "get" {
+		return listFactorFor(req)
+	}
+	return writeFactor
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+func userName(req *http.Request) string {
+	if user, ok := genericapirequest.UserFrom(req.Context()); ok {
+		return user.GetName()
+	}
+	return ""
+}

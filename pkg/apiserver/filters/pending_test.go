@@ -1,0 +1,163 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+)
+
+// chain is work with the bounds and the library's handlers around it that are special
+// about clients that leave.
+func chain(work http.HandlerFunc, bounds Bounds) http.Handler {
+	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{})
+	longRunning := func(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
+	handler := genericfilters.WithTimeoutForNonLongRunningRequests(WithClientContext(work), longRunning)
+	handler = genericapifilters.WithRequestInfo(handler, resolver)
+	return WithPendingBound(handler, newCodecs(), resolver, longRunning, bounds)
+}
+
+// The library answers as soon as the client leaves, and goes on with the work.
+func TestPendingUntilTheirEnd(t *testing.T) {
+	const things, tooMany = "/apis/example.com/v1/things", "this server works on 1 requests already"
+	synctest.Test(t, func(t *testing.T) {
+		started, goOn := make(chan context.Context, 1), make(chan struct{})
+		handler := chain(func(_ http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodPost {
+				started <- req.Context()
+				<-goOn
+			}
+		}, Bounds{RequestsInFlight: 1})
+
+		ctx, leave := context.WithCancel(t.Context())
+		go handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, things, nil))
+		work := <-started
+		leave()
+		synctest.Wait()
+		if !errors.Is(work.Err(), context.Canceled) {
+			t.Errorf("the work goes on without its client: %v", work.Err())
+		}
+		for name, test := range map[string]struct{ path, want string }{
+			"another":        {things, tooMany},
+			"a watch":        {things + "?watch=1", ""},
+			"a health check": {"/readyz/ping", ""},
+		} {
+			answer := serve(handler, httptest.NewRequest(http.MethodGet, test.path, nil))
+			t.Log(name)
+			requireStatus(t, answer, test.want, http.StatusTooManyRequests)
+			if test.want != "" && answer.Header().Get("Retry-After") == "" {
+				t.Error("the client is not told when to try again")
+			}
+		}
+		close(goOn)
+		synctest.Wait()
+		requireStatus(t, serve(handler, httptest.NewRequest(http.MethodGet, things, nil)), "", http.StatusOK)
+	})
+}
+
+// A client that resets each of its streams once had as many requests in work as it
+// could send, and the memory for them.
+func TestRapidResets(t *testing.T) {
+	const streams, sent = 10, 1000
+	var working, most atomic.Int64
+	goOn := make(chan struct{})
+	server := httptest.NewUnstartedServer(chain(func(http.ResponseWriter, *http.Request) {
+		now := working.Add(1)
+		for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+		}
+		<-goOn
+		working.Add(-1)
+	}, DefaultBounds()))
+	server.EnableHTTP2 = true
+	server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
+	server.StartTLS()
+	defer server.Close()
+	defer close(goOn)
+
+	trust := server.Client().Transport.(*http.Transport).TLSClientConfig
+	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{RootCAs: trust.RootCAs, ServerName: "example.com", NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go resetStreams(conn, sent)
+
+	framer := http2.NewFramer(io.Discard, conn)
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("the server ended the connection without a reason: %v", err)
+		}
+		if goAway, ok := frame.(*http2.GoAwayFrame); ok {
+			if goAway.ErrCode != http2.ErrCodeEnhanceYourCalm {
+				t.Errorf("the server ended the connection for %v", goAway.ErrCode)
+			}
+			break
+		}
+	}
+	if most := most.Load(); most > streams {
+		t.Errorf("%d requests were in work at once, want at most %d", most, streams)
+	}
+}
+
+// resetStreams opens streams over a connection and resets each at once.
+func resetStreams(conn net.Conn, n uint32) {
+	var header bytes.Buffer
+	encoder := hpack.NewEncoder(&header)
+	for _, field := range []hpack.HeaderField{
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"},
+		// What is sensitive is not remembered, so that each block stands by itself.
+		{Name: ":authority", Value: "example.com", Sensitive: true}, {Name: ":path", Value: "/apis/example.com/v1/things", Sensitive: true},
+	} {
+		_ = encoder.WriteField(field)
+	}
+	_, _ = io.WriteString(conn, http2.ClientPreface)
+	framer := http2.NewFramer(conn, nil)
+	_ = framer.WriteSettings()
+	for i := range n {
+		stream := 2*i + 1
+		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header.Bytes(), EndStream: true, EndHeaders: true}) != nil ||
+			framer.WriteRSTStream(stream, http2.ErrCodeCancel) != nil {
+			return // The server has ended the connection, which is what is tested.
+		}
+	}
+}
+
+// TestGivenUpBeforeItBegins does nothing for a client that has left already.
+func TestGivenUpBeforeItBegins(t *testing.T) {
+	handler := chain(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }, Bounds{RequestsInFlight: 1})
+	request := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/things", nil)
+	ctx, leave := context.WithCancel(request.Context())
+	leave()
+	handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(ctx))
+}

@@ -1,0 +1,80 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package requests has requests, and what their tests have in common.
+package filters
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/example/install"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// as makes a request one of a user.
+func as(req *http.Request, name string) *http.Request {
+	return req.WithContext(genericapirequest.WithUser(req.Context(), &user.DefaultInfo{Name: name}))
+}
+
+// isWatch tells whether the verb of a request is watch.
+func isWatch(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
+
+// newCodecs know the types of every API and those of the library's example.
+func newCodecs() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	install.Install(scheme)
+	return serializer.NewCodecFactory(scheme)
+}
+
+func withInfo(req *http.Request, verb string) *http.Request {
+	return req.WithContext(genericapirequest.WithRequestInfo(req.Context(), &genericapirequest.RequestInfo{
+		IsResourceRequest: true, Verb: verb, APIVersion: "v1", Resource: "things",
+	}))
+}
+
+func serve(handler http.Handler, req *http.Request) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, req)
+	return answer
+}
+
+// requireStatus fails unless the answer is a Status with this message and code, or 200 if
+// there is to be no message.
+func requireStatus(t *testing.T, answer *httptest.ResponseRecorder, message string, code int) {
+	t.Helper()
+	if message == "" {
+		if answer.Code != http.StatusOK {
+			t.Fatalf("got status %d: %.300s", answer.Code, answer.Body)
+		}
+		return
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
+		t.Fatalf("%v: %.300s", err, answer.Body)
+	}
+	if status.Kind != "Status" || status.Message != message || int(status.Code) != code || answer.Code != code {
+		t.Errorf("got status %d with %+v, want %d with message %q", answer.Code, status, code, message)
+	}
+}

@@ -1,0 +1,54 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// WithRetryableDenials returns an authorizer that calls note with the context of a request if
+// kube-apiserver could not be asked whether it is allowed. No answer of the
+// delegate is waited for longer than the timeout.
+func WithRetryableDenials(delegate authorizer.Authorizer, timeout time.Duration, note func(context.Context)) authorizer.Authorizer {
+	return retryableAuthorizer{delegate, timeout, note}
+}
+
+// retryableAuthorizer remembers that it could not decide.
+type retryableAuthorizer struct {
+	authorizer.Authorizer
+	// timeout is for watches and streams, too, which have no deadline of their own, and
+	// would wait for their turn to be asked about for as long as that takes.
+	// Upstream fault 20.
+	timeout time.Duration
+	note    func(context.Context)
+}
+
+// Authorize decides whether a request is allowed.
+func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	bounded, leave := untilClientLeaves(ctx)
+	defer leave()
+	bounded, cancel := context.WithTimeout(bounded, a.timeout)
+	defer cancel()
+	decision, reason, err := a.Authorizer.Authorize(bounded, attributes)
+	if err != nil {
+		a.note(ctx)
+	}
+	return decision, reason, err
+}
