@@ -24,6 +24,7 @@ import (
 	"slices"
 	"sync"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/egressselector"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -119,4 +120,22 @@ func (o CompletedOptions) completeEtcd() error {
 	}
 	transport.ServerList = []string{o.EmbeddedEtcd.Endpoint()}
 	return nil
+}
+
+// Egress returns how to reach a network, nil for directly.
+func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
+	selector, err := o.egress()
+	if err != nil || selector == nil {
+		return nil, err
+	}
+	return selector.Lookup(network)
+}
+
+// etcdEgress is Egress to etcd, but for patience.
+func (o CompletedOptions) etcdEgress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
+	dial, err := o.Egress(network)
+	if err != nil {
+		return nil, err
+	}
+	return etcdDialer(dial, o.Etcd.StorageConfig.Transport.ServerList), nil
 }

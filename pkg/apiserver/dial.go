@@ -28,7 +28,6 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/klog/v2"
 )
 
@@ -44,25 +43,22 @@ const (
 	redialLimit = time.Hour
 )
 
-// etcdEgress is Egress to etcd, but for patience: the library lets nobody set how long gRPC
-// waits between its attempts.
-func (o CompletedOptions) etcdEgress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
-	dial, err := o.Egress(network)
-	if err != nil {
-		return nil, err
-	}
+// etcdDialer returns a dialer for these servers that is patient, or nil if only gRPC's own reaches
+// them. Dial is nil for servers that are reached directly. The library lets nobody set how long
+// gRPC waits between its attempts.
+func etcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
 	if dial == nil {
-		if !dialable(o.Etcd.StorageConfig.Transport.ServerList) {
-			return nil, nil
+		if !dialable(servers) {
+			return nil
 		}
 		dial = new(net.Dialer).DialContext
 	}
-	if !slices.ContainsFunc(o.Etcd.StorageConfig.Transport.ServerList, func(server string) bool {
+	if !slices.ContainsFunc(servers, func(server string) bool {
 		return !strings.HasPrefix(server, "https://")
 	}) {
 		dial = proved(dial)
 	}
-	return patient(dial), nil
+	return patient(dial)
 }
 
 // dialable tells whether servers are reached by TCP, and directly: only gRPC's own dialer

@@ -64,12 +64,3 @@ func newEgressSelector(file string) (*egressselector.EgressSelector, error) {
 	}
 	return egressselector.NewEgressSelectorWithMap(dialers), nil
 }
-
-// Egress returns how to reach a network, nil for directly.
-func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
-	selector, err := o.egress()
-	if err != nil || selector == nil {
-		return nil, err
-	}
-	return selector.Lookup(network)
-}
