@@ -39,14 +39,18 @@ pkg/registry/*(tests)         pkg/registry/testing
 pkg/admission/plugin/*        pkg/admission pkg/etcd/references pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/controller/*              pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/groups/*/lookup pkg/generated pkg/apis
+pkg/apiserver/testing/requests
 pkg/apiserver/testing         pkg/apiserver pkg/registry
 pkg/apiserver/testing(tests)  pkg/registry/testing pkg/cluster pkg/etcd/keys
-pkg/apiserver/filters         pkg/bodycost
-pkg/apiserver/filters(tests)  pkg/registry/testing pkg/registry pkg/apis
+pkg/apiserver/filters         pkg/apiserver/limits pkg/bodycost
+pkg/apiserver/filters(tests)  pkg/apiserver/testing/requests pkg/registry/testing pkg/registry pkg/apis
+pkg/apiserver/limits
+pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
+pkg/apiserver/transport       pkg/apiserver/limits
 pkg/apiserver/authentication
 pkg/apiserver(tests)          pkg/registry/testing
-pkg/apiserver/authorization   pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd/references pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
+pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd/references pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
 pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission

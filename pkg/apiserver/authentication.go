@@ -35,6 +35,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 // Limits on the requests for TokenReviews per second that no cache answers.
@@ -83,7 +84,7 @@ func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config, c
 	if info.RequestHeaderConfig != nil {
 		proxy := authentication.NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
 		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
-		authenticator = filters.TrustConnections(proxy, authentication.ByFrontProxy)
+		authenticator = transport.TrustConnections(proxy, authentication.ByFrontProxy)
 	}
 	if info.Authenticator, err = authentication.RequireIdentity(authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)

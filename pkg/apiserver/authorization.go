@@ -32,6 +32,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // AuthorizationOptions are the library's options of authorization by
@@ -82,13 +83,13 @@ func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config, cl
 	if err != nil {
 		return err
 	}
-	config.Authorization.Authorizer = filters.WithRetryableDenials(authorization.AskForAllNames(authorizer), o.ServerRun.RequestTimeout, filters.NoteUndecided)
+	config.Authorization.Authorizer = authorization.WithRetryableDenials(authorization.AskForAllNames(authorizer), o.ServerRun.RequestTimeout, filters.NoteUndecided)
 	return nil
 }
 
 // authorizer asks kube-apiserver, unless the group or the path of a request is always
 // allowed.
-func (o *AuthorizationOptions) authorizer(config *rest.Config, bounds filters.Bounds) (authorizer.Authorizer, error) {
+func (o *AuthorizationOptions) authorizer(config *rest.Config, bounds limits.Bounds) (authorizer.Authorizer, error) {
 	config.QPS, config.Burst, config.Timeout = o.QPS, o.Burst, o.ClientTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -110,6 +111,6 @@ func (o *AuthorizationOptions) authorizer(config *rest.Config, bounds filters.Bo
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.AlwaysAllowGroups...)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: filters.BoundReviews(delegating, bounds)},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: authorization.BoundReviews(delegating, bounds)},
 	)
 }

@@ -27,6 +27,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/egressselector"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
@@ -53,7 +54,7 @@ func (o *Options) Complete() (CompletedOptions, error) {
 	}
 	completed := CompletedOptions{&completedOptions{Options: o.copy()}}
 	egressFile := o.EgressSelector.ConfigFile
-	completed.egress = sync.OnceValues(func() (*egressselector.EgressSelector, error) { return newEgressSelector(egressFile) })
+	completed.egress = sync.OnceValues(func() (*egressselector.EgressSelector, error) { return transport.NewEgressSelector(egressFile) })
 
 	kubeconfig := o.CoreAPI.CoreAPIKubeconfigPath
 	completed.Authentication.RemoteKubeConfigFile = cmp.Or(o.Authentication.RemoteKubeConfigFile, kubeconfig)
@@ -137,5 +138,5 @@ func (o CompletedOptions) etcdEgress(network egressselector.NetworkContext) (uti
 	if err != nil {
 		return nil, err
 	}
-	return etcdDialer(dial, o.Etcd.StorageConfig.Transport.ServerList), nil
+	return transport.EtcdDialer(dial, o.Etcd.StorageConfig.Transport.ServerList), nil
 }

@@ -42,6 +42,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
@@ -66,7 +68,7 @@ type Config struct {
 	// Runtimes are those of the groups that have one, by the group's name.
 	Runtimes map[string]registry.Runtime
 	// Bounds are what a request may cost.
-	Bounds filters.Bounds
+	Bounds limits.Bounds
 	// RunControllers is false if the groups' controllers run elsewhere only.
 	RunControllers bool
 	// LeaderElection says which replica runs the groups' controllers.
@@ -74,7 +76,7 @@ type Config struct {
 
 	base    *Base
 	streams *filters.Streams
-	drain   *filters.Drain
+	drain   *transport.Drain
 	// etcd is nil if it does not run inside this server.
 	etcd         *etcd.Etcd
 	embeddedEtcd etcd.Config
@@ -138,7 +140,7 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 
 		base:    o.Base,
 		streams: newStreams(o.Bounds, o.groups),
-		drain:   filters.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection, o.Bounds),
+		drain:   transport.NewDrain(o.SecureServing.HTTP2MaxStreamsPerConnection, o.Bounds),
 		etcd:    etcd,
 
 		embeddedEtcd: o.EmbeddedEtcd,
@@ -178,7 +180,7 @@ func (c *Config) close() error {
 	return c.etcd.Close()
 }
 
-func newStreams(bounds filters.Bounds, groups []registry.Group) *filters.Streams {
+func newStreams(bounds limits.Bounds, groups []registry.Group) *filters.Streams {
 	var always, followed []schema.GroupResource
 	for _, group := range groups {
 		for resource, which := range group.LongRunning() {
@@ -237,7 +239,7 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 }
 
 // applyServing listens on the port, at which nobody answers yet.
-func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *filters.Drain, ready prerequisites) error {
+func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *transport.Drain, ready prerequisites) error {
 	// The library keeps the listener, which is for one server, in the options, and forgets
 	// the port if it can't be listened on.
 	// Upstream fault 35.
@@ -245,7 +247,7 @@ func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *f
 	if err := options.WithLoopback().ApplyToConfig(config); err != nil {
 		return serveError(o.SecureServing.BindPort, err)
 	}
-	config.SecureServing.Listener = drain.Listener(filters.BoundConnections(config.SecureServing.Listener, o.Bounds))
+	config.SecureServing.Listener = drain.Listener(transport.BoundConnections(config.SecureServing.Listener, o.Bounds))
 	// The warnings that this server sends are for its users, not for its own log.
 	// Upstream fault 53.
 	config.LoopbackClientConfig.WarningHandler = rest.NoWarnings{}
@@ -333,9 +335,9 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 // authorization, so that only who may write makes the server read a body.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(c.references.Handler(handler)), config)
-	handler = filters.WithClientContext(filters.WithBodyBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
+	handler = limits.WithClientContext(filters.WithBodyBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	handler = filters.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
+	handler = limits.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
 	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
 	handler = c.drain.Handler(filters.WithRequestBounds(handler, config.Serializer, c.Bounds))
 	return cluster.WithServerHeader(handler, c.Name)

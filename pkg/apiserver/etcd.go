@@ -25,7 +25,7 @@ import (
 	"path"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
+	etcdtransport "go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.uber.org/zap"
@@ -40,6 +40,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/component-base/tracing"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
@@ -81,14 +82,14 @@ func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, er
 		egress = o.Egress
 	}
 	return o.etcdClient(servers, egress, grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: redialInterval, Multiplier: 1, MaxDelay: redialInterval},
-		MinConnectTimeout: redialPatience,
+		Backoff:           backoff.Config{BaseDelay: transport.RedialInterval, Multiplier: 1, MaxDelay: transport.RedialInterval},
+		MinConnectTimeout: transport.RedialPatience,
 	}))
 }
 
 func (o CompletedOptions) etcdClient(servers []string, egress egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
 	config := o.Etcd.StorageConfig.Transport
-	files := transport.TLSInfo{
+	files := etcdtransport.TLSInfo{
 		CertFile:      config.CertFile,
 		KeyFile:       config.KeyFile,
 		TrustedCAFile: config.TrustedCAFile,

@@ -31,7 +31,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // averageInterval is how long the average size of the objects of a resource is remembered.
@@ -55,7 +55,7 @@ func (g boundedLists) GetRESTOptions(resource schema.GroupResource, example runt
 	decorator := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		inner, destroy, err := decorator(config, prefix, key, newObject, newList, attributes, trigger, indexers)
-		bounded := &boundedStorage{Interface: inner, large: new(filters.LargeObjects)}
+		bounded := &boundedStorage{Interface: inner, large: new(limits.LargeObjects)}
 		if cache, cached := inner.(*awaitedCache); cached {
 			bounded.large, bounded.newObject = cache.large, newObject
 		}
@@ -68,7 +68,7 @@ type boundedStorage struct {
 	storage.Interface
 	// newObject makes an object to look one up in the cache, nil without a cache.
 	newObject func() runtime.Object
-	large     *filters.LargeObjects
+	large     *limits.LargeObjects
 
 	// average is the size of an object as it is stored, as it was at some nanosecond.
 	average, at atomic.Int64
@@ -80,19 +80,19 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 		return err
 	}
 	s.refresh()
-	return filters.TakeListMemory(ctx, int64(meta.LenList(list))*s.average.Load())
+	return limits.TakeListMemory(ctx, int64(meta.LenList(list))*s.average.Load())
 }
 
 // takeFor takes memory for what is stored under a key, before it is read from etcd.
 func (s *boundedStorage) takeFor(ctx context.Context, key string) error {
-	if s.newObject == nil || s.large.None() || !filters.TakesMemory(ctx) {
+	if s.newObject == nil || s.large.None() || !limits.TakesMemory(ctx) {
 		return nil
 	}
 	object := s.newObject()
 	if err := s.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: "0", IgnoreNotFound: true}, object); err != nil {
 		return nil //nolint:nilerr // Whoever asks is told when it is read from etcd.
 	}
-	return filters.TakeObjectMemory(ctx, object)
+	return limits.TakeObjectMemory(ctx, object)
 }
 
 // takeRead takes memory for an object that has been read from etcd, unless takeFor has done so.
@@ -100,7 +100,7 @@ func (s *boundedStorage) takeRead(ctx context.Context, object runtime.Object) er
 	if s.newObject != nil {
 		return nil
 	}
-	return filters.TakeObjectMemory(ctx, object)
+	return limits.TakeObjectMemory(ctx, object)
 }
 
 // Get reads an object if there is memory for it.
@@ -139,7 +139,7 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	}
 	// What is the same as before has not been written.
 	if after, err := s.Versioner().ObjectResourceVersion(destination); err == nil && after != before {
-		filters.KeepObjectMemory(ctx, destination)
+		limits.KeepObjectMemory(ctx, destination)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 	}
 	err := s.Interface.Delete(ctx, key, out, preconditions, validateRead, cached, opts)
 	if err == nil {
-		filters.KeepObjectMemory(ctx, out)
+		limits.KeepObjectMemory(ctx, out)
 	}
 	return err
 }

@@ -37,6 +37,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // fixedStorage has lists of one length, with objects of one size.
@@ -68,7 +69,7 @@ func TestListsTakeMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				bounds := filters.DefaultBounds()
+				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = 4 * 4 * 50 * average // So a user has memory for lists of 50.
 				store := &boundedStorage{Interface: test.fixedStorage}
 				list := func(ctx context.Context) error {
@@ -139,7 +140,7 @@ func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Ob
 
 // cachedObject stores an object that a watch cache knows.
 func cachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
-	large := new(filters.LargeObjects)
+	large := new(limits.LargeObjects)
 	large.See(&object)
 	return &boundedStorage{
 		Interface: &storedObject{PartialObjectMetadata: object}, large: large,
@@ -149,7 +150,7 @@ func cachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
 
 // uncachedObject stores an object without a watch cache.
 func uncachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
-	return &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, large: new(filters.LargeObjects)}
+	return &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, large: new(limits.LargeObjects)}
 }
 
 func TestLargeObjectsTakeMemory(t *testing.T) {
@@ -185,7 +186,7 @@ func testLargeObjects(t *testing.T, stored func(metav1.PartialObjectMetadata) *b
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				bounds := filters.DefaultBounds()
+				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = part * most * size
 				var work func(context.Context)
 				handler := filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -202,8 +203,8 @@ func testLargeObjects(t *testing.T, stored func(metav1.PartialObjectMetadata) *b
 					t.Helper()
 					do("list", func(ctx context.Context) {
 						free := (most - times) * size / 4
-						require.NoError(t, filters.TakeListMemory(ctx, free-about))
-						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(filters.TakeListMemory(ctx, free+about)))
+						require.NoError(t, limits.TakeListMemory(ctx, free-about))
+						assert.Equal(t, times > 0, apierrors.IsTooManyRequests(limits.TakeListMemory(ctx, free+about)))
 					})
 				}
 				do(test.verb, func(ctx context.Context) {
@@ -227,7 +228,7 @@ func TestLargeObjectsThatWait(t *testing.T) {
 func testObjectThatWaits(t *testing.T, stored func(metav1.PartialObjectMetadata) *boundedStorage) {
 	t.Helper()
 	store := stored(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}})
-	bounds := filters.DefaultBounds()
+	bounds := limits.DefaultBounds()
 	bounds.RequestMemory = 4 << 20
 	get := func(ctx context.Context) error {
 		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})

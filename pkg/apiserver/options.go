@@ -27,7 +27,7 @@ import (
 	componentbaseconfig "k8s.io/component-base/config"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -70,7 +70,7 @@ type Options struct {
 	Traces         *genericoptions.TracingOptions
 
 	// Bounds are what a request may cost.
-	Bounds filters.Bounds
+	Bounds limits.Bounds
 
 	// EtcdTransactions is false for a backend without transactions of several keys. What
 	// package references then keeps is as good as admission's look at other objects.
@@ -127,7 +127,7 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 		Admission:      admission.Options(plugins),
 		EgressSelector: recommended.EgressSelector,
 		Traces:         recommended.Traces,
-		Bounds:         filters.DefaultBounds(),
+		Bounds:         limits.DefaultBounds(),
 
 		EtcdTransactions: true,
 		EmbeddedEtcd: etcd.Config{

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -36,7 +37,7 @@ type Server struct {
 	Generic *genericapiserver.GenericAPIServer
 
 	config genericapiserver.CompletedConfig
-	drain  *filters.Drain
+	drain  *transport.Drain
 	// etcd is nil if it does not run inside this server.
 	etcd *etcd.Etcd
 	// close stops what the server depends on.

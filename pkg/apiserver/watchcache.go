@@ -38,7 +38,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -90,7 +90,7 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 	if err != nil {
 		return nil, func() {}, err
 	}
-	large := new(filters.LargeObjects)
+	large := new(limits.LargeObjects)
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             &historicStorage{Interface: etcd, large: large},
 		Versioner:           storage.APIObjectVersioner{},
@@ -125,7 +125,7 @@ const fillTimeout = 15 * time.Second
 // until the cache has read the objects, and not every client tries again.
 type awaitedCache struct {
 	storage.Interface
-	large *filters.LargeObjects
+	large *limits.LargeObjects
 	wait  func(context.Context) error
 	until time.Time
 }
@@ -157,7 +157,7 @@ func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListO
 type historicStorage struct {
 	storage.Interface
 	// large gets to know what the cache gets.
-	large  *filters.LargeObjects
+	large  *limits.LargeObjects
 	listed bool // Only the cache's reflector lists, one list after the other.
 	// present is the revision up to which a watch brings what is past, or 0, and largePast the
 	// size of the large objects that it has brought.

@@ -31,6 +31,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
@@ -38,8 +39,8 @@ import (
 // suggests, and namespaces that etcd's keys can't have in them, for which it would
 // answer 500. It belongs behind authorization, so that the server reads bodies only from clients
 // that may write.
-func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64) http.Handler {
-	next = WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
+func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, maxBody int64) http.Handler {
+	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
 		return checkText(bounds, verb, mediaTypeOf(req), body, maxBody)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -78,7 +79,7 @@ func checkNamespace(namespace string) error {
 	return nil
 }
 
-func checkText(b Bounds, verb, mediaType string, body []byte, maxBody int64) error {
+func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int64) error {
 	if verb == "patch" && bodycost.NestingExceeds(body, b.PatchDepth) {
 		return fmt.Errorf("the patch is nested more than %d levels deep", b.PatchDepth)
 	}

@@ -22,12 +22,15 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // Each of these verbs once let through a body that nothing had looked at, or none did.
 func TestBodies(t *testing.T) {
 	const maxBody = 1 << 10
-	bounds := DefaultBounds()
+	bounds := limits.DefaultBounds()
 	bounds.BodyElements = 100
 	deep := strings.Repeat(`{"a":`, bounds.PatchDepth+1) + "1" + strings.Repeat("}", bounds.PatchDepth+1)
 	wide := "[" + strings.Repeat("0,", bounds.BodyElements) + "0]"
@@ -53,10 +56,10 @@ func TestBodies(t *testing.T) {
 					t.Error(err)
 				}
 				passed = string(body)
-			}), newCodecs(), isWatch, bounds, maxBody)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, maxBody)
 
-			answer := serve(handler, withInfo(httptest.NewRequest(http.MethodPatch, "/", strings.NewReader(test.body)), test.verb))
-			requireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
+			answer := requests.Serve(handler, requests.WithInfo(httptest.NewRequest(http.MethodPatch, "/", strings.NewReader(test.body)), test.verb))
+			requests.RequireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
 			if test.wantMessage == "" && passed != test.body {
 				t.Errorf("the handler got a body of %d bytes, want %d", len(passed), len(test.body))
 			}

@@ -24,19 +24,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
 // BoundObjects returns a serializer that decodes no objects that exceed the bounds: what
 // a patch adds to an object that is there already, or what only the type of an object
 // tells.
-func BoundObjects(serializer runtime.NegotiatedSerializer, bounds Bounds) runtime.NegotiatedSerializer {
+func BoundObjects(serializer runtime.NegotiatedSerializer, bounds limits.Bounds) runtime.NegotiatedSerializer {
 	return boundedSerializer{serializer, bounds}
 }
 
 type boundedSerializer struct {
 	runtime.NegotiatedSerializer
-	bounds Bounds
+	bounds limits.Bounds
 }
 
 func (s boundedSerializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
@@ -45,7 +46,7 @@ func (s boundedSerializer) DecoderToVersion(decoder runtime.Decoder, version run
 
 type boundedDecoder struct {
 	runtime.Decoder
-	bounds Bounds
+	bounds limits.Bounds
 }
 
 // Decode returns an object also with the error that tells of unknown fields, which
@@ -69,7 +70,7 @@ func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	return obj, gvk, err
 }
 
-func checkMetadata(b Bounds, object metav1.Object) error {
+func checkMetadata(b limits.Bounds, object metav1.Object) error {
 	if owners := len(object.GetOwnerReferences()); owners > b.Owners {
 		return fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", b.Owners, owners)
 	}

@@ -26,15 +26,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 func TestBoundMetadata(t *testing.T) {
-	codecs := newCodecs()
+	codecs := requests.NewCodecs()
 	json, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if !ok {
 		t.Fatal("there is no serializer for JSON")
 	}
-	bounds := DefaultBounds()
+	bounds := limits.DefaultBounds()
 	owners := func(n int) string {
 		owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}`
 		return `"ownerReferences":[` + strings.TrimSuffix(strings.Repeat(owner+",", n), ",") + `]`
@@ -70,12 +73,12 @@ func TestBoundMetadata(t *testing.T) {
 }
 
 func TestTooManyElements(t *testing.T) {
-	codecs := newCodecs()
+	codecs := requests.NewCodecs()
 	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {
 		t.Fatal("there is no serializer for protobuf")
 	}
-	bounds := DefaultBounds()
+	bounds := limits.DefaultBounds()
 	decoder := BoundObjects(codecs, bounds).DecoderToVersion(info.Serializer, example.SchemeGroupVersion)
 	for name, test := range map[string]struct {
 		finalizers int

@@ -26,11 +26,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // WithRequestBounds refuses a request whose path, query or headers exceed the bounds,
 // before anything is known about who sends it.
-func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds Bounds) http.Handler {
+func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if err := checkRequest(bounds, req); err != nil {
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
@@ -40,7 +42,7 @@ func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerialize
 	})
 }
 
-func checkRequest(b Bounds, req *http.Request) error {
+func checkRequest(b limits.Bounds, req *http.Request) error {
 	switch {
 	case headerBytes(req.Header) > b.HeaderBytes:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -78,7 +80,7 @@ func headerBytes(header http.Header) (size int) {
 }
 
 // checkParameter bounds all values of a parameter together, as some may be repeated.
-func checkParameter(b Bounds, name string, values []string) error {
+func checkParameter(b limits.Bounds, name string, values []string) error {
 	limit, requirements := b.ParameterBytes, false
 	switch name {
 	case "labelSelector", "fieldSelector":

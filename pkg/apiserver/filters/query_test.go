@@ -22,12 +22,15 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // Selectors, names and managers of any length once were parsed, asked about and repeated
 // in answers.
 func TestRequestBounds(t *testing.T) {
-	bounds := Bounds{
+	bounds := limits.Bounds{
 		PathBytes: 64, HeaderBytes: 128, QueryBytes: 1024,
 		ParameterBytes: 16, ContinueBytes: 32, SelectorBytes: 64, SelectorRequirements: 4,
 	}
@@ -63,7 +66,7 @@ func TestRequestBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, test.target, nil)
 			req.Header = test.headers
-			requireStatus(t, serve(WithRequestBounds(okHandler(), newCodecs(), bounds), req), test.want, test.code)
+			requests.RequireStatus(t, requests.Serve(WithRequestBounds(okHandler(), requests.NewCodecs(), bounds), req), test.want, test.code)
 		})
 	}
 }

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // streamRetrySeconds is when a user may hope that one of their streams has ended.
@@ -42,7 +44,7 @@ type Streams struct {
 	always, followed sets.Set[schema.GroupResource]
 	shutdown         chan struct{}
 	forwarded        func(user.Info) bool
-	bounds           Bounds
+	bounds           limits.Bounds
 
 	mu    sync.Mutex
 	users map[follower]int
@@ -61,7 +63,7 @@ var _ genericapirequest.ServerShutdownSignal = &Streams{}
 // always go on, and of others, such as "pizzas/track", whose requests go on if they are
 // followed: those by GET whose query parameter "follow" is true. Forwarded tells whether
 // kube-apiserver has forwarded the requests of a user.
-func NewStreams(bounds Bounds, always, followed []schema.GroupResource, forwarded func(user.Info) bool) *Streams {
+func NewStreams(bounds limits.Bounds, always, followed []schema.GroupResource, forwarded func(user.Info) bool) *Streams {
 	return &Streams{
 		always:    sets.New(always...),
 		followed:  sets.New(followed...),

@@ -26,11 +26,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // What answers with one line, and what is no GET, once went past priority and fairness.
 func TestLongRunning(t *testing.T) {
-	streams := NewStreams(DefaultBounds(),
+	streams := NewStreams(limits.DefaultBounds(),
 		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}}, nil)
 	check := streams.LongRunning(func(*http.Request, *genericapirequest.RequestInfo) bool { return false })
 	for name, test := range map[string]struct {
@@ -63,10 +66,10 @@ func TestLongRunning(t *testing.T) {
 // level by following 640 of them, and others of it waited for more than a minute.
 func TestStreamsPerUser(t *testing.T) {
 	forwarded := false
-	streams := NewStreams(Bounds{StreamsPerUser: 2, ForwardedStreamsPerUser: 1},
+	streams := NewStreams(limits.Bounds{StreamsPerUser: 2, ForwardedStreamsPerUser: 1},
 		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}},
 		func(user.Info) bool { return forwarded })
-	config := &genericapiserver.Config{Serializer: newCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
+	config := &genericapiserver.Config{Serializer: requests.NewCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
 	follow := func(name, subresource string) *http.Request {
 		req := httptest.NewRequest(http.MethodGet, "/?follow=true", nil)
 		ctx := genericapirequest.WithUser(req.Context(), &user.DefaultInfo{Name: name})
@@ -97,14 +100,16 @@ func TestStreamsPerUser(t *testing.T) {
 			forwarded = test.forwarded
 			meanwhile = nil
 			for range test.most - 1 {
-				meanwhile = append(meanwhile, func() { requireStatus(t, serve(handler, follow("jane", test.subresource)), "", http.StatusOK) })
+				meanwhile = append(meanwhile, func() {
+					requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource)), "", http.StatusOK)
+				})
 			}
 			meanwhile = append(meanwhile, func() {
-				requireStatus(t, serve(handler, follow("jane", test.subresource)), test.want, http.StatusTooManyRequests)
-				requireStatus(t, serve(handler, follow("john", test.subresource)), "", http.StatusOK)
+				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource)), test.want, http.StatusTooManyRequests)
+				requests.RequireStatus(t, requests.Serve(handler, follow("john", test.subresource)), "", http.StatusOK)
 			})
 			for range 2 {
-				requireStatus(t, serve(handler, follow("jane", test.subresource)), "", http.StatusOK)
+				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource)), "", http.StatusOK)
 			}
 			if len(meanwhile) > 0 || len(streams.users) > 0 {
 				t.Errorf("not called: %d, still counted: %v", len(meanwhile), streams.users)

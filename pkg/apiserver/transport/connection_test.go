@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package transport
 
 import (
 	"errors"
@@ -22,6 +22,8 @@ import (
 	"net"
 	"os"
 	"testing"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // kube-apiserver dials once for each of many first requests: its connections wait for
@@ -32,7 +34,7 @@ func TestConnectionsPerClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := BoundConnections(tcp, Bounds{ConnectionsPerClient: limit})
+	listener := BoundConnections(tcp, limits.Bounds{ConnectionsPerClient: limit})
 	accepted := make(chan net.Conn)
 	go func() {
 		defer close(accepted)

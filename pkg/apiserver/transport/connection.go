@@ -14,11 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package transport
 
 import (
 	"net"
 	"sync"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // waitingPerConnection is how many connections may wait for each that a client may have.
@@ -29,7 +31,7 @@ const waitingPerConnection = 8
 // another of the client ends: kube-apiserver, which comes from one address for all users,
 // dials for each of the requests that it has before its first connection stands, and
 // needs few of these connections later.
-func BoundConnections(listener net.Listener, bounds Bounds) net.Listener {
+func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
 	l := &boundedListener{
 		Listener: listener,
 		limit:    bounds.ConnectionsPerClient,

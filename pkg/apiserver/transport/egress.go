@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package transport
 
 import (
 	"context"
@@ -25,9 +25,9 @@ import (
 	"k8s.io/apiserver/pkg/server/egressselector"
 )
 
-// newEgressSelector returns the dialers of the file, or nil if there are none and
+// NewEgressSelector returns the dialers of the file, or nil if there are none and
 // everything is reached directly.
-func newEgressSelector(file string) (*egressselector.EgressSelector, error) {
+func NewEgressSelector(file string) (*egressselector.EgressSelector, error) {
 	config, err := egressselector.ReadEgressSelectorConfiguration(file)
 	if err != nil || config == nil || len(config.EgressSelections) == 0 {
 		return nil, err

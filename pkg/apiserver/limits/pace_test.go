@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package limits
 
 import (
 	"bufio"
@@ -26,6 +26,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // pipes is a listener whose connections have no buffers.
@@ -97,7 +99,7 @@ func TestPace(t *testing.T) {
 						}
 					}
 					worked <- err
-				}), newCodecs(), isWatch, bounds, 1<<20, anyBody)
+				}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20, anyBody)
 				begun, ended := time.Now(), make(chan time.Duration, 1)
 				server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					if test.verb == "update" {
@@ -105,7 +107,7 @@ func TestPace(t *testing.T) {
 						defer cancel()
 						req = req.WithContext(ctx)
 					}
-					inner.ServeHTTP(w, withInfo(req, test.verb))
+					inner.ServeHTTP(w, requests.WithInfo(req, test.verb))
 					ended <- time.Since(begun)
 				})}
 				listener := newPipes()

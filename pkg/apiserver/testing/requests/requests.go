@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package requests has requests, and what their tests have in common.
-package filters
+// Package requests makes requests and answers for the tests of handlers.
+package requests
 
 import (
 	"encoding/json"
@@ -32,37 +32,37 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// as makes a request one of a user.
-func as(req *http.Request, name string) *http.Request {
+// As makes a request one of a user.
+func As(req *http.Request, name string) *http.Request {
 	return req.WithContext(genericapirequest.WithUser(req.Context(), &user.DefaultInfo{Name: name}))
 }
 
-// isWatch tells whether the verb of a request is watch.
-func isWatch(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
+// IsWatch tells whether the verb of a request is watch.
+func IsWatch(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
 
-// newCodecs know the types of every API and those of the library's example.
-func newCodecs() serializer.CodecFactory {
+// NewCodecs know the types of every API and those of the library's example.
+func NewCodecs() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	install.Install(scheme)
 	return serializer.NewCodecFactory(scheme)
 }
 
-func withInfo(req *http.Request, verb string) *http.Request {
+func WithInfo(req *http.Request, verb string) *http.Request {
 	return req.WithContext(genericapirequest.WithRequestInfo(req.Context(), &genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: verb, APIVersion: "v1", Resource: "things",
 	}))
 }
 
-func serve(handler http.Handler, req *http.Request) *httptest.ResponseRecorder {
+func Serve(handler http.Handler, req *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, req)
 	return answer
 }
 
-// requireStatus fails unless the answer is a Status with this message and code, or 200 if
+// RequireStatus fails unless the answer is a Status with this message and code, or 200 if
 // there is to be no message.
-func requireStatus(t *testing.T, answer *httptest.ResponseRecorder, message string, code int) {
+func RequireStatus(t *testing.T, answer *httptest.ResponseRecorder, message string, code int) {
 	t.Helper()
 	if message == "" {
 		if answer.Code != http.StatusOK {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package transport
 
 import (
 	"context"
@@ -29,6 +29,8 @@ import (
 	"golang.org/x/net/http2"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const (
@@ -74,7 +76,7 @@ type Drain struct {
 
 // NewDrain returns a Drain for one listener and the handler of all its requests. A client
 // may have so many at a time on a connection of HTTP/2.
-func NewDrain(streams int, bounds Bounds) *Drain {
+func NewDrain(streams int, bounds limits.Bounds) *Drain {
 	return &Drain{
 		streams:     uint32(max(0, streams)), //nolint:gosec // G115: flags are validated.
 		textBytes:   bounds.HeaderBytes + bounds.PathBytes + bounds.QueryBytes,

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package transport
 
 import (
 	"bytes"
@@ -34,6 +34,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // turnstile lets a frame be read for each token.
@@ -93,7 +95,7 @@ func TestFramesThatWait(t *testing.T) {
 // TestPacedConnections sends pings to a server, which answers them as fast as they may come,
 // until it trusts the client.
 func TestPacedConnections(t *testing.T) {
-	drain := NewDrain(testStreams, DefaultBounds())
+	drain := NewDrain(testStreams, limits.DefaultBounds())
 	pace := newTurnstile(10)
 	drain.frames.clients.Add("127.0.0.1", pace)
 	authenticate := TrustConnections(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
@@ -194,7 +196,7 @@ func TestHeadersThatNeverEnd(t *testing.T) {
 // Connections of HTTP/1.1, whose headers come at any speed, keep less of them than those of HTTP/2
 // may, where kube-apiserver's client would refuse to send more.
 func TestHeadersOfEachProtocol(t *testing.T) {
-	bounds := Bounds{HeaderBytes: 8 << 10, PathBytes: 8 << 10, QueryBytes: 8 << 10}
+	bounds := limits.Bounds{HeaderBytes: 8 << 10, PathBytes: 8 << 10, QueryBytes: 8 << 10}
 	drain := NewDrain(testStreams, bounds)
 	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)

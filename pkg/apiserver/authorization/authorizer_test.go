@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package authorization
 
 import (
 	"encoding/json"
@@ -35,6 +35,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // The library's cache once kept 8192 questions of 900 kB each, for whoever asked.
@@ -89,7 +91,7 @@ func TestReviewsAreCachedIfSmall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bounded := BoundReviews(delegating, DefaultBounds())
+			bounded := BoundReviews(delegating, limits.DefaultBounds())
 			for range 2 {
 				if decision, _, err := bounded.Authorize(t.Context(), test.attributes); err != nil || decision != authorizer.DecisionAllow {
 					t.Fatalf("got decision %v and error %v", decision, err)

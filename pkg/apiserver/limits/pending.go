@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package limits
 
 import (
 	"context"
@@ -78,14 +78,14 @@ type clientKey struct{}
 // WithClientContext ends the work on a request when its client has given it up.
 func WithClientContext(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx, cancel := untilClientLeaves(req.Context())
+		ctx, cancel := UntilClientLeaves(req.Context())
 		defer cancel()
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
 }
 
-// untilClientLeaves returns a context that ends with the client of WithPendingBound, too.
-func untilClientLeaves(ctx context.Context) (context.Context, context.CancelFunc) {
+// UntilClientLeaves returns a context that ends with the client of WithPendingBound, too.
+func UntilClientLeaves(ctx context.Context) (context.Context, context.CancelFunc) {
 	client, ok := ctx.Value(clientKey{}).(context.Context)
 	if !ok {
 		return ctx, func() {}

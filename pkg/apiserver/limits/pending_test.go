@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package limits
 
 import (
 	"bytes"
@@ -35,6 +35,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // chain is work with the bounds and the library's handlers around it that are special
@@ -44,7 +46,7 @@ func chain(work http.HandlerFunc, bounds Bounds) http.Handler {
 	longRunning := func(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
 	handler := genericfilters.WithTimeoutForNonLongRunningRequests(WithClientContext(work), longRunning)
 	handler = genericapifilters.WithRequestInfo(handler, resolver)
-	return WithPendingBound(handler, newCodecs(), resolver, longRunning, bounds)
+	return WithPendingBound(handler, requests.NewCodecs(), resolver, longRunning, bounds)
 }
 
 // The library answers as soon as the client leaves, and goes on with the work.
@@ -72,16 +74,16 @@ func TestPendingUntilTheirEnd(t *testing.T) {
 			"a watch":        {things + "?watch=1", ""},
 			"a health check": {"/readyz/ping", ""},
 		} {
-			answer := serve(handler, httptest.NewRequest(http.MethodGet, test.path, nil))
+			answer := requests.Serve(handler, httptest.NewRequest(http.MethodGet, test.path, nil))
 			t.Log(name)
-			requireStatus(t, answer, test.want, http.StatusTooManyRequests)
+			requests.RequireStatus(t, answer, test.want, http.StatusTooManyRequests)
 			if test.want != "" && answer.Header().Get("Retry-After") == "" {
 				t.Error("the client is not told when to try again")
 			}
 		}
 		close(goOn)
 		synctest.Wait()
-		requireStatus(t, serve(handler, httptest.NewRequest(http.MethodGet, things, nil)), "", http.StatusOK)
+		requests.RequireStatus(t, requests.Serve(handler, httptest.NewRequest(http.MethodGet, things, nil)), "", http.StatusOK)
 	})
 }
 

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package authorization
 
 import (
 	"context"
@@ -22,13 +22,15 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // BoundReviews keeps the authorizer of the library, which asks kube-apiserver, from
 // caching the answers to questions that are larger than ReviewBytes. Its cache holds a
 // fixed number of answers by the whole text of their questions, and counts neither
 // selectors nor the user's groups when it decides what is small enough for it.
-func BoundReviews(delegate authorizer.Authorizer, bounds Bounds) authorizer.Authorizer {
+func BoundReviews(delegate authorizer.Authorizer, bounds limits.Bounds) authorizer.Authorizer {
 	return boundedReviews{delegate, bounds.ReviewBytes, strings.Repeat("/", uncachedBytes)}
 }
 

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package transport
 
 import (
 	"bytes"
@@ -33,6 +33,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	certutil "k8s.io/client-go/util/cert"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const testStreams = 100
@@ -47,7 +49,7 @@ type stopped struct {
 
 func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 	t.Helper()
-	drain := NewDrain(testStreams, DefaultBounds())
+	drain := NewDrain(testStreams, limits.DefaultBounds())
 	server := httptest.NewUnstartedServer(drain.Handler(handler))
 	server.EnableHTTP2 = true
 	server.Listener = drain.Listener(server.Listener)
@@ -130,7 +132,7 @@ func TestARequestAfterTheListener(t *testing.T) {
 // TestARequestAfterGoAway is one that a client has sent before it was told that the server
 // stops. It is answered like any other.
 func TestARequestAfterGoAway(t *testing.T) {
-	drain := NewDrain(testStreams, DefaultBounds())
+	drain := NewDrain(testStreams, limits.DefaultBounds())
 	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(w, req.Body)
 	})))

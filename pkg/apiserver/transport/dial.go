@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package transport
 
 import (
 	"context"
@@ -32,21 +32,21 @@ import (
 )
 
 const (
-	// redialInterval is how soon an etcd that answers again is noticed.
-	redialInterval = 250 * time.Millisecond
-	// redialPatience is how long one attempt to connect is the only one: it may have been
+	// RedialInterval is how soon an etcd that answers again is noticed.
+	RedialInterval = 250 * time.Millisecond
+	// RedialPatience is how long one attempt to connect is the only one: it may have been
 	// made of a host that did not even refuse, and answers now.
-	redialPatience = 2 * time.Second
+	RedialPatience = 2 * time.Second
 	// redialTimeout bounds one attempt.
 	redialTimeout = 20 * time.Second
 	// redialLimit bounds how long connections are attempted for a client that may be gone.
 	redialLimit = time.Hour
 )
 
-// etcdDialer returns a dialer for these servers that is patient, or nil if only gRPC's own reaches
+// EtcdDialer returns a dialer for these servers that is patient, or nil if only gRPC's own reaches
 // them. Dial is nil for servers that are reached directly. The library lets nobody set how long
 // gRPC waits between its attempts.
-func etcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
+func EtcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
 	if dial == nil {
 		if !dialable(servers) {
 			return nil
@@ -136,7 +136,7 @@ func patient(dial utilnet.DialFunc) utilnet.DialFunc {
 			case <-next.C:
 				running++
 				go attempt()
-				next.Reset(redialPatience)
+				next.Reset(RedialPatience)
 			case got := <-results:
 				switch {
 				case got.err == nil && ctx.Err() == nil:
@@ -149,7 +149,7 @@ func patient(dial utilnet.DialFunc) utilnet.DialFunc {
 					klog.InfoS("Etcd is unavailable; connecting as soon as it answers", "address", address, "reason", got.err.Error())
 				}
 				if running--; running == 0 {
-					next.Reset(redialInterval)
+					next.Reset(RedialInterval)
 				}
 			}
 		}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package limits
 
 import (
 	"context"
@@ -25,6 +25,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
 // anyBody is a check that every body passes.
@@ -49,7 +51,7 @@ func TestBodyMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			post := func(body, user string) *http.Request {
-				return as(withInfo(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), "create"), user)
+				return requests.As(requests.WithInfo(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), "create"), user)
 			}
 			// While the first is worked on, the second arrives; then it is repeated.
 			var handler http.Handler
@@ -58,15 +60,15 @@ func TestBodyMemory(t *testing.T) {
 					for _, length := range []int64{int64(len(test.second)), -1} {
 						second := post(test.second, test.user)
 						second.ContentLength = length
-						requireStatus(t, serve(handler, second), test.want, http.StatusTooManyRequests)
+						requests.RequireStatus(t, requests.Serve(handler, second), test.want, http.StatusTooManyRequests)
 					}
 				}
 			})
-			handler = WithMemoryBounds(inner, newCodecs(), isWatch, bounds, 1<<10, anyBody)
+			handler = WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, 1<<10, anyBody)
 			for range 2 { // What the first has taken is given back.
 				first := post(test.first, "first")
 				first.Header.Set("First", "true")
-				requireStatus(t, serve(handler, first), "", http.StatusOK)
+				requests.RequireStatus(t, requests.Serve(handler, first), "", http.StatusOK)
 			}
 		})
 	}
@@ -92,7 +94,7 @@ func TestListMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := func(user string) *http.Request {
-				return as(withInfo(httptest.NewRequest(http.MethodGet, "/", nil), "list"), user)
+				return requests.As(requests.WithInfo(httptest.NewRequest(http.MethodGet, "/", nil), "list"), user)
 			}
 			var handler http.Handler
 			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -109,13 +111,13 @@ func TestListMemory(t *testing.T) {
 				}
 				second := list(test.user)
 				second.Header.Set("Accept", test.accept)
-				serve(handler, second)
+				requests.Serve(handler, second)
 			})
-			handler = WithMemoryBounds(inner, newCodecs(), isWatch, bounds, 1<<10, anyBody)
+			handler = WithMemoryBounds(inner, requests.NewCodecs(), requests.IsWatch, bounds, 1<<10, anyBody)
 			for range 2 {
 				first := list("first")
 				first.Header.Set("First", "true")
-				serve(handler, first)
+				requests.Serve(handler, first)
 			}
 		})
 	}

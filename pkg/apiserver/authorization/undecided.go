@@ -14,13 +14,15 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package filters
+package authorization
 
 import (
 	"context"
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // WithRetryableDenials returns an authorizer that calls note with the context of a request if
@@ -42,7 +44,7 @@ type retryableAuthorizer struct {
 
 // Authorize decides whether a request is allowed.
 func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	bounded, leave := untilClientLeaves(ctx)
+	bounded, leave := limits.UntilClientLeaves(ctx)
 	defer leave()
 	bounded, cancel := context.WithTimeout(bounded, a.timeout)
 	defer cancel()
