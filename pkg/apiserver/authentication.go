@@ -34,9 +34,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
+
+// authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
+// publishes how it authenticates itself as a front proxy.
+const authenticationConfig = "extension-apiserver-authentication"
 
 // Limits on the requests for TokenReviews per second that no cache answers.
 const (
@@ -44,10 +47,21 @@ const (
 	tokenReviewBurst = 400
 )
 
-// applyAuthentication does what DelegatingAuthenticationOptions.ApplyTo of the library does
+// Delegation is how kube-apiserver is asked who its clients are.
+type Delegation struct {
+	*genericoptions.DelegatingAuthenticationOptions
+
+	// AlwaysAllowPaths are open to requests without an identity.
+	AlwaysAllowPaths []string
+	// TokensPerClient and NoteTooManyTokens are those of BoundTokens.
+	TokensPerClient   int
+	NoteTooManyTokens func(context.Context)
+}
+
+// ApplyTo does what DelegatingAuthenticationOptions.ApplyTo of the library does
 // with a client that exists already, where the library loads a kubeconfig of its own, and
 // guards what comes of it.
-func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config, cluster *client) error {
+func (o Delegation) ApplyTo(config *genericapiserver.Config, cluster *rest.Config) error {
 	reviewer, err := o.tokenReviewer(cluster)
 	if err != nil {
 		return err
@@ -55,9 +69,9 @@ func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config, c
 	factory := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: true},
 		TokenAccessReviewClient:  reviewer.AuthenticationV1(),
-		TokenAccessReviewTimeout: o.Authentication.TokenRequestTimeout,
-		WebhookRetryBackoff:      o.Authentication.WebhookRetryBackoff,
-		CacheTTL:                 o.Authentication.CacheTTL,
+		TokenAccessReviewTimeout: o.TokenRequestTimeout,
+		WebhookRetryBackoff:      o.WebhookRetryBackoff,
+		CacheTTL:                 o.CacheTTL,
 	}
 	if factory.ClientCertificateCAContentProvider, err = o.clientCA(reviewer); err != nil {
 		return err
@@ -80,22 +94,22 @@ func (o CompletedOptions) applyAuthentication(config *genericapiserver.Config, c
 		return err
 	}
 	config.OpenAPIConfig.SecurityDefinitions = definitions
-	authenticator = authentication.BoundTokens(authenticator, o.Bounds.TokensPerClient, filters.NoteTooManyTokens)
+	authenticator = authentication.BoundTokens(authenticator, o.TokensPerClient, o.NoteTooManyTokens)
 	if info.RequestHeaderConfig != nil {
 		proxy := authentication.NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
 		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
 		authenticator = transport.TrustConnections(proxy, authentication.ByFrontProxy)
 	}
-	if info.Authenticator, err = authentication.RequireIdentity(authenticator, o.Authorization.AlwaysAllowPaths); err != nil {
+	if info.Authenticator, err = authentication.RequireIdentity(authenticator, o.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	return nil
 }
 
-func (o CompletedOptions) tokenReviewer(cluster *client) (kubernetes.Interface, error) {
-	config := rest.CopyConfig(cluster.config)
+func (o Delegation) tokenReviewer(cluster *rest.Config) (kubernetes.Interface, error) {
+	config := rest.CopyConfig(cluster)
 	config.QPS, config.Burst = tokenReviewQPS, tokenReviewBurst
-	if wrap := o.Authentication.CustomRoundTripperFn; wrap != nil {
+	if wrap := o.CustomRoundTripperFn; wrap != nil {
 		config.Wrap(wrap)
 	}
 	return kubernetes.NewForConfig(config)
@@ -103,15 +117,15 @@ func (o CompletedOptions) tokenReviewer(cluster *client) (kubernetes.Interface, 
 
 // clientCA returns the certificate authorities of users: those of --client-ca-file, or those
 // that kube-apiserver publishes, or nil.
-func (o CompletedOptions) clientCA(cluster kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
-	if own := o.Authentication.ClientCert; own != (genericoptions.ClientCertAuthenticationOptions{}) {
+func (o Delegation) clientCA(cluster kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	if own := o.ClientCert; own != (genericoptions.ClientCertAuthenticationOptions{}) {
 		ca, err := own.GetClientCAContentProvider()
 		if err != nil {
 			return nil, fmt.Errorf("--client-ca-file: %w", err)
 		}
 		return ca, nil
 	}
-	if o.Authentication.SkipInClusterLookup {
+	if o.SkipInClusterLookup {
 		return nil, nil
 	}
 	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, authenticationConfig, "client-ca-file", cluster)
@@ -119,19 +133,19 @@ func (o CompletedOptions) clientCA(cluster kubernetes.Interface) (dynamiccertifi
 
 // requestHeaders returns how a front proxy asserts the identity of a user: what the flags
 // say, or what kube-apiserver publishes, or nil.
-func (o CompletedOptions) requestHeaders(cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
-	if o.Authentication.RequestHeader.ClientCAFile != "" {
-		headers, err := o.Authentication.RequestHeader.ToAuthenticationRequestHeaderConfig()
+func (o Delegation) requestHeaders(cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+	if o.RequestHeader.ClientCAFile != "" {
+		headers, err := o.RequestHeader.ToAuthenticationRequestHeaderConfig()
 		if err != nil {
 			return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
 		}
 		return headers, nil
 	}
-	if o.Authentication.SkipInClusterLookup {
+	if o.SkipInClusterLookup {
 		return nil, nil
 	}
 	headers, err := publishedRequestHeaders(cluster)
-	if err != nil && o.Authentication.TolerateInClusterLookupFailure {
+	if err != nil && o.TolerateInClusterLookupFailure {
 		klog.ErrorS(err, "No front proxy can assert an identity, which --authentication-tolerate-lookup-failure tolerates")
 		return nil, nil
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -31,7 +32,6 @@ import (
 	"k8s.io/component-base/tracing"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
@@ -74,16 +74,16 @@ func (o *AuthorizationOptions) Validate() []error {
 	return errs
 }
 
-// applyAuthorization makes the authorizer.
-func (o CompletedOptions) applyAuthorization(config *genericapiserver.Config, cluster *client) error {
-	reviewer := rest.CopyConfig(cluster.config)
+// ApplyTo makes the authorizer. Note is that of WithRetryableDenials.
+func (o *AuthorizationOptions) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, bounds limits.Bounds, note func(context.Context)) error {
+	reviewer := rest.CopyConfig(cluster)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
 	reviewer.Wrap(authorization.ShareReviews)
-	authorizer, err := o.Authorization.authorizer(reviewer, o.Bounds)
+	authorizer, err := o.authorizer(reviewer, bounds)
 	if err != nil {
 		return err
 	}
-	config.Authorization.Authorizer = authorization.WithRetryableDenials(authorization.AskForAllNames(authorizer), o.ServerRun.RequestTimeout, filters.NoteUndecided)
+	config.Authorization.Authorizer = authorization.WithRetryableDenials(authorization.AskForAllNames(authorizer), config.RequestTimeout, note)
 	return nil
 }
 

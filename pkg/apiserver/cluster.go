@@ -38,10 +38,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
-// publishes how it authenticates itself as a front proxy.
-const authenticationConfig = "extension-apiserver-authentication"
-
 // extendedCluster is the Kubernetes cluster this server extends, as far as it must be there
 // before the server can start: it lends its authentication and its authorization.
 type extendedCluster struct {

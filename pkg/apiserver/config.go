@@ -215,11 +215,12 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 	if err := o.applyEtcd(config); err != nil {
 		return err
 	}
-	if err := o.applyAuthentication(generic, ready.clients.authentication); err != nil {
+	delegation := Delegation{o.Authentication, o.Authorization.AlwaysAllowPaths, o.Bounds.TokensPerClient, filters.NoteTooManyTokens}
+	if err := delegation.ApplyTo(generic, ready.clients.authentication.config); err != nil {
 		return err
 	}
 	authentication.AwaitClientCAs(generic.SecureServing, ready.clientCAs)
-	if err := o.applyAuthorization(generic, ready.clients.authorization); err != nil {
+	if err := o.Authorization.ApplyTo(generic, ready.clients.authorization.config, o.Bounds, filters.NoteUndecided); err != nil {
 		return err
 	}
 	if err := o.applyAudit(generic); err != nil {
