@@ -47,7 +47,7 @@ pkg/apiserver/filters(tests)  pkg/apiserver/testing/requests pkg/registry/testin
 pkg/apiserver/limits
 pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
 pkg/apiserver/transport       pkg/apiserver/limits
-pkg/apiserver/authentication
+pkg/apiserver/authentication  pkg/apiserver/transport
 pkg/apiserver(tests)          pkg/registry/testing
 pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
 pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd/references pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys

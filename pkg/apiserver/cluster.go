@@ -139,12 +139,12 @@ func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
 	published := &corev1.ConfigMap{}
 	if !options.SkipInClusterLookup && (options.ClientCert.ClientCA == "" || options.RequestHeader.ClientCAFile == "") {
 		var err error
-		published, err = client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})
+		published, err = client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authentication.ConfigMap, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("kube-apiserver at %s has not published the ConfigMap %s in kube-system yet", client.config.Host, authenticationConfig)
+			return fmt.Errorf("kube-apiserver at %s has not published the ConfigMap %s in kube-system yet", client.config.Host, authentication.ConfigMap)
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("this server may not read the ConfigMap %s: bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding (%w)", authenticationConfig, err)
+			return fmt.Errorf("this server may not read the ConfigMap %s: bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding (%w)", authentication.ConfigMap, err)
 		case apierrors.IsUnauthorized(err):
 			return fmt.Errorf("kube-apiserver at %s does not accept the credentials of this server: check the file of --kubeconfig, or the token of the service account (%w)", client.config.Host, err)
 		case err != nil:
@@ -157,7 +157,7 @@ func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
 		return err
 	}
 	if len(requestHeader) == 0 {
-		return fmt.Errorf("there is no request-header CA, so no front proxy can assert an identity: start kube-apiserver with --requestheader-client-ca-file, which it publishes in the ConfigMap %s, or this server with a flag of the same name", authenticationConfig)
+		return fmt.Errorf("there is no request-header CA, so no front proxy can assert an identity: start kube-apiserver with --requestheader-client-ca-file, which it publishes in the ConfigMap %s, or this server with a flag of the same name", authentication.ConfigMap)
 	}
 	users, err := trustedCAs("client-ca-file", options.ClientCert.ClientCA, published)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
 	names := options.RequestHeader.AllowedNames
 	if options.RequestHeader.ClientCAFile == "" {
 		if err := json.Unmarshal([]byte(orEmptyList(published.Data["requestheader-allowed-names"])), &names); err != nil {
-			return fmt.Errorf("requestheader-allowed-names in the ConfigMap %s is not a JSON list: %w", authenticationConfig, err)
+			return fmt.Errorf("requestheader-allowed-names in the ConfigMap %s is not a JSON list: %w", authentication.ConfigMap, err)
 		}
 	}
 	if subject, ok := authentication.Overlap(requestHeader, users); ok && len(names) == 0 {
@@ -199,7 +199,7 @@ func trustedCAs(flag, file string, published *corev1.ConfigMap) ([]*x509.Certifi
 	}
 	certificates, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
-		return nil, fmt.Errorf("%s in the ConfigMap %s holds no certificates; see the file of this flag of kube-apiserver: %w", flag, authenticationConfig, err)
+		return nil, fmt.Errorf("%s in the ConfigMap %s holds no certificates; see the file of this flag of kube-apiserver: %w", flag, authentication.ConfigMap, err)
 	}
 	return certificates, nil
 }

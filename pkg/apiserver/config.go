@@ -215,7 +215,7 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 	if err := o.applyEtcd(config); err != nil {
 		return err
 	}
-	delegation := Delegation{o.Authentication, o.Authorization.AlwaysAllowPaths, o.Bounds.TokensPerClient, filters.NoteTooManyTokens}
+	delegation := authentication.Delegation{o.Authentication, o.Authorization.AlwaysAllowPaths, o.Bounds.TokensPerClient, filters.NoteTooManyTokens}
 	if err := delegation.ApplyTo(generic, ready.clients.authentication.config); err != nil {
 		return err
 	}

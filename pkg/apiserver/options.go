@@ -27,6 +27,7 @@ import (
 	componentbaseconfig "k8s.io/component-base/config"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -61,7 +62,7 @@ type Options struct {
 	Etcd           *genericoptions.EtcdOptions
 	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
 	Authentication *genericoptions.DelegatingAuthenticationOptions
-	Authorization  *AuthorizationOptions
+	Authorization  *authorization.Options
 	Audit          *genericoptions.AuditOptions
 	Features       *genericoptions.FeatureOptions
 	CoreAPI        *genericoptions.CoreAPIOptions
@@ -120,7 +121,7 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 		Etcd:           recommended.Etcd,
 		SecureServing:  recommended.SecureServing,
 		Authentication: recommended.Authentication,
-		Authorization:  newAuthorizationOptions(recommended.Authorization),
+		Authorization:  authorization.NewOptions(recommended.Authorization),
 		Audit:          recommended.Audit,
 		Features:       recommended.Features,
 		CoreAPI:        recommended.CoreAPI,

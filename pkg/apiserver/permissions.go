@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
@@ -41,7 +42,7 @@ func (o CompletedOptions) Permissions(namespace string) []cluster.Permission {
 	reads := admission.Reads(o.plugins, o.Admission)
 	permissions := slices.Concat(
 		[]cluster.Permission{mayReviewTokens(), mayReviewAccess()},
-		may(readerFix, cluster.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, "get", "list", "watch"),
+		may(readerFix, cluster.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authentication.ConfigMap}, "get", "list", "watch"),
 		mayRead(reads, admissionFix, "list", "watch"),
 	)
 	if namespaces := (schema.GroupResource{Resource: "namespaces"}); slices.Contains(reads, namespaces) {

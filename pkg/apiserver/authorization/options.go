@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package authorization
 
 import (
 	"context"
@@ -31,15 +31,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/tracing"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// AuthorizationOptions are the library's options of authorization by
+// Options are the library's options of authorization by
 // SubjectAccessReview, with limits on how many reviews are asked for, which the
 // library fixes.
 // Upstream fault 50.
-type AuthorizationOptions struct {
+type Options struct {
 	*genericoptions.DelegatingAuthorizationOptions
 
 	// QPS and Burst bound the requests for reviews per second that no cache answers.
@@ -47,12 +46,12 @@ type AuthorizationOptions struct {
 	Burst int
 }
 
-func newAuthorizationOptions(options *genericoptions.DelegatingAuthorizationOptions) *AuthorizationOptions {
-	return &AuthorizationOptions{DelegatingAuthorizationOptions: options, QPS: 200, Burst: 400}
+func NewOptions(options *genericoptions.DelegatingAuthorizationOptions) *Options {
+	return &Options{DelegatingAuthorizationOptions: options, QPS: 200, Burst: 400}
 }
 
 // AddFlags adds the flags.
-func (o *AuthorizationOptions) AddFlags(flags *pflag.FlagSet) {
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.DelegatingAuthorizationOptions.AddFlags(flags)
 	flags.Float32Var(&o.QPS, "authorization-qps", o.QPS, ""+
 		"How many SubjectAccessReviews per second kube-apiserver is asked for, on average. Further requests wait.")
@@ -63,7 +62,7 @@ func (o *AuthorizationOptions) AddFlags(flags *pflag.FlagSet) {
 }
 
 // Validate returns everything that is wrong.
-func (o *AuthorizationOptions) Validate() []error {
+func (o *Options) Validate() []error {
 	errs := o.DelegatingAuthorizationOptions.Validate()
 	if o.QPS <= 0 || o.Burst <= 0 {
 		errs = append(errs, fmt.Errorf("--authorization-qps (%v) and --authorization-burst (%d) must be above 0", o.QPS, o.Burst))
@@ -75,21 +74,21 @@ func (o *AuthorizationOptions) Validate() []error {
 }
 
 // ApplyTo makes the authorizer. Note is that of WithRetryableDenials.
-func (o *AuthorizationOptions) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, bounds limits.Bounds, note func(context.Context)) error {
+func (o *Options) ApplyTo(config *genericapiserver.Config, cluster *rest.Config, bounds limits.Bounds, note func(context.Context)) error {
 	reviewer := rest.CopyConfig(cluster)
 	reviewer.Wrap(tracing.WrapperFor(config.TracerProvider))
-	reviewer.Wrap(authorization.ShareReviews)
+	reviewer.Wrap(ShareReviews)
 	authorizer, err := o.authorizer(reviewer, bounds)
 	if err != nil {
 		return err
 	}
-	config.Authorization.Authorizer = authorization.WithRetryableDenials(authorization.AskForAllNames(authorizer), config.RequestTimeout, note)
+	config.Authorization.Authorizer = WithRetryableDenials(AskForAllNames(authorizer), config.RequestTimeout, note)
 	return nil
 }
 
 // authorizer asks kube-apiserver, unless the group or the path of a request is always
 // allowed.
-func (o *AuthorizationOptions) authorizer(config *rest.Config, bounds limits.Bounds) (authorizer.Authorizer, error) {
+func (o *Options) authorizer(config *rest.Config, bounds limits.Bounds) (authorizer.Authorizer, error) {
 	config.QPS, config.Burst, config.Timeout = o.QPS, o.Burst, o.ClientTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -111,6 +110,6 @@ func (o *AuthorizationOptions) authorizer(config *rest.Config, bounds limits.Bou
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.AlwaysAllowGroups...)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: authorization.BoundReviews(delegating, bounds)},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: BoundReviews(delegating, bounds)},
 	)
 }

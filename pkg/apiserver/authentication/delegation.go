@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package authentication
 
 import (
 	"context"
@@ -33,13 +33,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
-// authenticationConfig is the ConfigMap in kube-system in which kube-apiserver
+// ConfigMap is the ConfigMap in kube-system in which kube-apiserver
 // publishes how it authenticates itself as a front proxy.
-const authenticationConfig = "extension-apiserver-authentication"
+const ConfigMap = "extension-apiserver-authentication"
 
 // Limits on the requests for TokenReviews per second that no cache answers.
 const (
@@ -94,13 +93,13 @@ func (o Delegation) ApplyTo(config *genericapiserver.Config, cluster *rest.Confi
 		return err
 	}
 	config.OpenAPIConfig.SecurityDefinitions = definitions
-	authenticator = authentication.BoundTokens(authenticator, o.TokensPerClient, o.NoteTooManyTokens)
+	authenticator = BoundTokens(authenticator, o.TokensPerClient, o.NoteTooManyTokens)
 	if info.RequestHeaderConfig != nil {
-		proxy := authentication.NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
+		proxy := NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
 		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
-		authenticator = transport.TrustConnections(proxy, authentication.ByFrontProxy)
+		authenticator = transport.TrustConnections(proxy, ByFrontProxy)
 	}
-	if info.Authenticator, err = authentication.RequireIdentity(authenticator, o.AlwaysAllowPaths); err != nil {
+	if info.Authenticator, err = RequireIdentity(authenticator, o.AlwaysAllowPaths); err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	return nil
@@ -128,7 +127,7 @@ func (o Delegation) clientCA(cluster kubernetes.Interface) (dynamiccertificates.
 	if o.SkipInClusterLookup {
 		return nil, nil
 	}
-	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, authenticationConfig, "client-ca-file", cluster)
+	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, ConfigMap, "client-ca-file", cluster)
 }
 
 // requestHeaders returns how a front proxy asserts the identity of a user: what the flags
@@ -154,17 +153,17 @@ func (o Delegation) requestHeaders(cluster kubernetes.Interface) (*authenticator
 
 // publishedRequestHeaders follows what kube-apiserver publishes.
 func publishedRequestHeaders(cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
-	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header-ca", metav1.NamespaceSystem, authenticationConfig, "requestheader-client-ca-file", cluster)
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header-ca", metav1.NamespaceSystem, ConfigMap, "requestheader-client-ca-file", cluster)
 	if err != nil {
 		return nil, err
 	}
 	published := &genericoptions.DynamicRequestHeaderController{
 		ConfigMapCAController: ca,
-		RequestHeaderAuthRequestController: headerrequest.NewRequestHeaderAuthRequestController(authenticationConfig, metav1.NamespaceSystem, cluster,
+		RequestHeaderAuthRequestController: headerrequest.NewRequestHeaderAuthRequestController(ConfigMap, metav1.NamespaceSystem, cluster,
 			"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names"),
 	}
 	if err := published.RunOnce(context.Background()); err != nil {
-		return nil, fmt.Errorf("reading the ConfigMap %s in kube-system: %w", authenticationConfig, err)
+		return nil, fmt.Errorf("reading the ConfigMap %s in kube-system: %w", ConfigMap, err)
 	}
 	return &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   published,
