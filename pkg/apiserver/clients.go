@@ -45,17 +45,17 @@ type client struct {
 	config *rest.Config
 }
 
-func (o CompletedOptions) newClients() (c clients, err error) {
+func (s *requiringServer) newClients() (c clients, err error) {
 	for _, each := range []struct {
 		client     **client
 		flag, path string
 	}{
 		// The others have the same file by default, and problems name the first flag.
-		{&c.core, coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath},
-		{&c.authentication, authenticationKubeconfig, o.Authentication.RemoteKubeConfigFile},
-		{&c.authorization, authorizationKubeconfig, o.Authorization.RemoteKubeConfigFile},
+		{&c.core, coreKubeconfig, s.CoreKubeconfig},
+		{&c.authentication, authenticationKubeconfig, s.Authentication.RemoteKubeConfigFile},
+		{&c.authorization, authorizationKubeconfig, s.AuthorizationKubeconfig},
 	} {
-		config, err := o.kubeconfig(each.flag, each.path)
+		config, err := s.kubeconfig(each.flag, each.path)
 		if err != nil {
 			return clients{}, err
 		}
@@ -70,24 +70,24 @@ func (o CompletedOptions) newClients() (c clients, err error) {
 
 // Kubeconfig returns the configuration of the clients of kube-apiserver that are not for
 // reviews.
-func (o CompletedOptions) Kubeconfig() (*rest.Config, error) {
-	return o.kubeconfig(coreKubeconfig, o.CoreAPI.CoreAPIKubeconfigPath)
+func (s *requiringServer) Kubeconfig() (*rest.Config, error) {
+	return s.kubeconfig(coreKubeconfig, s.CoreKubeconfig)
 }
 
 // kubeconfig loads the configuration of a client of kube-apiserver that goes by the
 // egress selection for it.
 // Upstream fault 47.
-func (o CompletedOptions) kubeconfig(flag, path string) (*rest.Config, error) {
+func (s *requiringServer) kubeconfig(flag, path string) (*rest.Config, error) {
 	config, err := cluster.Kubeconfig(flag, path)
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = userAgent(o.name)
+	config.UserAgent = userAgent(s.Name)
 	// kube-apiserver itself says when it is asked too much.
 	config.QPS = -1
 	// The warnings that kube-apiserver sends are for people.
 	config.WarningHandler = rest.NoWarnings{}
-	config.Dial, err = o.Egress(egressselector.ControlPlane.AsNetworkContext())
+	config.Dial, err = s.Egress(egressselector.ControlPlane.AsNetworkContext())
 	return config, err
 }
 

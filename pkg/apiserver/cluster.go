@@ -58,28 +58,25 @@ type extendedCluster struct {
 
 // CheckAuthentication returns why this server could not tell a front proxy from an
 // ordinary client, or nil.
-func (o CompletedOptions) CheckAuthentication(ctx context.Context) error {
-	cluster, err := o.newCluster()
+func (s *requiringServer) CheckAuthentication(ctx context.Context) error {
+	cluster, err := s.newCluster()
 	if err != nil {
 		return err
 	}
 	return cluster.checkAuthentication(ctx)
 }
 
-func (o CompletedOptions) newCluster() (*extendedCluster, error) {
-	clients, err := o.newClients()
+func (s *requiringServer) newCluster() (*extendedCluster, error) {
+	clients, err := s.newClients()
 	if err != nil {
 		return nil, err
 	}
-	reads := mayRead(admission.Reads(o.plugins, o.Admission), admissionFix, "list")
-	if o.Base != nil {
-		reads = append(reads, mayRead(o.Base.Reads, o.Base.ReadsFix, "list")...)
-	}
+	reads := append(mayRead(admission.Reads(s.Plugins, s.Admission), admissionFix, "list"), mayRead(s.Reads, s.ReadsFix, "list")...)
 	return &extendedCluster{
 		clients:     clients,
-		options:     o.Authentication,
+		options:     s.Authentication,
 		reads:       reads,
-		prioritizes: o.Features.EnablePriorityAndFairness,
+		prioritizes: s.Prioritizes,
 	}, nil
 }
 

@@ -104,7 +104,7 @@ func TestCloseReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := completed.applyServing(&config.Generic.Config, config.drain, prerequisites{}); err != nil {
+	if err := completed.applyServing(&config.Generic.Config, config.drain, granted{}); err != nil {
 		t.Fatal(err)
 	}
 	traces := &shutdownCounter{TracerProvider: config.Generic.TracerProvider}

@@ -106,11 +106,11 @@ type completedConfig struct {
 // What Config has started is stopped by the server at the end of its Run, by New if there
 // can be no server, or else by Close.
 func (o CompletedOptions) Config(ctx context.Context) (*Config, error) {
-	ready, err := o.awaitPrerequisites(ctx)
+	ready, embedded, err := o.awaitPrerequisites(ctx)
 	if err != nil {
 		return nil, err
 	}
-	config, err := o.newConfig(ready.etcd)
+	config, err := o.newConfig(embedded)
 	if err != nil {
 		return nil, errors.Join(err, config.Close())
 	}
@@ -197,7 +197,7 @@ func newStreams(bounds limits.Bounds, groups []registry.Group) *filters.Streams 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
 // stores each group in a version of its own. The order matters: later options
 // use what earlier ones have set.
-func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
+func (o CompletedOptions) applyTo(config *Config, ready granted) error {
 	generic := &config.Generic.Config
 	if err := o.ServerRun.ApplyTo(generic); err != nil {
 		return err
@@ -216,11 +216,11 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 		return err
 	}
 	delegation := authentication.Delegation{o.Authentication, o.Authorization.AlwaysAllowPaths, o.Bounds.TokensPerClient, filters.NoteTooManyTokens}
-	if err := delegation.ApplyTo(generic, ready.clients.authentication.config); err != nil {
+	if err := delegation.ApplyTo(generic, ready.Authentication); err != nil {
 		return err
 	}
-	authentication.AwaitClientCAs(generic.SecureServing, ready.clientCAs)
-	if err := o.Authorization.ApplyTo(generic, ready.clients.authorization.config, o.Bounds, filters.NoteUndecided); err != nil {
+	authentication.AwaitClientCAs(generic.SecureServing, ready.ClientCAs)
+	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.NoteUndecided); err != nil {
 		return err
 	}
 	if err := o.applyAudit(generic); err != nil {
@@ -240,7 +240,7 @@ func (o CompletedOptions) applyTo(config *Config, ready prerequisites) error {
 }
 
 // applyServing listens on the port, at which nobody answers yet.
-func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *transport.Drain, ready prerequisites) error {
+func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *transport.Drain, ready granted) error {
 	// The library keeps the listener, which is for one server, in the options, and forgets
 	// the port if it can't be listened on.
 	// Upstream fault 35.
@@ -258,8 +258,8 @@ func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *t
 	// With --bind-address it is not to the loopback interface, which HTTPS_PROXY spares.
 	// Upstream fault 52.
 	config.LoopbackClientConfig.Proxy = http.ProxyURL(nil)
-	if ready.servingCert != nil {
-		config.SecureServing.Cert = ready.servingCert
+	if ready.ServingCert != nil {
+		config.SecureServing.Cert = ready.ServingCert
 	}
 	return nil
 }
@@ -273,9 +273,9 @@ func serveError(port int, err error) error {
 }
 
 // applyCluster makes what uses the objects of the cluster.
-func (o CompletedOptions) applyCluster(config *Config, ready prerequisites) error {
+func (o CompletedOptions) applyCluster(config *Config, ready granted) error {
 	generic := config.Generic
-	generic.ClientConfig = rest.CopyConfig(ready.clients.core.config)
+	generic.ClientConfig = rest.CopyConfig(ready.Core)
 	generic.ClientConfig.Wrap(tracing.WrapperFor(generic.TracerProvider))
 	kubeClient, err := kubernetes.NewForConfig(generic.ClientConfig)
 	if err != nil {
@@ -289,7 +289,7 @@ func (o CompletedOptions) applyCluster(config *Config, ready prerequisites) erro
 	}
 	features := *o.Features
 	// Upstream fault 63.
-	features.EnablePriorityAndFairness = features.EnablePriorityAndFairness && ready.prioritized
+	features.EnablePriorityAndFairness = features.EnablePriorityAndFairness && ready.Prioritized
 	if err := features.ApplyTo(&generic.Config, kubeClient, generic.SharedInformerFactory); err != nil {
 		return err
 	}

@@ -36,10 +36,10 @@ const (
 	admissionFix = "bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"
 )
 
-// Permissions is everything that a server with these options must be allowed to do in
+// Permissions is everything that the server must be allowed to do in
 // a cluster, if its namespace is the one given.
-func (o CompletedOptions) Permissions(namespace string) []cluster.Permission {
-	reads := admission.Reads(o.plugins, o.Admission)
+func (s *requiringServer) Permissions(namespace string) []cluster.Permission {
+	reads := admission.Reads(s.Plugins, s.Admission)
 	permissions := slices.Concat(
 		[]cluster.Permission{mayReviewTokens(), mayReviewAccess()},
 		may(readerFix, cluster.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authentication.ConfigMap}, "get", "list", "watch"),
@@ -52,36 +52,29 @@ func (o CompletedOptions) Permissions(namespace string) []cluster.Permission {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
 			cluster.Permission{Resource: quotas, Subresource: "status"}, "update")...)
 	}
-	if o.Base != nil {
-		permissions = slices.Concat(permissions, mayRead(o.Base.Reads, o.Base.ReadsFix, "list", "watch"), o.Base.Permissions)
-	}
-	if o.Features.EnablePriorityAndFairness {
+	permissions = slices.Concat(permissions, mayRead(s.Reads, s.ReadsFix, "list", "watch"), s.Others)
+	if s.Prioritizes {
 		permissions = append(permissions, mayPrioritize()...)
 		permissions = append(permissions, may(priorityFix, prioritize("flowschemas", "status"), "patch")...)
 	}
-	if o.mayRunControllers() {
+	if s.RunsControllers {
 		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
 			cluster.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
 	}
-	if o.mayRunControllers() && o.LeaderElection.LeaderElect {
-		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, o.LeaderElection.ResourceName,
+	if s.RunsControllers && s.LeaderElection.LeaderElect {
+		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, s.LeaderElection.ResourceName,
 			"since its controllers run where they are elected")...)
 	}
-	if o.ServingCert.Secret != "" {
+	if s.ServingCert.Secret != "" {
 		// It may also be created empty by an operator, so that the server needs not create it.
 		permissions = append(permissions, may(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
-			cluster.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: o.ServingCert.Secret}, "get", "update")...)
-		for _, name := range o.ServingCert.APIServices {
+			cluster.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: s.ServingCert.Secret}, "get", "update")...)
+		for _, name := range s.ServingCert.APIServices {
 			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they must trust the certificate authority of --serving-ca-secret",
 				cluster.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
 		}
 	}
 	return permissions
-}
-
-// mayRunControllers tells whether there can be any: they belong to groups.
-func (o CompletedOptions) mayRunControllers() bool {
-	return o.RunControllers && len(o.groups) > 0
 }
 
 func mayReviewTokens() cluster.Permission {

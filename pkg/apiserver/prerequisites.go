@@ -20,60 +20,81 @@ import (
 	"context"
 	"crypto/x509"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
-// prerequisites are there before the server is made.
-type prerequisites struct {
-	clients clients
-	// clientCAs are the certificate authorities that the cluster trusts.
-	clientCAs []*x509.Certificate
-	// prioritized is set if requests can be limited by the cluster's priorities.
-	prioritized bool
-	// servingCert is nil if the certificate comes from elsewhere.
-	servingCert *certificates.Manager
-	// etcd is nil if it does not run inside this server.
-	etcd *etcd.Etcd
+// requiringServer is what the requirements of a server follow from.
+type requiringServer struct {
+	Name string
+	// CoreKubeconfig, AuthorizationKubeconfig, and that of Authentication are the files of the
+	// clients of kube-apiserver, and Egress is how these reach it.
+	CoreKubeconfig, AuthorizationKubeconfig string
+	Authentication                          *genericoptions.DelegatingAuthenticationOptions
+	Egress                                  egressselector.Lookup
+	// Plugins are the admission plugins, of which Admission says which run.
+	Plugins   []admission.Plugin
+	Admission *genericoptions.AdmissionOptions
+	// Prioritizes is set if requests are to be limited by priority and fairness.
+	Prioritizes bool
+	// RunsControllers is set if there are controllers to run.
+	RunsControllers bool
+	LeaderElection  componentbaseconfig.LeaderElectionConfiguration
+	ServingCert     certificates.Config
+	// Reads are further resources of the cluster that the server does not start without
+	// permission to list and watch. ReadsFix says how to give it.
+	Reads    []schema.GroupResource
+	ReadsFix string
+	// Others are permissions that the server does not wait for.
+	Others []cluster.Permission
 }
 
-// awaitPrerequisites waits for the cluster and for an external etcd, or starts the embedded
-// one, which is the caller's to close.
-func (o CompletedOptions) awaitPrerequisites(ctx context.Context) (p prerequisites, err error) {
-	ctx, cancel := context.WithTimeout(ctx, o.StartupTimeout)
-	defer cancel()
-	cluster, err := o.newCluster()
+// granted is what the cluster has granted.
+type granted struct {
+	// Core, Authentication and Authorization are the configurations of the clients.
+	Core, Authentication, Authorization *rest.Config
+	// ClientCAs are the certificate authorities that the cluster trusts.
+	ClientCAs []*x509.Certificate
+	// Prioritized is set if requests can be limited by the cluster's priorities.
+	Prioritized bool
+	// ServingCert is nil if the certificate comes from elsewhere.
+	ServingCert *certificates.Manager
+}
+
+// Await waits until the cluster grants what the server needs before it starts.
+func (s *requiringServer) Await(ctx context.Context) (g granted, err error) {
+	extended, err := s.newCluster()
 	if err != nil {
-		return p, err
+		return g, err
 	}
-	if err := cluster.wait(ctx); err != nil {
-		return p, err
+	if err := extended.wait(ctx); err != nil {
+		return g, err
 	}
-	p.clients, p.clientCAs = cluster.clients, cluster.clientCAs
-	p.prioritized = cluster.unprioritized == nil
-	if !p.prioritized {
-		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's FlowSchemas and PriorityLevelConfigurations; restart after granting list and watch on them", "reason", cluster.unprioritized.Error())
+	g.Core, g.Authentication, g.Authorization = extended.core.config, extended.authentication.config, extended.authorization.config
+	g.ClientCAs = extended.clientCAs
+	g.Prioritized = extended.unprioritized == nil
+	if !g.Prioritized {
+		klog.InfoS("Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's FlowSchemas and PriorityLevelConfigurations; restart after granting list and watch on them", "reason", extended.unprioritized.Error())
 	}
-	if p.servingCert, err = o.awaitServingCert(ctx, p.clients.core); err != nil {
-		return p, err
-	}
-	if !o.embeddedEtcd {
-		return p, o.awaitEtcd(ctx)
-	}
-	p.etcd, err = o.EmbeddedEtcd.Start(ctx)
-	return p, err
+	g.ServingCert, err = s.awaitServingCert(ctx, g.Core)
+	return g, err
 }
 
 // awaitServingCert returns nil if the certificate is not of the replicas' own certificate
 // authority.
-func (o CompletedOptions) awaitServingCert(ctx context.Context, core *client) (*certificates.Manager, error) {
-	if o.ServingCert.Secret == "" {
+func (s *requiringServer) awaitServingCert(ctx context.Context, core *rest.Config) (*certificates.Manager, error) {
+	if s.ServingCert.Secret == "" {
 		return nil, nil
 	}
-	manager, err := certificates.New(o.ServingCert, core.config)
+	manager, err := certificates.New(s.ServingCert, core)
 	if err != nil {
 		return nil, err
 	}
