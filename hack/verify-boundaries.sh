@@ -49,8 +49,9 @@ pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
 pkg/apiserver/transport       pkg/apiserver/limits
 pkg/apiserver/authentication  pkg/apiserver/transport
 pkg/apiserver(tests)          pkg/registry/testing
+pkg/apiserver/requirements    pkg/apiserver/authentication pkg/admission pkg/certificates pkg/cluster
 pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd/references pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd/references pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
 pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/component-base/tracing"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/requirements"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 )
 
@@ -75,7 +76,7 @@ func TestCompleteLeavesItsReceiverAlone(t *testing.T) {
 
 func TestOneNameForAServer(t *testing.T) {
 	options := NewOptions("bakery")
-	got := []string{options.EmbeddedEtcd.Dir, options.LeaderElection.ResourceName, options.ServingCert.Service, userAgent(options.name)[:len("bakery/")]}
+	got := []string{options.EmbeddedEtcd.Dir, options.LeaderElection.ResourceName, options.ServingCert.Service, requirements.UserAgent(options.name)[:len("bakery/")]}
 	if want := []string{"/var/lib/bakery", "bakery-controllers", "bakery", "bakery/"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -104,7 +105,7 @@ func TestCloseReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := completed.applyServing(&config.Generic.Config, config.drain, granted{}); err != nil {
+	if err := completed.applyServing(&config.Generic.Config, config.drain, requirements.Granted{}); err != nil {
 		t.Fatal(err)
 	}
 	traces := &shutdownCounter{TracerProvider: config.Generic.TracerProvider}

@@ -43,6 +43,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/requirements"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -197,7 +198,7 @@ func newStreams(bounds limits.Bounds, groups []registry.Group) *filters.Streams 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
 // stores each group in a version of its own. The order matters: later options
 // use what earlier ones have set.
-func (o CompletedOptions) applyTo(config *Config, ready granted) error {
+func (o CompletedOptions) applyTo(config *Config, ready requirements.Granted) error {
 	generic := &config.Generic.Config
 	if err := o.ServerRun.ApplyTo(generic); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (o CompletedOptions) applyTo(config *Config, ready granted) error {
 }
 
 // applyServing listens on the port, at which nobody answers yet.
-func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *transport.Drain, ready granted) error {
+func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *transport.Drain, ready requirements.Granted) error {
 	// The library keeps the listener, which is for one server, in the options, and forgets
 	// the port if it can't be listened on.
 	// Upstream fault 35.
@@ -273,7 +274,7 @@ func serveError(port int, err error) error {
 }
 
 // applyCluster makes what uses the objects of the cluster.
-func (o CompletedOptions) applyCluster(config *Config, ready granted) error {
+func (o CompletedOptions) applyCluster(config *Config, ready requirements.Granted) error {
 	generic := config.Generic
 	generic.ClientConfig = rest.CopyConfig(ready.Core)
 	generic.ClientConfig.Wrap(tracing.WrapperFor(generic.TracerProvider))

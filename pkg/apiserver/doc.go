@@ -23,7 +23,7 @@ limitations under the License.
 //	server, err := config.Complete().New() // creates the storage, starts nothing
 //	err = server.Run(ctx)                  // serves until the context ends, stops etcd
 //
-// The steps are in options.go and flags.go, complete.go, validation.go, prerequisites.go with
+// The steps are in options.go and flags.go, complete.go, validation.go, requirements.go with
 // config.go, and server.go. The package server in pkg/cmd makes a command of them, which
 // also configures what belongs to a process rather than to a server, such as its log.
 //

@@ -21,13 +21,14 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/requirements"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // requires returns what the requirements of the server follow from.
-func (o CompletedOptions) requires() *requiringServer {
-	server := &requiringServer{
+func (o CompletedOptions) requires() *requirements.Server {
+	server := &requirements.Server{
 		Name:                    o.name,
 		CoreKubeconfig:          o.CoreAPI.CoreAPIKubeconfigPath,
 		AuthorizationKubeconfig: o.Authorization.RemoteKubeConfigFile,
@@ -65,7 +66,7 @@ func (o CompletedOptions) CheckAuthentication(ctx context.Context) error {
 
 // awaitPrerequisites waits for the cluster and for an external etcd, or starts the embedded
 // one, which is the caller's to close. There is none if etcd does not run inside this server.
-func (o CompletedOptions) awaitPrerequisites(ctx context.Context) (ready granted, embedded *etcd.Etcd, err error) {
+func (o CompletedOptions) awaitPrerequisites(ctx context.Context) (ready requirements.Granted, embedded *etcd.Etcd, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.StartupTimeout)
 	defer cancel()
 	if ready, err = o.requires().Await(ctx); err != nil {

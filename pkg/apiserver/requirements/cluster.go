@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package requirements
 
 import (
 	"cmp"
@@ -58,7 +58,7 @@ type extendedCluster struct {
 
 // CheckAuthentication returns why this server could not tell a front proxy from an
 // ordinary client, or nil.
-func (s *requiringServer) CheckAuthentication(ctx context.Context) error {
+func (s *Server) CheckAuthentication(ctx context.Context) error {
 	cluster, err := s.newCluster()
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *requiringServer) CheckAuthentication(ctx context.Context) error {
 	return cluster.checkAuthentication(ctx)
 }
 
-func (s *requiringServer) newCluster() (*extendedCluster, error) {
+func (s *Server) newCluster() (*extendedCluster, error) {
 	clients, err := s.newClients()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package requirements
 
 import (
 	"context"
@@ -32,8 +32,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// requiringServer is what the requirements of a server follow from.
-type requiringServer struct {
+// Server is what the requirements of a server follow from.
+type Server struct {
 	Name string
 	// CoreKubeconfig, AuthorizationKubeconfig, and that of Authentication are the files of the
 	// clients of kube-apiserver, and Egress is how these reach it.
@@ -57,8 +57,8 @@ type requiringServer struct {
 	Others []cluster.Permission
 }
 
-// granted is what the cluster has granted.
-type granted struct {
+// Granted is what the cluster has granted.
+type Granted struct {
 	// Core, Authentication and Authorization are the configurations of the clients.
 	Core, Authentication, Authorization *rest.Config
 	// ClientCAs are the certificate authorities that the cluster trusts.
@@ -70,7 +70,7 @@ type granted struct {
 }
 
 // Await waits until the cluster grants what the server needs before it starts.
-func (s *requiringServer) Await(ctx context.Context) (g granted, err error) {
+func (s *Server) Await(ctx context.Context) (g Granted, err error) {
 	extended, err := s.newCluster()
 	if err != nil {
 		return g, err
@@ -90,7 +90,7 @@ func (s *requiringServer) Await(ctx context.Context) (g granted, err error) {
 
 // awaitServingCert returns nil if the certificate is not of the replicas' own certificate
 // authority.
-func (s *requiringServer) awaitServingCert(ctx context.Context, core *rest.Config) (*certificates.Manager, error) {
+func (s *Server) awaitServingCert(ctx context.Context, core *rest.Config) (*certificates.Manager, error) {
 	if s.ServingCert.Secret == "" {
 		return nil, nil
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package requirements
 
 import (
 	"strings"
@@ -45,7 +45,7 @@ type client struct {
 	config *rest.Config
 }
 
-func (s *requiringServer) newClients() (c clients, err error) {
+func (s *Server) newClients() (c clients, err error) {
 	for _, each := range []struct {
 		client     **client
 		flag, path string
@@ -70,19 +70,19 @@ func (s *requiringServer) newClients() (c clients, err error) {
 
 // Kubeconfig returns the configuration of the clients of kube-apiserver that are not for
 // reviews.
-func (s *requiringServer) Kubeconfig() (*rest.Config, error) {
+func (s *Server) Kubeconfig() (*rest.Config, error) {
 	return s.kubeconfig(coreKubeconfig, s.CoreKubeconfig)
 }
 
 // kubeconfig loads the configuration of a client of kube-apiserver that goes by the
 // egress selection for it.
 // Upstream fault 47.
-func (s *requiringServer) kubeconfig(flag, path string) (*rest.Config, error) {
+func (s *Server) kubeconfig(flag, path string) (*rest.Config, error) {
 	config, err := cluster.Kubeconfig(flag, path)
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = userAgent(s.Name)
+	config.UserAgent = UserAgent(s.Name)
 	// kube-apiserver itself says when it is asked too much.
 	config.QPS = -1
 	// The warnings that kube-apiserver sends are for people.
@@ -91,8 +91,8 @@ func (s *requiringServer) kubeconfig(flag, path string) (*rest.Config, error) {
 	return config, err
 }
 
-// userAgent is the library's with the name of the server in place of the program's.
-func userAgent(name string) string {
+// UserAgent is the library's with the name of the server in place of the program's.
+func UserAgent(name string) string {
 	_, version, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
 	return name + "/" + version
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package requirements
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ const (
 
 // Permissions is everything that the server must be allowed to do in
 // a cluster, if its namespace is the one given.
-func (s *requiringServer) Permissions(namespace string) []cluster.Permission {
+func (s *Server) Permissions(namespace string) []cluster.Permission {
 	reads := admission.Reads(s.Plugins, s.Admission)
 	permissions := slices.Concat(
 		[]cluster.Permission{mayReviewTokens(), mayReviewAccess()},
