@@ -25,12 +25,12 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -47,7 +47,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -81,10 +80,7 @@ type Config struct {
 	// etcd is nil if it does not run inside this server.
 	etcd         *etcd.Etcd
 	embeddedEtcd etcd.Config
-	// etcdClient is the one that writes, with the references between objects.
-	etcdClient *clientv3.Client
-	references *references.References
-	history    *history
+	storage      *objectStorage
 	// stopMetrics ends the metrics of this server, whose process may have others.
 	stopMetrics []func()
 	closeOnce   func() error
@@ -172,8 +168,8 @@ func (c *Config) close() error {
 	}
 	// Its server has done it, too, and has sent all there is.
 	_ = c.Generic.TracerProvider.Shutdown(context.Background())
-	if c.etcdClient != nil {
-		_ = c.etcdClient.Close() // Nobody uses it any more.
+	if c.storage != nil {
+		_ = c.storage.Close() // Nobody uses it any more.
 	}
 	if c.etcd == nil {
 		return nil
@@ -213,8 +209,12 @@ func (o CompletedOptions) applyTo(config *Config, ready requirements.Granted) er
 	if err := o.applyTraces(generic); err != nil {
 		return err
 	}
-	if err := o.applyEtcd(config); err != nil {
+	if config.storage, err = o.storageConfig().ApplyTo(generic, config.Scheme, config.Codecs); err != nil {
 		return err
+	}
+	config.Etcd = config.storage.Etcd
+	if config.etcd != nil {
+		generic.AddReadyzChecks(healthz.NamedCheck("etcd-alarms", func(*http.Request) error { return config.etcd.CheckAlarms() }))
 	}
 	delegation := authentication.Delegation{o.Authentication, o.Authorization.AlwaysAllowPaths, o.Bounds.TokensPerClient, filters.NoteTooManyTokens}
 	if err := delegation.ApplyTo(generic, ready.Authentication); err != nil {
@@ -336,7 +336,7 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 // request has outside of all of them, those of bodies behind authentication and
 // authorization, so that only who may write makes the server read a body.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(c.references.Handler(handler)), config)
+	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(c.storage.WithReferences(handler)), config)
 	handler = limits.WithClientContext(filters.WithBodyBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 	handler = limits.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)

@@ -30,11 +30,11 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 )
 
-// validateEncryption returns what is wrong with the file of
+// ValidateEncryption returns what is wrong with the file of
 // --encryption-provider-config. The library finds that out only after all that the
 // server waits for, and leaves unencrypted what the file does not name, unnoticed.
 // Upstream fault 36.
-func (o CompletedOptions) validateEncryption() error {
+func (o storageConfig) ValidateEncryption() error {
 	path := o.Etcd.EncryptionProviderConfigFilepath
 	if path == "" {
 		return nil
@@ -42,12 +42,12 @@ func (o CompletedOptions) validateEncryption() error {
 	configuration, err := readEncryptionConfiguration(path, o.Etcd.EncryptionProviderConfigAutomaticReload)
 	if err == nil {
 		stored := sets.New[schema.GroupResource]()
-		for _, group := range o.groups {
+		for _, group := range o.Groups {
 			stored = stored.Union(sets.KeySet(group.StoragePrefixes()))
 		}
 		open := sets.New[string]()
-		if o.Base != nil {
-			open.Insert(o.Base.Groups()...)
+		if o.Custom {
+			open.Insert(o.CustomGroups()...)
 		}
 		err = validateEncryptedResources(configuration, stored, open)
 	}

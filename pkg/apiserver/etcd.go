@@ -33,8 +33,9 @@ import (
 	"google.golang.org/grpc/backoff"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/egressselector"
-	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
@@ -45,14 +46,52 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// awaitEtcd waits for an external etcd. The library alone gives it 20 seconds, and
+// storageConfig says where and how objects are stored.
+type storageConfig struct {
+	// Name is that of the server.
+	Name   string
+	Etcd   *genericoptions.EtcdOptions
+	Groups []registry.Group
+	// Embedded is set if etcd runs inside the server.
+	Embedded bool
+	// Transactions is false for a backend without transactions of several keys.
+	Transactions bool
+	// Egress is how an external etcd is reached.
+	Egress egressselector.Lookup
+	// Custom is set if the server also stores objects that are not of groups in Go, and CustomGroups
+	// are the groups of these.
+	Custom       bool
+	CustomGroups func() []string
+}
+
+// objectStorage is what stores objects.
+type objectStorage struct {
+	// Etcd are the options that are used.
+	Etcd *genericoptions.EtcdOptions
+
+	// client is the one that writes, with the references between objects.
+	client     *clientv3.Client
+	references *references.References
+	history    *history
+}
+
+// Close closes the client of etcd.
+func (s *objectStorage) Close() error { return s.client.Close() }
+
+// WithReferences returns a handler whose requests may refer to objects.
+func (s *objectStorage) WithReferences(next http.Handler) http.Handler {
+	return s.references.Handler(next)
+}
+
+// Await waits for an external etcd. The library alone gives it 20 seconds, and
 // does not say what it is waiting for.
 // Upstream fault 33.
-func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
+func (o storageConfig) Await(ctx context.Context) error {
 	config := o.Etcd.StorageConfig
-	client, err := o.NewEtcdClient(config.Transport.ServerList...)
+	client, err := o.NewClient(config.Transport.ServerList...)
 	if err != nil {
 		return err
 	}
@@ -64,7 +103,7 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 		if err := etcd.Read(ctx, client, key); err != nil {
 			return fmt.Errorf("etcd at %v does not answer: check that it runs, its addresses in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile (%w)", config.Transport.ServerList, err)
 		}
-		if !o.EtcdTransactions || len(o.groups) == 0 {
+		if !o.Transactions || len(o.Groups) == 0 {
 			return nil
 		}
 		if err := etcd.CheckTransactions(ctx, client, key); err != nil {
@@ -74,20 +113,20 @@ func (o CompletedOptions) awaitEtcd(ctx context.Context) error {
 	})
 }
 
-// NewEtcdClient returns a client of these servers with the credentials of the flags. Whoever
+// NewClient returns a client of these servers with the credentials of the flags. Whoever
 // asks it wants to know soon that etcd answers again.
-func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, error) {
+func (o storageConfig) NewClient(servers ...string) (*clientv3.Client, error) {
 	var egress egressselector.Lookup
-	if !o.embeddedEtcd {
+	if !o.Embedded {
 		egress = o.Egress
 	}
-	return o.etcdClient(servers, egress, grpc.WithConnectParams(grpc.ConnectParams{
+	return o.client(servers, egress, grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: transport.RedialInterval, Multiplier: 1, MaxDelay: transport.RedialInterval},
 		MinConnectTimeout: transport.RedialPatience,
 	}))
 }
 
-func (o CompletedOptions) etcdClient(servers []string, egress egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
+func (o storageConfig) client(servers []string, egress egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
 	config := o.Etcd.StorageConfig.Transport
 	files := etcdtransport.TLSInfo{
 		CertFile:      config.CertFile,
@@ -123,15 +162,14 @@ func (o CompletedOptions) etcdClient(servers []string, egress egressselector.Loo
 	return client, nil
 }
 
-// applyEtcd makes what stores objects.
-func (o CompletedOptions) applyEtcd(config *Config) error {
-	generic := &config.Generic.Config
+// ApplyTo makes what stores objects.
+func (o storageConfig) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*objectStorage, error) {
 	options := *o.Etcd
 	// Upstream fault 48.
-	options.StorageConfig.Transport.TracerProvider = generic.TracerProvider
-	livez := generic.LivezChecks
-	if _, err := o.applyStored(config, &options); err != nil {
-		return err
+	options.StorageConfig.Transport.TracerProvider = config.TracerProvider
+	livez := config.LivezChecks
+	if _, err := o.applyStored(&options, config, scheme, codecs); err != nil {
+		return nil, err
 	}
 	remote := options.StorageConfig.Transport
 	// It waits for etcd, tells how long it has waited, and has spans in traces, as the library's
@@ -139,55 +177,54 @@ func (o CompletedOptions) applyEtcd(config *Config) error {
 	traced := grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithMessageEvents(otelgrpc.ReceivedEvents, otelgrpc.SentEvents),
 		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(remote.TracerProvider)))
-	var err error
-	if config.etcdClient, err = o.etcdClient(remote.ServerList, remote.EgressLookup, traced); err != nil {
-		return err
+	client, err := o.client(remote.ServerList, remote.EgressLookup, traced)
+	if err != nil {
+		return nil, err
 	}
-	config.etcdClient.KV = etcd3.NewETCDLatencyTracker(config.etcdClient.KV)
-	config.references = references.New(config.etcdClient, options.StorageConfig.Prefix)
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	s := &objectStorage{
+		Etcd:       &options,
+		client:     client,
+		references: references.New(client, options.StorageConfig.Prefix),
+		history:    newHistory(),
+	}
 	var raw rawStorage
-	if o.EtcdTransactions {
-		raw = rawStorage{config.references, remote.ServerList}
+	if o.Transactions {
+		raw = rawStorage{s.references, remote.ServerList}
 	}
-	config.history = newHistory()
-	go config.history.follow(config.etcdClient, keys.HistoryKey(options.StorageConfig.Prefix, ""))
-	generic.RESTOptionsGetter = config.withCache(generic.RESTOptionsGetter, raw)
+	go s.history.follow(client, keys.HistoryKey(options.StorageConfig.Prefix, ""))
+	config.RESTOptionsGetter = s.withCache(config.RESTOptionsGetter, raw)
 	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
 	// discovery goes on, and all else does once etcd is back.
 	// Upstream fault 54.
-	generic.LivezChecks = livez
-	if config.etcd != nil {
-		generic.AddReadyzChecks(healthz.NamedCheck("etcd-alarms", func(*http.Request) error { return config.etcd.CheckAlarms() }))
-	}
-	return nil
+	config.LivezChecks = livez
+	return s, nil
 }
 
 // applyStored says where each resource is stored, and as what: by which codec, encrypted, and
 // with a checksum.
-func (o CompletedOptions) applyStored(config *Config, options *genericoptions.EtcdOptions) (*serverstorage.DefaultStorageFactory, error) {
-	config.Etcd = options
-	factory, err := storageFactory(config, options)
+func (o storageConfig) applyStored(options *genericoptions.EtcdOptions, config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
+	factory, err := o.storageFactory(options, scheme, codecs)
 	if err != nil {
 		return nil, err
 	}
-	generic := &config.Generic.Config
-	if err := options.ApplyWithStorageFactoryTo(factory, generic); err != nil {
+	if err := options.ApplyWithStorageFactoryTo(factory, config); err != nil {
 		return nil, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
 	// Made again, as the one of the options knows of no checksums.
-	generic.ResourceTransformers = checksummed{generic.ResourceTransformers, o.embeddedEtcd}
-	generic.RESTOptionsGetter = options.CreateRESTOptionsGetter(factory, generic.ResourceTransformers)
+	config.ResourceTransformers = checksummed{config.ResourceTransformers, o.Embedded}
+	config.RESTOptionsGetter = options.CreateRESTOptionsGetter(factory, config.ResourceTransformers)
 	return factory, nil
 }
 
 // storageFactory returns where and how each resource is stored.
 // Upstream fault 49.
-func storageFactory(config *Config, options *genericoptions.EtcdOptions) (*serverstorage.DefaultStorageFactory, error) {
-	encoding := serverstorage.NewDefaultResourceEncodingConfig(config.Scheme)
+func (o storageConfig) storageFactory(options *genericoptions.EtcdOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
+	encoding := serverstorage.NewDefaultResourceEncodingConfig(scheme)
 	prefixes := map[schema.GroupResource]string{}
-	for _, group := range config.Groups {
+	for _, group := range o.Groups {
 		maps.Copy(prefixes, group.StoragePrefixes())
-		versions, err := group.StorageVersions(config.Scheme)
+		versions, err := group.StorageVersions(scheme)
 		if err != nil {
 			return nil, err
 		}
@@ -195,7 +232,7 @@ func storageFactory(config *Config, options *genericoptions.EtcdOptions) (*serve
 			encoding.SetResourceEncoding(resource, version, schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
 		}
 	}
-	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, options.DefaultStorageMediaType, config.Codecs,
+	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, options.DefaultStorageMediaType, codecs,
 		encoding, serverstorage.NewResourceConfig(), prefixes)
 	overrides, err := genericoptions.ParseEtcdServersOverrides(options.EtcdServersOverrides)
 	if err != nil {

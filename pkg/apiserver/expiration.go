@@ -17,31 +17,10 @@ limitations under the License.
 package apiserver
 
 import (
-	"errors"
-	"fmt"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
-
-// sharedGauge returns a metric of servers. All servers of a process have one registry, and
-// so share the metric that the first of them registers.
-func sharedGauge(options *metrics.GaugeOpts, labels ...string) (*metrics.GaugeVec, error) {
-	gauge := metrics.NewGaugeVec(options, append([]string{"server"}, labels...))
-	err := legacyregistry.Register(gauge)
-	var registered prometheus.AlreadyRegisteredError
-	if !errors.As(err, &registered) {
-		return gauge, err
-	}
-	existing, ok := registered.ExistingCollector.(*metrics.GaugeVec)
-	if !ok {
-		return nil, fmt.Errorf("the metric %s is registered already: %w", gauge.FQName(), err)
-	}
-	return existing, nil
-}
 
 // watchExpiration keeps the metric of when a server's certificate expires, wherever it
 // comes from, until it is told to stop.

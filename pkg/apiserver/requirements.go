@@ -73,7 +73,7 @@ func (o CompletedOptions) awaitPrerequisites(ctx context.Context) (ready require
 		return ready, nil, err
 	}
 	if !o.embeddedEtcd {
-		return ready, nil, o.awaitEtcd(ctx)
+		return ready, nil, o.storageConfig().Await(ctx)
 	}
 	embedded, err = o.EmbeddedEtcd.Start(ctx)
 	return ready, embedded, err

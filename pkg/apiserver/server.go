@@ -78,8 +78,10 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	if err := c.streams.Install(generic); err != nil {
 		return nil, err
 	}
-	if err := c.installSnapshots(generic); err != nil {
-		return nil, err
+	if c.etcd != nil && c.embeddedEtcd.Snapshots.Spec != "" {
+		if err := InstallSnapshots(generic, c.Name, c.embeddedEtcd); err != nil {
+			return nil, err
+		}
 	}
 	if err := startInformers(generic, c.Runtimes); err != nil {
 		return nil, err

@@ -22,13 +22,12 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/metrics"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
-// installSnapshots makes the server save snapshots of its own etcd, if it shall.
-func (c CompletedConfig) installSnapshots(server *genericapiserver.GenericAPIServer) error {
-	if c.etcd == nil || c.embeddedEtcd.Snapshots.Spec == "" {
-		return nil
-	}
+// InstallSnapshots makes a server of a name save snapshots of its own etcd.
+func InstallSnapshots(server *genericapiserver.GenericAPIServer, name string, embedded etcd.Config) error {
 	latest, err := sharedGauge(&metrics.GaugeOpts{
 		Namespace:      "apiserver",
 		Subsystem:      "embedded_etcd",
@@ -40,11 +39,11 @@ func (c CompletedConfig) installSnapshots(server *genericapiserver.GenericAPISer
 		return err
 	}
 	return server.AddPostStartHook("save-snapshots", func(hook genericapiserver.PostStartHookContext) error {
-		gauge := latest.WithLabelValues(c.Name)
+		gauge := latest.WithLabelValues(name)
 		gauge.Set(0)
 		go func() {
-			defer latest.Delete(map[string]string{"server": c.Name})
-			if err := c.embeddedEtcd.SaveSnapshots(hook, func(at time.Time) { gauge.Set(float64(at.Unix())) }); err != nil {
+			defer latest.Delete(map[string]string{"server": name})
+			if err := embedded.SaveSnapshots(hook, func(at time.Time) { gauge.Set(float64(at.Unix())) }); err != nil {
 				utilruntime.HandleErrorWithContext(hook, err, "No snapshots are saved any more")
 			}
 		}()

@@ -25,26 +25,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Stores returns where and how a server with these options stores each resource, for tools
-// that read or write etcd beside the server.
-func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
-	config, err := o.newConfig(nil)
-	if err != nil {
-		return nil, err
-	}
+// Stores returns where and how each resource of the groups in Go is stored. Of config, it makes only
+// what is about etcd.
+func (o storageConfig) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) ([]keys.Objects, *genericoptions.EtcdOptions, error) {
 	options := *o.Etcd
 	options.SkipHealthEndpoints = true
-	factory, err := o.applyStored(config, &options)
+	factory, err := o.applyStored(&options, config, scheme, codecs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	strict := serializer.NewCodecFactory(config.Scheme, serializer.EnableStrict)
+	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
 	var stores []keys.Objects
-	for _, group := range o.groups {
+	for _, group := range o.Groups {
 		for _, kind := range group.Kinds {
 			described := kind.Describe()
 			if !described.Stored {
@@ -55,19 +53,19 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
 				Namespaced:    described.Namespaced,
 				Strict:        strict.UniversalDecoder(schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}),
 			}
-			kinds, _, err := config.Scheme.ObjectKinds(described.New())
+			kinds, _, err := scheme.ObjectKinds(described.New())
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			store.Kind = kinds[0].Kind
-			for _, version := range config.Scheme.PrioritizedVersionsForGroup(group.Name) {
-				if config.Scheme.Recognizes(version.WithKind(store.Kind)) {
+			for _, version := range scheme.PrioritizedVersionsForGroup(group.Name) {
+				if scheme.Recognizes(version.WithKind(store.Kind)) {
 					store.Versions = append(store.Versions, version.Version)
 				}
 			}
-			rest, err := config.Generic.RESTOptionsGetter.GetRESTOptions(store.GroupResource, described.New())
+			rest, err := config.RESTOptionsGetter.GetRESTOptions(store.GroupResource, described.New())
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			store.Prefix = path.Join("/", rest.StorageConfig.Prefix, rest.ResourcePrefix) + "/"
 			if servers := rest.StorageConfig.Transport.ServerList; !slices.Equal(servers, options.StorageConfig.Transport.ServerList) {
@@ -76,16 +74,16 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
 			store.Codec = rest.StorageConfig.Codec
 			version, err := factory.ResourceEncodingConfig.StorageEncodingFor(store.GroupResource)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			store.StorageVersion = version.Version
 			store.Convert = func(object runtime.Object, version string) error {
-				_, err := config.Scheme.ConvertToVersion(object.DeepCopyObject(), schema.GroupVersion{Group: group.Name, Version: version})
+				_, err := scheme.ConvertToVersion(object.DeepCopyObject(), schema.GroupVersion{Group: group.Name, Version: version})
 				return err
 			}
 			if described.Validate != nil {
 				store.Validate = func(ctx context.Context, object runtime.Object, version string) field.ErrorList {
-					return described.Validate(ctx, config.Scheme, schema.GroupVersion{Group: group.Name, Version: version}, object)
+					return described.Validate(ctx, scheme, schema.GroupVersion{Group: group.Name, Version: version}, object)
 				}
 			}
 			store.Transformer = rest.StorageConfig.Transformer
@@ -93,12 +91,5 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
 			stores = append(stores, store)
 		}
 	}
-	if o.Base == nil {
-		return stores, nil
-	}
-	if config.Generic.ClientConfig, err = o.Kubeconfig(); err != nil {
-		return nil, err
-	}
-	others, err := o.Base.Stores(ctx, config)
-	return append(stores, others...), err
+	return stores, &options, nil
 }

@@ -153,7 +153,7 @@ func (o CompletedOptions) validateLeaderElection() (errs []error) {
 // that the server waits for.
 func (o CompletedOptions) validateFiles() (errs []error) {
 	_, tracing := o.tracingConfiguration()
-	for _, err := range []error{o.validateEncryption(), o.validateAudit(), tracing} {
+	for _, err := range []error{o.storageConfig().ValidateEncryption(), o.validateAudit(), tracing} {
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -33,18 +33,18 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// NewStoredVerifier returns a function that finds out whether a server with these flags could
+// NewVerifier returns a function that finds out whether a server could
 // serve what etcd has under a key: whether it can be decrypted, decoded, and converted to
 // every version of its group. It returns the resource, or "" for what is not an object.
 //
-// What the server's Base stores is decoded, and compared with its key, since it takes more than etcd
+// What is not of groups in Go is decoded, and compared with its key, since it takes more than etcd
 // to convert that.
-func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
+func (o storageConfig) NewVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
 	root := path.Join("/", o.Etcd.StorageConfig.Prefix) + "/"
 	prefixes := map[string]schema.GroupResource{}
-	for _, group := range o.groups {
+	for _, group := range o.Groups {
 		if err := group.InstallTypes(scheme); err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key strin
 	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	transformers := encryptionconfig.StaticTransformers{}
 	if file := o.Etcd.EncryptionProviderConfigFilepath; file != "" {
-		encryption, err := encryptionconfig.LoadEncryptionConfig(ctx, file, false, o.name)
+		encryption, err := encryptionconfig.LoadEncryptionConfig(ctx, file, false, o.Name)
 		if err != nil {
 			return nil, fmt.Errorf("--encryption-provider-config %s can't be used: %w", file, err)
 		}
@@ -73,7 +73,7 @@ func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key strin
 		}
 		place := strings.Split(strings.TrimPrefix(key, root), "/")
 		// What the server itself keeps in etcd is not in groups that are domains.
-		if o.Base == nil || !strings.HasPrefix(key, root) || len(place) < 3 || !strings.Contains(place[0], ".") {
+		if !o.Custom || !strings.HasPrefix(key, root) || len(place) < 3 || !strings.Contains(place[0], ".") {
 			return "", nil
 		}
 		resource := schema.GroupResource{Group: place[0], Resource: place[1]}

@@ -43,14 +43,14 @@ import (
 )
 
 // withCache is how a resource is stored that has a watch cache.
-func (c *Config) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
-	return boundedLists{watchHistory{getter, c.Etcd, raw, c.history}}
+func (s *objectStorage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
+	return boundedLists{watchHistory{getter, s.Etcd, raw, s.history}}
 }
 
 // BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
 // explain the errors of etcd, as those of the groups in Go do.
-func (c *Config) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-	return registry.StatusErrors(c.withCache(getter, rawStorage{}))
+func (s *objectStorage) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return registry.StatusErrors(s.withCache(getter, rawStorage{}))
 }
 
 // watchHistory gives each watch cache a past, so that a watch that was interrupted by a

@@ -1,0 +1,82 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/registry/generic"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
+)
+
+// storageConfig says where and how a server with these options stores objects.
+func (o CompletedOptions) storageConfig() storageConfig {
+	config := storageConfig{
+		Name:         o.name,
+		Etcd:         o.Etcd,
+		Groups:       o.groups,
+		Embedded:     o.embeddedEtcd,
+		Transactions: o.EtcdTransactions,
+		Egress:       o.Egress,
+	}
+	if o.Base != nil {
+		config.Custom, config.CustomGroups = true, o.Base.Groups
+	}
+	return config
+}
+
+// NewEtcdClient returns a client of these servers with the credentials of the flags. Whoever
+// asks it wants to know soon that etcd answers again.
+func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, error) {
+	return o.storageConfig().NewClient(servers...)
+}
+
+// Stores returns where and how a server with these options stores each resource, for tools
+// that read or write etcd beside the server.
+func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
+	config, err := o.newConfig(nil)
+	if err != nil {
+		return nil, err
+	}
+	var stores []keys.Objects
+	if stores, config.Etcd, err = o.storageConfig().Stores(&config.Generic.Config, config.Scheme, config.Codecs); err != nil || o.Base == nil {
+		return stores, err
+	}
+	if config.Generic.ClientConfig, err = o.Kubeconfig(); err != nil {
+		return nil, err
+	}
+	others, err := o.Base.Stores(ctx, config)
+	return append(stores, others...), err
+}
+
+// NewStoredVerifier returns a function that finds out whether a server with these flags could
+// serve what etcd has under a key: whether it can be decrypted, decoded, and converted to
+// every version of its group. It returns the resource, or "" for what is not an object.
+//
+// What the server's Base stores is decoded, and compared with its key, since it takes more than etcd
+// to convert that.
+func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
+	return o.storageConfig().NewVerifier(ctx)
+}
+
+// BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
+// explain the errors of etcd, as those of the groups in Go do.
+func (c *Config) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return c.storage.BaseStorage(getter)
+}
