@@ -28,7 +28,7 @@ layers() {
 cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 pkg/cmd/kit                   pkg/kit pkg/kit/codegen
 pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
-pkg/crdserver                 pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
+pkg/crdserver                 pkg/apiserver/storage pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/kit/crd                   pkg/registry
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
 pkg/groups/*/lookup           pkg/generated pkg/apis
@@ -49,9 +49,12 @@ pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
 pkg/apiserver/transport       pkg/apiserver/limits
 pkg/apiserver/authentication  pkg/apiserver/transport
 pkg/apiserver(tests)          pkg/registry/testing
+pkg/apiserver/gauges
+pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/gauges pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster
+pkg/apiserver/storage(tests)  pkg/apiserver/filters
 pkg/apiserver/requirements    pkg/apiserver/authentication pkg/admission pkg/certificates pkg/cluster
 pkg/apiserver/authorization   pkg/apiserver/limits pkg/apiserver/authentication
-pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd/references pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
+pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/storage pkg/apiserver/gauges pkg/apiserver/requirements pkg/apiserver/authentication pkg/apiserver/authorization pkg/registry pkg/admission pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys
 pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission

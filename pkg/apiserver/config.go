@@ -44,6 +44,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/requirements"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -80,7 +81,7 @@ type Config struct {
 	// etcd is nil if it does not run inside this server.
 	etcd         *etcd.Etcd
 	embeddedEtcd etcd.Config
-	storage      *objectStorage
+	storage      *storage.Storage
 	// stopMetrics ends the metrics of this server, whose process may have others.
 	stopMetrics []func()
 	closeOnce   func() error

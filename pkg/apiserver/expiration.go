@@ -20,12 +20,14 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
 )
 
 // watchExpiration keeps the metric of when a server's certificate expires, wherever it
 // comes from, until it is told to stop.
 func watchExpiration(server string, certificate dynamiccertificates.CertKeyContentProvider) (stop func(), err error) {
-	expiration, err := sharedGauge(&metrics.GaugeOpts{
+	expiration, err := gauges.Shared(&metrics.GaugeOpts{
 		Namespace:      "apiserver",
 		Subsystem:      "serving_certificate",
 		Name:           "expiration_timestamp_seconds",

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
 )
 
 // AdmissionOff returns the names of the admission plugins that run by default, but not with
@@ -37,7 +38,7 @@ func (o CompletedOptions) AdmissionOff() (names []string) {
 // reportPlugins keeps the metric of which admission plugins a server runs, until it is told
 // to stop, and logs which are off: replicas that differ admit what others refuse.
 func (o CompletedOptions) reportPlugins() (stop func(), err error) {
-	enabled, err := sharedGauge(&metrics.GaugeOpts{
+	enabled, err := gauges.Shared(&metrics.GaugeOpts{
 		Namespace:      "apiserver",
 		Subsystem:      "admission_plugin",
 		Name:           "enabled",

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
@@ -79,7 +80,7 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		return nil, err
 	}
 	if c.etcd != nil && c.embeddedEtcd.Snapshots.Spec != "" {
-		if err := InstallSnapshots(generic, c.Name, c.embeddedEtcd); err != nil {
+		if err := storage.InstallSnapshots(generic, c.Name, c.embeddedEtcd); err != nil {
 			return nil, err
 		}
 	}

@@ -22,12 +22,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/registry/generic"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // storageConfig says where and how a server with these options stores objects.
-func (o CompletedOptions) storageConfig() storageConfig {
-	config := storageConfig{
+func (o CompletedOptions) storageConfig() storage.Config {
+	config := storage.Config{
 		Name:         o.name,
 		Etcd:         o.Etcd,
 		Groups:       o.groups,

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -67,7 +68,7 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]keys.
 		// Fields that no version has are pruned as objects are read, as in kube-apiserver.
 		store.Codec, store.Strict = options.StorageConfig.Codec, options.StorageConfig.Codec
 		store.Transformer = options.StorageConfig.Transformer
-		store.Encryption = apiserver.EncryptionOf(store.Transformer)
+		store.Encryption = storage.EncryptionOf(store.Transformer)
 		stores = append(stores, store)
 	}
 	return stores, nil

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package storage
 
 import (
 	"context"
@@ -33,7 +33,7 @@ import (
 
 // Stores returns where and how each resource of the groups in Go is stored. Of config, it makes only
 // what is about etcd.
-func (o storageConfig) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) ([]keys.Objects, *genericoptions.EtcdOptions, error) {
+func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) ([]keys.Objects, *genericoptions.EtcdOptions, error) {
 	options := *o.Etcd
 	options.SkipHealthEndpoints = true
 	factory, err := o.applyStored(&options, config, scheme, codecs)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package storage
 
 import (
 	"context"
@@ -43,13 +43,13 @@ import (
 )
 
 // withCache is how a resource is stored that has a watch cache.
-func (s *objectStorage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
+func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
 	return boundedLists{watchHistory{getter, s.Etcd, raw, s.history}}
 }
 
 // BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
 // explain the errors of etcd, as those of the groups in Go do.
-func (s *objectStorage) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+func (s *Storage) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return registry.StatusErrors(s.withCache(getter, rawStorage{}))
 }
 

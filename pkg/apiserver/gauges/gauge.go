@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package gauges has metrics that the servers of a process share.
-package apiserver
+package gauges
 
 import (
 	"errors"
@@ -26,9 +26,9 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// sharedGauge returns a metric of servers. All servers of a process have one registry, and
+// Shared returns a metric of servers. All servers of a process have one registry, and
 // so share the metric that the first of them registers.
-func sharedGauge(options *metrics.GaugeOpts, labels ...string) (*metrics.GaugeVec, error) {
+func Shared(options *metrics.GaugeOpts, labels ...string) (*metrics.GaugeVec, error) {
 	gauge := metrics.NewGaugeVec(options, append([]string{"server"}, labels...))
 	err := legacyregistry.Register(gauge)
 	var registered prometheus.AlreadyRegisteredError

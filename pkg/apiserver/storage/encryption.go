@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package storage
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ import (
 // --encryption-provider-config. The library finds that out only after all that the
 // server waits for, and leaves unencrypted what the file does not name, unnoticed.
 // Upstream fault 36.
-func (o storageConfig) ValidateEncryption() error {
+func (o Config) ValidateEncryption() error {
 	path := o.Etcd.EncryptionProviderConfigFilepath
 	if path == "" {
 		return nil

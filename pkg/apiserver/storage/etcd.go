@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package storage
 
 import (
 	"context"
@@ -49,8 +49,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// storageConfig says where and how objects are stored.
-type storageConfig struct {
+// Config says where and how objects are stored.
+type Config struct {
 	// Name is that of the server.
 	Name   string
 	Etcd   *genericoptions.EtcdOptions
@@ -67,8 +67,8 @@ type storageConfig struct {
 	CustomGroups func() []string
 }
 
-// objectStorage is what stores objects.
-type objectStorage struct {
+// Storage is what stores objects.
+type Storage struct {
 	// Etcd are the options that are used.
 	Etcd *genericoptions.EtcdOptions
 
@@ -79,17 +79,17 @@ type objectStorage struct {
 }
 
 // Close closes the client of etcd.
-func (s *objectStorage) Close() error { return s.client.Close() }
+func (s *Storage) Close() error { return s.client.Close() }
 
 // WithReferences returns a handler whose requests may refer to objects.
-func (s *objectStorage) WithReferences(next http.Handler) http.Handler {
+func (s *Storage) WithReferences(next http.Handler) http.Handler {
 	return s.references.Handler(next)
 }
 
 // Await waits for an external etcd. The library alone gives it 20 seconds, and
 // does not say what it is waiting for.
 // Upstream fault 33.
-func (o storageConfig) Await(ctx context.Context) error {
+func (o Config) Await(ctx context.Context) error {
 	config := o.Etcd.StorageConfig
 	client, err := o.NewClient(config.Transport.ServerList...)
 	if err != nil {
@@ -115,7 +115,7 @@ func (o storageConfig) Await(ctx context.Context) error {
 
 // NewClient returns a client of these servers with the credentials of the flags. Whoever
 // asks it wants to know soon that etcd answers again.
-func (o storageConfig) NewClient(servers ...string) (*clientv3.Client, error) {
+func (o Config) NewClient(servers ...string) (*clientv3.Client, error) {
 	var egress egressselector.Lookup
 	if !o.Embedded {
 		egress = o.Egress
@@ -126,7 +126,7 @@ func (o storageConfig) NewClient(servers ...string) (*clientv3.Client, error) {
 	}))
 }
 
-func (o storageConfig) client(servers []string, egress egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
+func (o Config) client(servers []string, egress egressselector.Lookup, options ...grpc.DialOption) (*clientv3.Client, error) {
 	config := o.Etcd.StorageConfig.Transport
 	files := etcdtransport.TLSInfo{
 		CertFile:      config.CertFile,
@@ -163,7 +163,7 @@ func (o storageConfig) client(servers []string, egress egressselector.Lookup, op
 }
 
 // ApplyTo makes what stores objects.
-func (o storageConfig) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*objectStorage, error) {
+func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*Storage, error) {
 	options := *o.Etcd
 	// Upstream fault 48.
 	options.StorageConfig.Transport.TracerProvider = config.TracerProvider
@@ -182,7 +182,7 @@ func (o storageConfig) ApplyTo(config *genericapiserver.Config, scheme *runtime.
 		return nil, err
 	}
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
-	s := &objectStorage{
+	s := &Storage{
 		Etcd:       &options,
 		client:     client,
 		references: references.New(client, options.StorageConfig.Prefix),
@@ -203,7 +203,7 @@ func (o storageConfig) ApplyTo(config *genericapiserver.Config, scheme *runtime.
 
 // applyStored says where each resource is stored, and as what: by which codec, encrypted, and
 // with a checksum.
-func (o storageConfig) applyStored(options *genericoptions.EtcdOptions, config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
+func (o Config) applyStored(options *genericoptions.EtcdOptions, config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
 	factory, err := o.storageFactory(options, scheme, codecs)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (o storageConfig) applyStored(options *genericoptions.EtcdOptions, config *
 
 // storageFactory returns where and how each resource is stored.
 // Upstream fault 49.
-func (o storageConfig) storageFactory(options *genericoptions.EtcdOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
+func (o Config) storageFactory(options *genericoptions.EtcdOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
 	encoding := serverstorage.NewDefaultResourceEncodingConfig(scheme)
 	prefixes := map[schema.GroupResource]string{}
 	for _, group := range o.Groups {

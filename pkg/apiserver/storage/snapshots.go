@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package storage
 
 import (
 	"time"
@@ -23,12 +23,13 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/metrics"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // InstallSnapshots makes a server of a name save snapshots of its own etcd.
 func InstallSnapshots(server *genericapiserver.GenericAPIServer, name string, embedded etcd.Config) error {
-	latest, err := sharedGauge(&metrics.GaugeOpts{
+	latest, err := gauges.Shared(&metrics.GaugeOpts{
 		Namespace:      "apiserver",
 		Subsystem:      "embedded_etcd",
 		Name:           "snapshot_timestamp_seconds",

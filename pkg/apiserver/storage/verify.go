@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apiserver
+package storage
 
 import (
 	"context"
@@ -39,7 +39,7 @@ import (
 //
 // What is not of groups in Go is decoded, and compared with its key, since it takes more than etcd
 // to convert that.
-func (o storageConfig) NewVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
+func (o Config) NewVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
 	root := path.Join("/", o.Etcd.StorageConfig.Prefix) + "/"
