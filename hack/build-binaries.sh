@@ -119,6 +119,9 @@ for name in "$@"; do
 	local)
 		build "${name}" "${root}" ./test/controlplane/local "-s -w"
 		;;
+	bastion)
+		build "${name}" "${root}" ./test/bastion/local "-s -w"
+		;;
 	*)
 		ldflags=$(own_ldflags)
 		build "${name}" "${root}" "./cmd/${name}" "${ldflags}"

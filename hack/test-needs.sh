@@ -69,7 +69,7 @@ done <<'TABLE'
 networks of hosts (test/network)|root nsenter
 rollouts (test/e2e/rollout)|root nsenter
 faults of disks (test/e2e/faults)|root mkfs.ext4
-SSH (test/e2e/remote, test/controlplane/local, and test/e2e/api a second time)|root nsenter unshare sshd ssh ssh-keygen
+SSH (test/e2e/remote, test/bastion/local, and test/e2e/api a second time)|root nsenter unshare sshd ssh ssh-keygen
 an HTTP proxy (test/e2e/remote)|root nsenter tinyproxy
 "kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root nsenter openssl

@@ -42,8 +42,8 @@ $(addprefix $(BIN)/,$(KONNECTIVITY_BINARIES)): hack/build-binaries.sh hack/konne
 
 .PHONY: run-remote
 run-remote: binaries ## Runs the same behind a bastion with sshd, as root, until Ctrl-C
-	@hack/build-binaries.sh local
-	@exec $(BIN)/local -bastion -dir=$(REMOTE) -bin=$(BIN)
+	@hack/build-binaries.sh bastion
+	@exec $(BIN)/bastion -dir=$(REMOTE) -bin=$(BIN)
 
 $(BIN)/stress: hack/tools/stress/go.mod hack/tools/stress/go.sum
 	@go -C $(<D) build -o $(CURDIR)/$@ golang.org/x/tools/cmd/stress

@@ -38,12 +38,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
-	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane/binaries"
 )
@@ -75,7 +73,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&config.ControllerManager.Port, "kube-controller-manager-port", 0, "port of kube-controller-manager; 0 means any that is free")
 	flags.IntVar(&config.APIServer.Port, "apiserver-port", 0, "port of the server; 0 means any that is free")
 	buildRest := flags.String("build-rest", "", "command that builds kubectl and kube-controller-manager in -bin; it runs once the server is up")
-	behind := flags.Bool("bastion", false, "put everything where clients reach it by SSH only, see package bastion; needs root")
 	clean := flags.Bool("clean", false, "delete the directory instead of running")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -87,14 +84,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return controlplane.RemoveDirectory(config.Dir)
 	}
 
-	var network *bastion.Network
-	if *behind {
-		var err error
-		if network, err = bastion.New(); err != nil {
-			return err
-		}
-		network.Configure(&config)
-	}
 	config.BinDir = cmp.Or(config.BinDir, os.Getenv(controlplane.BinDirVariable))
 	config.ControllerManager.Off = true
 	cp, err := controlplane.Start(ctx, config)
@@ -109,12 +98,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return err
 	}
-	if network != nil {
-		err = welcomeBehind(ctx, out, network, cp)
-	} else {
-		err = welcome(ctx, out, cp.Kubeconfig(), config, next)
-	}
-	if err != nil {
+	if err := welcome(ctx, out, cp.Kubeconfig(), config, next); err != nil {
 		return errors.Join(err, cp.Stop())
 	}
 
@@ -206,36 +190,4 @@ func (l lines) indented() string {
 		fmt.Fprintf(&text, "  %s\n", line)
 	}
 	return text.String()
-}
-
-// welcomeBehind starts sshd and says how to get through it.
-func welcomeBehind(ctx context.Context, out io.Writer, network *bastion.Network, cp *controlplane.ControlPlane) error {
-	if err := network.Listen(ctx, cp); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, `
-The API server is ready, behind a real kube-apiserver, on a host that clients have no
-way to. On the client, which is another network namespace, open the tunnel as root:
-
-  %s
-
-and in another terminal, as root, use it:
-
-  %s
-
-Ctrl-C stops everything.
-
-`, line(network.Client.Command(ctx, "ssh", network.SSHArgs()...)), line(cp.Kubectl(ctx, "--kubeconfig="+cp.Kubeconfig(), "get", "pizzas")))
-	return err
-}
-
-// line is the command as one types it.
-func line(cmd *exec.Cmd) string {
-	words := slices.Clone(cmd.Args)
-	for i, word := range words {
-		if strings.ContainsAny(word, " '\"\\$&;()<>|*?") {
-			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
 }

@@ -17,25 +17,20 @@ limitations under the License.
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"restaurant.programming-kubernetes.info/apiserver/test/bastion"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
-	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // stopAfter is an output that cancels a run once it has said something.
@@ -133,56 +128,4 @@ func TestWhatCannotRunSaysWhy(t *testing.T) {
 	t.Run("unknown flag", func(t *testing.T) {
 		require.ErrorContains(t, run(t.Context(), []string{"-no-such-flag"}, io.Discard), "flag provided but not defined")
 	})
-}
-
-// TestRunBehindABastion types what it is told to.
-func TestRunBehindABastion(t *testing.T) {
-	framework.Long(t, "it needs a network of its own")
-	bastion.ForTest(t)
-	t.Chdir("../../..")
-	t.Setenv("KUBECACHEDIR", t.TempDir())
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	dir := filepath.Join(t.TempDir(), "a directory")
-	output, out := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, []string{"-bastion", "-dir=" + dir}, out)
-		_ = out.CloseWithError(err)
-		ended <- err
-	}()
-	var commands []string
-	lines := bufio.NewScanner(output)
-	for lines.Scan() && lines.Text() != "Ctrl-C stops everything." {
-		if command, ok := strings.CutPrefix(lines.Text(), "  "); ok {
-			commands = append(commands, command)
-		}
-	}
-	require.NoError(t, lines.Err())
-	go func() { _, _ = io.Copy(io.Discard, output) }()
-	require.Len(t, commands, 2)
-	use := func() (string, error) {
-		output, err := exec.CommandContext(ctx, "sh", "-c", commands[1]).CombinedOutput()
-		return string(output), err
-	}
-
-	answer, err := use()
-	require.Error(t, err)
-	require.Contains(t, answer, "proxyconnect tcp: dial tcp 127.0.0.1:1080: connect: connection refused")
-	var complaint bytes.Buffer
-	outlasting, kill := context.WithTimeout(t.Context(), 2*controlplane.Patience)
-	defer kill()
-	tunnel := exec.CommandContext(outlasting, "sh", "-c", "exec "+commands[0])
-	tunnel.Stderr = &complaint
-	require.NoError(t, tunnel.Start())
-	require.Eventually(t, func() bool {
-		answer, err = use()
-		return err == nil
-	}, controlplane.Patience, 100*time.Millisecond)
-	require.Equal(t, "No resources found in default namespace.\n", answer)
-
-	cancel()
-	require.NoError(t, <-ended)
-	// What sshd has started for a connection is gone, too.
-	require.ErrorContains(t, tunnel.Wait(), "exit status 255", complaint.String())
 }
