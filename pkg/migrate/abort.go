@@ -29,7 +29,7 @@ import (
 // and forgets the migration; on the way back they stay at the server, which then is in the phase
 // Moved again.
 func (m *Migration) Abort(ctx context.Context) error {
-	c, err := m.claim(ctx, func(state State) error {
+	s, err := m.resume(ctx, func(state State) error {
 		switch state.Phase {
 		case Copying, Freezing, Aborting:
 			return nil
@@ -46,42 +46,42 @@ func (m *Migration) Abort(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.enter(ctx, Aborting); err != nil {
+	if err := s.enter(ctx, Aborting); err != nil {
 		return err
 	}
 	if err := m.thaw(ctx); err != nil {
 		return err
 	}
-	if c.Returning {
-		return c.abortBack(ctx)
+	if s.state.Returning {
+		return s.abortBack(ctx)
 	}
-	if err := c.removeCopies(ctx); err != nil {
+	if err := s.removeCopies(ctx); err != nil {
 		return err
 	}
-	return c.forget(ctx)
+	return s.forget(ctx)
 }
 
 // abortBack leaves kube-apiserver's own objects as they are, which nobody sees.
-func (c *claim) abortBack(ctx context.Context) error {
-	found, err := c.definitions(ctx)
+func (s *session) abortBack(ctx context.Context) error {
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.closeDoors(ctx, found, ""); err != nil {
+	if err := s.removeBypass(ctx, found, ""); err != nil {
 		return err
 	}
-	c.Returning, c.Conversions = false, nil
-	return c.enter(ctx, Moved)
+	s.state.Returning, s.state.Conversions = false, nil
+	return s.enter(ctx, Moved)
 }
 
 // removeCopies removes the objects from the server's etcd.
-func (c *claim) removeCopies(ctx context.Context) error {
-	for _, store := range c.Stores {
-		if _, err := c.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
+func (s *session) removeCopies(ctx context.Context) error {
+	for _, store := range s.config.Stores {
+		if _, err := s.write(ctx, clientv3.OpDelete(store.Prefix, clientv3.WithPrefix())); err != nil {
 			return err
 		}
-		c.progress("the server has no %s", store.GroupResource)
+		s.progress("the server has no %s", store.GroupResource)
 	}
-	_, err := c.write(ctx, clientv3.OpDelete(c.HistoryKey))
+	_, err := s.write(ctx, clientv3.OpDelete(s.config.HistoryKey))
 	return err
 }

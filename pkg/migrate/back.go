@@ -45,7 +45,7 @@ func (m *Migration) Back(ctx context.Context) error {
 		return err
 	}
 	defer m.leave(f)
-	c, err := m.claim(ctx, func(state State) error {
+	s, err := m.resume(ctx, func(state State) error {
 		if state.Returning || state.Phase == Moved {
 			return nil
 		}
@@ -56,85 +56,85 @@ func (m *Migration) Back(ctx context.Context) error {
 		if err := m.checkRegistered(ctx); err != nil {
 			return err
 		}
-		if m.KubeEtcd == nil {
+		if m.config.KubeEtcd == nil {
 			return errAllNew
 		}
-		c, err = m.begin(ctx)
+		s, err = m.begin(ctx)
 		if err == nil {
-			c.Phase = Moved
+			s.state.Phase = Moved
 		}
 	}
-	if err != nil || c.Phase == Returned {
+	if err != nil || s.state.Phase == Returned {
 		return err
 	}
-	if c.Phase == Moved {
+	if s.state.Phase == Moved {
 		if err := m.checkKubeGap(ctx); err != nil {
 			return err
 		}
-		c.Returning, c.Conversions, c.NewUIDs, c.History = true, nil, nil, 0
-		if err := c.enter(ctx, Copying); err != nil {
+		s.state.Returning, s.state.Conversions, s.state.NewUIDs, s.state.History = true, nil, nil, 0
+		if err := s.enter(ctx, Copying); err != nil {
 			return err
 		}
 	}
-	return c.through(ctx, Returned, map[Phase]step{
-		Copying:   {Freezing, c.copyAllBack},
-		Freezing:  {Switching, func(ctx context.Context) error { return c.freezeAndCompareBack(ctx, f) }},
-		Switching: {Releasing, func(ctx context.Context) error { return c.switchBack(ctx, f) }},
-		Releasing: {Returned, c.releaseBack},
+	return s.through(ctx, Returned, map[Phase]step{
+		Copying:   {Freezing, s.copyAllBack},
+		Freezing:  {Switching, func(ctx context.Context) error { return s.freezeAndCompareBack(ctx, f) }},
+		Switching: {Releasing, func(ctx context.Context) error { return s.switchBack(ctx, f) }},
+		Releasing: {Returned, s.releaseBack},
 	})
 }
 
 // copyAllBack copies the objects while they change.
-func (c *claim) copyAllBack(ctx context.Context) error {
-	found, err := c.definitions(ctx)
+func (s *session) copyAllBack(ctx context.Context) error {
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	moves, err := c.openedMoves(ctx, found)
+	moves, err := s.openedMoves(ctx, found)
 	if err != nil {
 		return err
 	}
-	if c.KubeEtcd == nil {
+	if s.config.KubeEtcd == nil {
 		// This takes so long that what changes meanwhile could not be followed.
-		if err := c.raiseKube(ctx, 0); err != nil {
+		if err := s.raiseKube(ctx, 0); err != nil {
 			return err
 		}
-		if err := c.copyWhileUsed(ctx, moves, c.toKube()); err != nil {
+		if err := s.copyWhileUsed(ctx, moves, s.toKube()); err != nil {
 			return err
 		}
-		return c.raiseWhileUsed(ctx, moves, func() (done bool, err error) {
-			gap, _, err := c.kubeGap(ctx)
+		return s.raiseWhileUsed(ctx, moves, func() (done bool, err error) {
+			gap, _, err := s.kubeGap(ctx)
 			if err != nil || gap < 0 {
 				return true, err
 			}
-			return false, c.raiseKube(ctx, 0)
+			return false, s.raiseKube(ctx, 0)
 		})
 	}
-	before, err := c.serverRevision(ctx)
+	before, err := s.serverRevision(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.copyWhileUsed(ctx, moves, c.toKube()); err != nil {
+	if err := s.copyWhileUsed(ctx, moves, s.toKube()); err != nil {
 		return err
 	}
-	return c.raiseWhileUsed(ctx, moves, func() (done bool, err error) {
-		now, err := c.serverRevision(ctx)
-		if err != nil || now+raiseMargin < c.History {
+	return s.raiseWhileUsed(ctx, moves, func() (done bool, err error) {
+		now, err := s.serverRevision(ctx)
+		if err != nil || now+raiseMargin < s.state.History {
 			return true, err
 		}
 		// As many writes as there were since will do.
-		return false, c.renewHistory(ctx, now-before+2*raiseMargin)
+		return false, s.renewHistory(ctx, now-before+2*raiseMargin)
 	})
 }
 
 // raiseWhileUsed raises the revision of kube-apiserver's etcd until that is done, or has been tried
 // often, and copies what changes meanwhile.
-func (c *claim) raiseWhileUsed(ctx context.Context, moves []move, raise func() (done bool, err error)) error {
+func (s *session) raiseWhileUsed(ctx context.Context, moves []move, raise func() (done bool, err error)) error {
 	for range maxPasses {
 		if done, err := raise(); done || err != nil {
 			return err
 		}
-		if err := c.catchUp(ctx, moves, c.toKube()); err != nil && !expired(err) {
+		if err := s.catchUp(ctx, moves, s.toKube()); err != nil && !expired(err) {
 			return err
 		}
 	}
@@ -143,153 +143,153 @@ func (c *claim) raiseWhileUsed(ctx context.Context, moves []move, raise func() (
 
 // freezeAndCompareBack makes kube-apiserver's own objects equal to the server's for good. After
 // an error clients can write again, and the migration is back in the phase Copying.
-func (c *claim) freezeAndCompareBack(ctx context.Context, f *freezer) (err error) {
+func (s *session) freezeAndCompareBack(ctx context.Context, f *freezer) (err error) {
 	defer func() {
 		if err != nil {
-			err = c.goBack(ctx, err)
+			err = s.goBack(ctx, err)
 		}
 	}()
-	if err := c.freeze(ctx, f); err != nil {
+	if err := s.freeze(ctx, f); err != nil {
 		return err
 	}
-	found, err := c.definitions(ctx)
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	moves, err := c.openedMoves(ctx, found)
+	moves, err := s.openedMoves(ctx, found)
 	if err != nil {
 		return err
 	}
-	c.Objects, c.Revisions, c.NewUIDs = map[string]int{}, map[string]string{}, nil
-	positions, err := c.copyFrozen(ctx, moves, c.toKube())
+	s.state.Objects, s.state.Revisions, s.state.NewUIDs = map[string]int{}, map[string]string{}, nil
+	positions, err := s.copyFrozen(ctx, moves, s.toKube())
 	if err != nil {
 		return err
 	}
 	for _, move := range moves {
 		position := positions[move.Resource]
-		c.progress("%d %s are equal", position.objects, move.GroupResource)
-		c.Objects[move.Resource], c.Revisions[move.Resource] = position.objects, position.revision
+		s.progress("%d %s are equal", position.objects, move.GroupResource)
+		s.state.Objects[move.Resource], s.state.Revisions[move.Resource] = position.objects, position.revision
 		for _, key := range sets.List(position.newUIDs) {
-			c.NewUIDs = append(c.NewUIDs, move.Resource+"/"+key)
+			s.state.NewUIDs = append(s.state.NewUIDs, move.Resource+"/"+key)
 		}
 	}
-	if err := c.checkKubeGap(ctx); err != nil {
+	if err := s.checkKubeGap(ctx); err != nil {
 		return err
 	}
-	return c.raiseKube(ctx, 0)
+	return s.raiseKube(ctx, 0)
 }
 
 // switchBack makes kube-apiserver answer requests by itself. What was done before is not done
 // again.
-func (c *claim) switchBack(ctx context.Context, f *freezer) error {
-	if err := c.freeze(ctx, f); err != nil {
+func (s *session) switchBack(ctx context.Context, f *freezer) error {
+	if err := s.freeze(ctx, f); err != nil {
 		return err
 	}
-	found, err := c.definitions(ctx)
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	if c.KubeEtcd == nil {
-		err = c.beginKubeHistory(ctx, found)
+	if s.config.KubeEtcd == nil {
+		err = s.beginKubeHistory(ctx, found)
 	} else {
-		err = c.awaitHistory(ctx)
+		err = s.awaitHistory(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	for _, name := range c.APIServices {
-		if err := c.giveBack(ctx, name); err != nil {
+	for _, name := range s.config.APIServices {
+		if err := s.giveBack(ctx, name); err != nil {
 			return err
 		}
 	}
 	// The server's etcd may have gone on, with what others write.
-	if c.KubeEtcd != nil {
-		if err := c.awaitHistory(ctx); err != nil {
+	if s.config.KubeEtcd != nil {
+		if err := s.awaitHistory(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.checkWatches(ctx); err != nil {
+	if err := s.checkWatches(ctx); err != nil {
 		return err
 	}
-	if err := c.endWatches(ctx); err != nil {
+	if err := s.endWatches(ctx); err != nil {
 		return err
 	}
-	return c.annotate(ctx, found, keys.CopyNone)
+	return s.annotate(ctx, found, keys.CopyNone)
 }
 
 // beginKubeHistory makes kube-apiserver begin its history here, at a revision that no client has
 // seen from the server.
-func (c *claim) beginKubeHistory(ctx context.Context, found []definition) error {
-	if err := c.closeDoors(ctx, found, keys.CopyKept); err != nil {
+func (s *session) beginKubeHistory(ctx context.Context, found []definition) error {
+	if err := s.removeBypass(ctx, found, keys.CopyKept); err != nil {
 		return err
 	}
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	if err := c.raiseKube(ctx, 0); err != nil {
+	if err := s.raiseKube(ctx, 0); err != nil {
 		return err
 	}
-	c.fillCaches(ctx, found)
+	s.fillCaches(ctx, found)
 	return nil
 }
 
 // endWatches ends the watches that clients still have at the server. They go on at kube-apiserver.
-func (c *claim) endWatches(ctx context.Context) error {
-	now, err := c.serverRevision(ctx)
+func (s *session) endWatches(ctx context.Context) error {
+	now, err := s.serverRevision(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = c.write(ctx, clientv3.OpPut(c.HistoryKey, strconv.FormatInt(now+1, 10)))
+	_, err = s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now+1, 10)))
 	return err
 }
 
 // awaitHistory makes kube-apiserver begin its history at a revision that no client has seen from the
 // server, unless it has.
-func (c *claim) awaitHistory(ctx context.Context) error {
-	now, err := c.serverRevision(ctx)
-	if err != nil || now < c.History {
+func (s *session) awaitHistory(ctx context.Context) error {
+	now, err := s.serverRevision(ctx)
+	if err != nil || now < s.state.History {
 		return err
 	}
-	return c.renewHistory(ctx, raiseMargin)
+	return s.renewHistory(ctx, raiseMargin)
 }
 
 // renewHistory raises the revision of kube-apiserver's etcd above where the server's will be after so
 // many more writes, and makes kube-apiserver begin its history there.
-func (c *claim) renewHistory(ctx context.Context, ahead int64) error {
-	if err := c.raiseKube(ctx, ahead); err != nil {
+func (s *session) renewHistory(ctx context.Context, ahead int64) error {
+	if err := s.raiseKube(ctx, ahead); err != nil {
 		return err
 	}
-	now, err := c.kubeRevision(ctx)
+	now, err := s.kubeRevision(ctx)
 	if err != nil {
 		return err
 	}
 	for _, on := range []bool{true, false} {
-		if err := c.touch(ctx, on, keys.CopyKept); err != nil {
+		if err := s.touch(ctx, on, keys.CopyKept); err != nil {
 			return err
 		}
 	}
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	found, err := c.definitions(ctx)
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	c.fillCaches(ctx, found)
-	c.History = now
-	return c.save(ctx)
+	s.fillCaches(ctx, found)
+	s.state.History = now
+	return s.save(ctx)
 }
 
 // releaseBack lets clients write, at kube-apiserver.
-func (c *claim) releaseBack(ctx context.Context) error {
-	c.Switched = time.Now().UTC().Truncate(time.Second)
-	return c.thaw(ctx)
+func (s *session) releaseBack(ctx context.Context) error {
+	s.state.Switched = time.Now().UTC().Truncate(time.Second)
+	return s.thaw(ctx)
 }
 
 // giveBack makes an APIService kube-apiserver's own again, and returns when it is.
-func (c *claim) giveBack(ctx context.Context, name string) error {
+func (s *session) giveBack(ctx context.Context, name string) error {
 	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
-		apiService, err := c.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+		apiService, err := s.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil // kube-apiserver makes it, if a definition has the version.
 		}
@@ -300,10 +300,10 @@ func (c *claim) giveBack(ctx context.Context, name string) error {
 			if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
 				return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
 			}
-			return c.answeredByServer(ctx, name, false)
+			return s.answeredByServer(ctx, name, false)
 		}
 		patch := `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
-		_, err = c.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err = s.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		if err == nil {
 			err = errors.New("it has just been changed")
 		}
@@ -312,6 +312,6 @@ func (c *claim) giveBack(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
 	}
-	c.progress("%s is kube-apiserver's", name)
+	s.progress("%s is kube-apiserver's", name)
 	return nil
 }

@@ -42,15 +42,15 @@ func TestChangeVersions(t *testing.T) {
 		change       func([]any) []any
 		before, want string
 	}{
-		"touched without a description": {func(versions []any) []any { touchVersion(versions, true); return versions },
+		"schemaMarker without a description": {func(versions []any) []any { touchVersion(versions, true); return versions },
 			`[{"name": "v1", ` + schema + `}]`, `[{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "description": " (objects are being moved)"}}}]`},
-		"touched twice": {func(versions []any) []any {
+		"schemaMarker twice": {func(versions []any) []any {
 			touchVersion(versions, true)
 			touchVersion(versions, true)
 			return versions
 		},
 			`[{"schema": {"openAPIV3Schema": {"description": "A."}}}]`, `[{"schema": {"openAPIV3Schema": {"description": "A. (objects are being moved)"}}}]`},
-		"touched and changed back": {func(versions []any) []any {
+		"schemaMarker and changed back": {func(versions []any) []any {
 			touchVersion(versions, true)
 			touchVersion(versions, false)
 			return versions
@@ -66,7 +66,7 @@ func TestChangeVersions(t *testing.T) {
 		"served as before": {func(versions []any) []any { setServed(versions, []string{"v2"}); return versions }, `[{"name": "v1"}, {"name": "v2"}]`, `[{"name": "v1", "served": false}, {"name": "v2", "served": true}]`},
 		"served, nobody knows how before": {func(versions []any) []any { setServed(versions, nil); return versions },
 			`[{"name": "v1"}, {"name": "v2", "served": false}]`, `[{"name": "v1", "served": true}, {"name": "v2", "served": true}]`},
-		"without a door": {withoutDoor, `[{"name": "v1"}, {"name": "migrate"}, {"name": "v2"}]`, `[{"name": "v1"}, {"name": "v2"}]`},
+		"without a bypass": {withoutBypass, `[{"name": "v1"}, {"name": "migrate"}, {"name": "v2"}]`, `[{"name": "v1"}, {"name": "v2"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if difference := cmp.Diff(parse(t, test.want), test.change(parse(t, test.before))); difference != "" {
@@ -98,7 +98,7 @@ func TestNormalized(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for etcd, want := range map[*clientv3.Client]bool{nil: test.byAPI, {}: test.byEtcd} {
-				m := &Migration{Config: Config{KubeEtcd: etcd}}
+				m := &Migration{config: Config{KubeEtcd: etcd}}
 				var contents []content
 				for _, text := range []string{test.a, test.b} {
 					object := &unstructured.Unstructured{}

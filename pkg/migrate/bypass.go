@@ -34,105 +34,105 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// DoorVersion is a version of each resource that only exists while objects move back. By it
+// BypassVersion is a version of each resource that only exists while objects move back. By it
 // kube-apiserver reads and writes the objects in its own etcd, while all other versions lead
 // to the server.
-const DoorVersion = "migrate"
+const BypassVersion = "migrate"
 
-// doorTimeout bounds the wait for kube-apiserver to serve a new version.
-const doorTimeout = time.Minute
+// bypassTimeout bounds the wait for kube-apiserver to serve a new version.
+const bypassTimeout = time.Minute
 
-// touched ends the description of a schema in a definition that was changed for no other
+// schemaMarker ends the description of a schema in a definition that was changed for no other
 // reason than to have its watches ended: that is what a server does on any change.
-const touched = " (objects are being moved)"
+const schemaMarker = " (objects are being moved)"
 
-// door is where kube-apiserver's own objects of a resource are.
-func (m move) door() schema.GroupVersionResource {
-	return m.from.GroupResource().WithVersion(DoorVersion)
+// bypass is where kube-apiserver's own objects of a resource are.
+func (m move) bypass() schema.GroupVersionResource {
+	return m.from.GroupResource().WithVersion(BypassVersion)
 }
 
-// openedMoves returns what is to be moved. Without kube-apiserver's etcd it opens the doors of all
-// definitions, if they are not open yet.
-func (c *claim) openedMoves(ctx context.Context, found []definition) ([]move, error) {
-	if c.KubeEtcd == nil {
-		if err := c.openDoors(ctx, found); err != nil {
+// openedMoves returns what is to be moved. Without kube-apiserver's etcd it adds the bypass version to all
+// definitions, unless they have it.
+func (s *session) openedMoves(ctx context.Context, found []definition) ([]move, error) {
+	if s.config.KubeEtcd == nil {
+		if err := s.addBypass(ctx, found); err != nil {
 			return nil, err
 		}
 	}
-	return c.moves(ctx)
+	return s.moves(ctx)
 }
 
-// openDoors makes kube-apiserver serve what is in its own etcd, in a version of its own. That
+// addBypass makes kube-apiserver serve what is in its own etcd, in a version of its own. That
 // is converted to the stored version by changing its name, so that nobody else is asked.
-func (c *claim) openDoors(ctx context.Context, found []definition) error {
+func (s *session) addBypass(ctx context.Context, found []definition) error {
 	conversions := map[string]json.RawMessage{}
-	maps.Copy(conversions, c.Conversions)
+	maps.Copy(conversions, s.state.Conversions)
 	for _, d := range found {
 		if _, saved := conversions[d.Name]; !saved {
 			conversions[d.Name] = d.Spec.Conversion
 		}
 	}
-	c.Conversions = conversions
+	s.state.Conversions = conversions
 	// What is changed has to be known before.
-	if err := c.save(ctx); err != nil {
+	if err := s.save(ctx); err != nil {
 		return err
 	}
 	for _, d := range found {
-		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			if c.Defined {
+		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
+			if s.config.Defined {
 				setCopyAnnotation(definition, keys.CopyKept)
 			} else {
-				setServed(versions, c.Served[d.Name])
+				setServed(versions, s.state.Served[d.Name])
 			}
 			_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
-			return append(withoutDoor(versions), map[string]any{
-				"name": DoorVersion, "served": true, "storage": false,
+			return append(withoutBypass(versions), map[string]any{
+				"name": BypassVersion, "served": true, "storage": false,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 			})
 		})
 		if err != nil {
-			return fmt.Errorf("adding the version %s to the CustomResourceDefinition %s: %w", DoorVersion, d.Name, err)
+			return fmt.Errorf("adding the version %s to the CustomResourceDefinition %s: %w", BypassVersion, d.Name, err)
 		}
-		door := d.stored().GroupResource().WithVersion(DoorVersion)
-		err = eventually(ctx, doorTimeout, func(ctx context.Context) error {
-			_, err := c.dynamic.Resource(door).List(ctx, metav1.ListOptions{Limit: 1})
+		bypass := d.stored().GroupResource().WithVersion(BypassVersion)
+		err = eventually(ctx, bypassTimeout, func(ctx context.Context) error {
+			_, err := s.dynamic.Resource(bypass).List(ctx, metav1.ListOptions{Limit: 1})
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("kube-apiserver does not serve the version %s of %s: %w", DoorVersion, d.Name, err)
+			return fmt.Errorf("kube-apiserver does not serve the version %s of %s: %w", BypassVersion, d.Name, err)
 		}
 	}
 	return nil
 }
 
-// closeDoors removes that version, whereupon kube-apiserver also forgets the history of the
+// removeBypass removes that version, whereupon kube-apiserver also forgets the history of the
 // objects: who watches has to list them again.
-func (c *claim) closeDoors(ctx context.Context, found []definition, annotation string) error {
+func (s *session) removeBypass(ctx context.Context, found []definition, annotation string) error {
 	for _, d := range found {
-		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			if c.Defined {
+		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
+			if s.config.Defined {
 				setCopyAnnotation(definition, annotation)
 			}
 			var conversion map[string]any
-			if saved, ok := c.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
+			if saved, ok := s.state.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
 				_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
 			}
-			return withoutDoor(versions)
+			return withoutBypass(versions)
 		})
 		if err != nil {
-			return fmt.Errorf("removing the version %s from the CustomResourceDefinition %s: %w", DoorVersion, d.Name, err)
+			return fmt.Errorf("removing the version %s from the CustomResourceDefinition %s: %w", BypassVersion, d.Name, err)
 		}
 	}
 	return nil
 }
 
 // annotate says to the server of custom resources what to do with its copies.
-func (c *claim) annotate(ctx context.Context, found []definition, annotation string) error {
-	if !c.Defined {
+func (s *session) annotate(ctx context.Context, found []definition, annotation string) error {
+	if !s.config.Defined {
 		return nil
 	}
 	for _, d := range found {
-		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
+		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
 			setCopyAnnotation(definition, annotation)
 			return versions
 		})
@@ -145,20 +145,20 @@ func (c *claim) annotate(ctx context.Context, found []definition, annotation str
 
 // touch changes the definitions, or changes them back, so that kube-apiserver ends its watches, and
 // begins its history again. The annotation says whether the server does so, too.
-func (c *claim) touch(ctx context.Context, on bool, annotation string) error {
-	found, err := c.definitions(ctx)
+func (s *session) touch(ctx context.Context, on bool, annotation string) error {
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
 	for _, d := range found {
-		err := c.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			if c.Defined {
+		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
+			if s.config.Defined {
 				setCopyAnnotation(definition, annotation)
 			} else {
-				setServed(versions, c.Served[d.Name])
+				setServed(versions, s.state.Served[d.Name])
 			}
 			touchVersion(versions, on)
-			return withoutDoor(versions)
+			return withoutBypass(versions)
 		})
 		if err != nil {
 			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)
@@ -215,9 +215,9 @@ func setServed(versions []any, names []string) {
 	}
 }
 
-func withoutDoor(versions []any) (others []any) {
+func withoutBypass(versions []any) (others []any) {
 	for _, version := range versions {
-		if version, ok := version.(map[string]any); ok && version["name"] == DoorVersion {
+		if version, ok := version.(map[string]any); ok && version["name"] == BypassVersion {
 			continue
 		}
 		others = append(others, version)
@@ -235,10 +235,10 @@ func touchVersion(versions []any, on bool) {
 		return
 	}
 	description, _, _ := unstructured.NestedString(version, "schema", "openAPIV3Schema", "description")
-	description = strings.TrimSuffix(description, touched)
+	description = strings.TrimSuffix(description, schemaMarker)
 	switch {
 	case on:
-		_ = unstructured.SetNestedField(version, description+touched, "schema", "openAPIV3Schema", "description")
+		_ = unstructured.SetNestedField(version, description+schemaMarker, "schema", "openAPIV3Schema", "description")
 	case description == "":
 		unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "description")
 	default:

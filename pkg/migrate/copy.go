@@ -72,7 +72,7 @@ func (m *Migration) copies(ctx context.Context, store *keys.Objects) (map[string
 	found := map[string]content{}
 	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(store.Prefix)), clientv3.WithLimit(pageSize)}
 	for key := store.Prefix; ; {
-		response, err := m.Etcd.Get(ctx, key, options...)
+		response, err := m.config.Etcd.Get(ctx, key, options...)
 		if err != nil {
 			return nil, fmt.Errorf("reading the %s from the server's etcd: %w", store.GroupResource, err)
 		}
@@ -102,13 +102,13 @@ func storedContent(ctx context.Context, store *keys.Objects, key string, encrypt
 }
 
 // copyOne makes one of the server's objects equal to kube-apiserver's.
-func (c *claim) copyOne(ctx context.Context, move move, name string, position *position) (written bool, err error) {
-	object, err := c.get(ctx, move.from, name)
+func (s *session) copyOne(ctx context.Context, move move, name string, position *position) (written bool, err error) {
+	object, err := s.get(ctx, move.from, name)
 	if err != nil {
 		return false, err
 	}
 	key := move.Prefix + name
-	response, err := c.Etcd.Get(ctx, key)
+	response, err := s.config.Etcd.Get(ctx, key)
 	if err != nil {
 		return false, fmt.Errorf("reading the server's etcd: %w", err)
 	}
@@ -116,7 +116,7 @@ func (c *claim) copyOne(ctx context.Context, move move, name string, position *p
 		if len(response.Kvs) == 0 {
 			return false, nil
 		}
-		_, err = c.write(ctx, clientv3.OpDelete(key))
+		_, err = s.write(ctx, clientv3.OpDelete(key))
 		return true, err
 	}
 	if len(object.GetFinalizers()) > 0 {
@@ -139,13 +139,13 @@ func (c *claim) copyOne(ctx context.Context, move move, name string, position *p
 	if err != nil {
 		return false, fmt.Errorf("encrypting it: %w", err)
 	}
-	_, err = c.write(ctx, clientv3.OpPut(key, string(encrypted)))
+	_, err = s.write(ctx, clientv3.OpPut(key, string(encrypted)))
 	return true, err
 }
 
 // countAtServer is how many objects the server has.
-func (c *claim) countAtServer(ctx context.Context, move move) (int, error) {
-	response, err := c.Etcd.Get(ctx, move.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+func (s *session) countAtServer(ctx context.Context, move move) (int, error) {
+	response, err := s.config.Etcd.Get(ctx, move.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("reading the server's etcd: %w", err)
 	}
@@ -153,8 +153,8 @@ func (c *claim) countAtServer(ctx context.Context, move move) (int, error) {
 }
 
 // toServer copies kube-apiserver's objects to the server.
-func (c *claim) toServer() follower {
-	return follower{pass: c.copy, verify: c.verify, one: c.copyOne, count: c.countAtServer}
+func (s *session) toServer() follower {
+	return follower{pass: s.copy, verify: s.verify, one: s.copyOne, count: s.countAtServer}
 }
 
 // difference is how the server's objects differed from kube-apiserver's.
@@ -176,7 +176,7 @@ func newDifference() difference {
 func (d difference) changes() int { return d.written + d.deleted }
 
 // copy makes the server's objects of a resource equal to kube-apiserver's.
-func (c *claim) copy(ctx context.Context, move move) (difference, error) {
+func (s *session) copy(ctx context.Context, move move) (difference, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -187,12 +187,12 @@ func (c *claim) copy(ctx context.Context, move move) (difference, error) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if _, err := c.write(ctx, operation); err != nil {
+			if _, err := s.write(ctx, operation); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	found, err := c.compare(ctx, move, func(key string, data []byte) error {
+	found, err := s.compare(ctx, move, func(key string, data []byte) error {
 		if data == nil {
 			write(clientv3.OpDelete(key))
 			return context.Cause(ctx)

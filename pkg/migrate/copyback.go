@@ -27,12 +27,12 @@ import (
 )
 
 // copyOneBack makes one of kube-apiserver's own objects equal to the server's.
-func (c *claim) copyOneBack(ctx context.Context, move move, key string, position *position) (written bool, err error) {
-	object, err := c.get(ctx, move.from, key)
+func (s *session) copyOneBack(ctx context.Context, move move, key string, position *position) (written bool, err error) {
+	object, err := s.get(ctx, move.from, key)
 	if err != nil {
 		return false, err
 	}
-	before, err := c.locals().one(ctx, move, key)
+	before, err := s.locals().one(ctx, move, key)
 	if err != nil {
 		return false, err
 	}
@@ -40,21 +40,21 @@ func (c *claim) copyOneBack(ctx context.Context, move move, key string, position
 		if before == nil {
 			return false, nil
 		}
-		return true, c.locals().write(ctx, move, key, before, nil)
+		return true, s.locals().write(ctx, move, key, before, nil)
 	}
-	if c.KubeEtcd == nil && (before == nil || before.uid != object.GetUID()) {
+	if s.config.KubeEtcd == nil && (before == nil || before.uid != object.GetUID()) {
 		position.newUIDs.Insert(key)
 	}
-	object, content, err := c.normalized(object, move.from.GroupVersion())
+	object, content, err := s.normalized(object, move.from.GroupVersion())
 	if err != nil || before != nil && before.content == content {
 		return false, err
 	}
-	return true, c.locals().write(ctx, move, key, before, object)
+	return true, s.locals().write(ctx, move, key, before, object)
 }
 
 // toKube copies the server's objects to kube-apiserver.
-func (c *claim) toKube() follower {
-	return follower{pass: c.copyBack, verify: c.verifyBack, one: c.copyOneBack, count: c.locals().count}
+func (s *session) toKube() follower {
+	return follower{pass: s.copyBack, verify: s.verifyBack, one: s.copyOneBack, count: s.locals().count}
 }
 
 // compareBack calls a function for each object that kube-apiserver has not in its own etcd, or
@@ -75,7 +75,7 @@ func (m *Migration) compareBack(ctx context.Context, move move, differs func(key
 		m.meter.add(content.size)
 		before, exists := locals[key]
 		delete(locals, key)
-		if m.KubeEtcd == nil && (!exists || before.uid != object.GetUID()) {
+		if m.config.KubeEtcd == nil && (!exists || before.uid != object.GetUID()) {
 			found.newUIDs.Insert(key)
 		}
 		if exists && before.content == content {
@@ -102,12 +102,12 @@ func (m *Migration) compareBack(ctx context.Context, move move, differs func(key
 }
 
 // copyBack makes kube-apiserver's own objects equal to the server's.
-func (c *claim) copyBack(ctx context.Context, move move) (difference, error) {
-	if err := c.checkEncryption(ctx, move); err != nil {
+func (s *session) copyBack(ctx context.Context, move move) (difference, error) {
+	if err := s.checkEncryption(ctx, move); err != nil {
 		return difference{}, err
 	}
 	// Of a process that has been continued by another one.
-	if err := c.save(ctx); err != nil {
+	if err := s.save(ctx); err != nil {
 		return difference{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -116,11 +116,11 @@ func (c *claim) copyBack(ctx context.Context, move move) (difference, error) {
 		wg    sync.WaitGroup
 		slots = make(chan struct{}, writers)
 	)
-	found, err := c.compareBack(ctx, move, func(key string, before *local, object *unstructured.Unstructured) error {
+	found, err := s.compareBack(ctx, move, func(key string, before *local, object *unstructured.Unstructured) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := c.locals().write(ctx, move, key, before, object); err != nil {
+			if err := s.locals().write(ctx, move, key, before, object); err != nil {
 				cancel(fmt.Errorf("writing %s %s to kube-apiserver: %w", move.GroupResource, key, err))
 			}
 		})
@@ -134,9 +134,9 @@ func (c *claim) copyBack(ctx context.Context, move move) (difference, error) {
 }
 
 // verifyBack compares all objects, and returns errDiffers if some differ.
-func (c *claim) verifyBack(ctx context.Context, move move) (difference, error) {
+func (s *session) verifyBack(ctx context.Context, move move) (difference, error) {
 	var keys []string
-	found, err := c.compareBack(ctx, move, func(key string, _ *local, _ *unstructured.Unstructured) error {
+	found, err := s.compareBack(ctx, move, func(key string, _ *local, _ *unstructured.Unstructured) error {
 		if len(keys) < maxNamed {
 			keys = append(keys, key)
 		}

@@ -119,7 +119,7 @@ func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", item.GetName(), err)
 		}
-		if d.Spec.Group == m.Group {
+		if d.Spec.Group == m.config.Group {
 			found = append(found, d)
 		}
 	}
@@ -134,11 +134,11 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 	}
 	var moves []move
 	for _, d := range found {
-		i := slices.IndexFunc(m.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+		i := slices.IndexFunc(m.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 {
 			return nil, fmt.Errorf("the server does not store %s: use a release of it that does", d.Name)
 		}
-		moves = append(moves, move{&m.Stores[i], d.stored()})
+		moves = append(moves, move{&m.config.Stores[i], d.stored()})
 	}
 	return moves, nil
 }

@@ -35,7 +35,7 @@ func (m *Migration) fillCaches(ctx context.Context, found []definition) {
 	defer cancel()
 	for _, d := range found {
 		for _, version := range d.served() {
-			if version == DoorVersion {
+			if version == BypassVersion {
 				continue
 			}
 			if err := m.fillCache(ctx, d, version); err != nil {

@@ -41,11 +41,11 @@ const deletionTimeout = 10 * time.Minute
 // refuses to if copies have finalizers, which nobody would remove: their definition could never
 // go away.
 func (m *Migration) Finish(ctx context.Context) error {
-	c, err := m.claim(ctx, func(state State) error {
+	s, err := m.resume(ctx, func(state State) error {
 		switch {
 		case state.Phase != Moved && state.Phase != Returned:
 			return fmt.Errorf("the migration is in the phase %s: finish it when it is in the phase %s", state.Phase, Moved)
-		case state.Phase == Moved && !m.Defined && len(state.Finalized) > 0:
+		case state.Phase == Moved && !m.config.Defined && len(state.Finalized) > 0:
 			return fmt.Errorf("the copies that kube-apiserver has of %s, and perhaps of others, have finalizers, which nobody would remove: leave the CustomResourceDefinitions as they are, they do no harm", strings.Join(state.Finalized, ", "))
 		}
 		return nil
@@ -53,29 +53,29 @@ func (m *Migration) Finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.awaitEndOfWatches(ctx); err != nil {
+	if err := s.awaitEndOfWatches(ctx); err != nil {
 		return err
 	}
 	switch {
-	case c.Phase == Returned:
-		err = c.finishBack(ctx)
-	case c.Defined:
-		err = c.finishDefined(ctx)
+	case s.state.Phase == Returned:
+		err = s.finishBack(ctx)
+	case s.config.Defined:
+		err = s.finishDefined(ctx)
 	default:
-		err = c.deleteDefinitions(ctx)
+		err = s.deleteDefinitions(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return c.forget(ctx)
+	return s.forget(ctx)
 }
 
 // awaitEndOfWatches waits until nobody watches the copies any more, who would take their
 // deletion for that of the objects. Servers end watches a second after the resource is no longer
 // served, and later while they have requests to answer.
-func (c *claim) awaitEndOfWatches(ctx context.Context) error {
+func (s *session) awaitEndOfWatches(ctx context.Context) error {
 	select {
-	case <-time.After(time.Until(c.Switched.Add(endOfWatches))):
+	case <-time.After(time.Until(s.state.Switched.Add(endOfWatches))):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -83,48 +83,48 @@ func (c *claim) awaitEndOfWatches(ctx context.Context) error {
 }
 
 // finishBack removes the server's copies, which then has no objects.
-func (c *claim) finishBack(ctx context.Context) error {
-	found, err := c.definitions(ctx)
+func (s *session) finishBack(ctx context.Context) error {
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.removeCopies(ctx); err != nil {
+	if err := s.removeCopies(ctx); err != nil {
 		return err
 	}
-	return c.annotate(ctx, found, "")
+	return s.annotate(ctx, found, "")
 }
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.
-func (c *claim) finishDefined(ctx context.Context) error {
-	if err := c.checkAvailable(ctx); err != nil {
+func (s *session) finishDefined(ctx context.Context) error {
+	if err := s.checkAvailable(ctx); err != nil {
 		return err
 	}
-	found, err := c.definitions(ctx)
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	moves, err := c.openedMoves(ctx, found)
+	moves, err := s.openedMoves(ctx, found)
 	if err != nil {
 		return err
 	}
 	for _, move := range moves {
-		locals, err := c.locals().all(ctx, move)
+		locals, err := s.locals().all(ctx, move)
 		if err != nil {
 			return err
 		}
 		for key, before := range locals {
-			if err := c.locals().write(ctx, move, key, &before, nil); err != nil {
+			if err := s.locals().write(ctx, move, key, &before, nil); err != nil {
 				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, by which no webhook or policy can refuse it: %w", move.GroupResource, key, err)
 			}
 		}
-		c.progress("kube-apiserver has no %s of its own", move.GroupResource)
+		s.progress("kube-apiserver has no %s of its own", move.GroupResource)
 	}
-	return c.closeDoors(ctx, found, "")
+	return s.removeBypass(ctx, found, "")
 }
 
-func (c *claim) checkAvailable(ctx context.Context) error {
-	for _, name := range c.APIServices {
-		if err := c.available(ctx, name); err != nil {
+func (s *session) checkAvailable(ctx context.Context) error {
+	for _, name := range s.config.APIServices {
+		if err := s.available(ctx, name); err != nil {
 			return fmt.Errorf("the server does not serve the objects: %w", err)
 		}
 	}
@@ -132,22 +132,22 @@ func (c *claim) checkAvailable(ctx context.Context) error {
 }
 
 // deleteDefinitions deletes the definitions, with the copies that kube-apiserver has.
-func (c *claim) deleteDefinitions(ctx context.Context) error {
-	if err := c.checkAvailable(ctx); err != nil {
+func (s *session) deleteDefinitions(ctx context.Context) error {
+	if err := s.checkAvailable(ctx); err != nil {
 		return err
 	}
-	found, err := c.definitions(ctx)
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.checkNewVersions(found); err != nil {
+	if err := s.checkNewVersions(found); err != nil {
 		return err
 	}
 	// A definition that is applied again may be served, but clients do not see that.
-	if err := c.stopServing(ctx); err != nil {
+	if err := s.stopServing(ctx); err != nil {
 		return err
 	}
-	client := c.definitionClient()
+	client := s.definitionClient()
 	for _, d := range found {
 		if err := client.Delete(ctx, d.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting the CustomResourceDefinition %s: %w", d.Name, err)
@@ -165,7 +165,7 @@ func (c *claim) deleteDefinitions(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.progress("%s is deleted", d.Name)
+		s.progress("%s is deleted", d.Name)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (m *Migration) checkNewVersions(found []definition) error {
 	for _, d := range found {
 		for _, version := range d.served() {
 			name := version + "." + d.Spec.Group
-			if slices.Contains(m.APIServices, name) {
+			if slices.Contains(m.config.APIServices, name) {
 				continue
 			}
 			return fmt.Errorf("the CustomResourceDefinition %s serves the version %s, which the server does not have, so that kube-apiserver answers for it, and what was written there would be deleted: "+

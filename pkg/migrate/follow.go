@@ -102,8 +102,8 @@ func (m *Migration) revisionNow(ctx context.Context, from schema.GroupVersionRes
 }
 
 // follow copies what has changed since, and what is pending, and returns how many objects differed.
-func (c *claim) follow(ctx context.Context, move move, position *position, by follower) (int, error) {
-	now, _, err := c.revisionNow(ctx, move.from)
+func (s *session) follow(ctx context.Context, move move, position *position, by follower) (int, error) {
+	now, _, err := s.revisionNow(ctx, move.from)
 	if err != nil {
 		return 0, err
 	}
@@ -112,11 +112,11 @@ func (c *claim) follow(ctx context.Context, move move, position *position, by fo
 		return 0, err
 	}
 	position.revision, position.pending = now, position.pending.Union(changed)
-	return c.copyPending(ctx, move, position, by)
+	return s.copyPending(ctx, move, position, by)
 }
 
 // copyPending makes the objects equal that may differ. Those that did are pending afterwards.
-func (c *claim) copyPending(ctx context.Context, move move, position *position, by follower) (int, error) {
+func (s *session) copyPending(ctx context.Context, move move, position *position, by follower) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -165,30 +165,30 @@ func positionAfter(found difference, tail *tail) *position {
 }
 
 // copyWhileUsed copies all objects, and then what changes, until that is little.
-func (c *claim) copyWhileUsed(ctx context.Context, moves []move, by follower) error {
+func (s *session) copyWhileUsed(ctx context.Context, moves []move, by follower) error {
 	for range maxPasses {
-		err := c.copyAllObjects(ctx, moves, by)
+		err := s.copyAllObjects(ctx, moves, by)
 		if err == nil {
-			err = c.catchUp(ctx, moves, by)
+			err = s.catchUp(ctx, moves, by)
 		}
 		if !expired(err) {
 			return err
 		}
-		c.stopFollowing()
-		c.progress("copying all objects again: %v", err)
+		s.stopFollowing()
+		s.progress("copying all objects again: %v", err)
 	}
 	return nil // All are compared under the freeze.
 }
 
 // copyAllObjects makes two passes over all objects, and collects what changes meanwhile: the first
 // copies them, and the second compares all of them by their content.
-func (c *claim) copyAllObjects(ctx context.Context, moves []move, by follower) error {
-	c.stopFollowing()
+func (s *session) copyAllObjects(ctx context.Context, moves []move, by follower) error {
+	s.stopFollowing()
 	following, stop := context.WithCancel(ctx)
-	c.stopTails = stop
+	s.stopTails = stop
 	positions := map[string]*position{}
 	for range 2 {
-		if err := c.beginPass(ctx, moves); err != nil {
+		if err := s.beginPass(ctx, moves); err != nil {
 			return err
 		}
 		differed := 0
@@ -198,11 +198,11 @@ func (c *claim) copyAllObjects(ctx context.Context, moves []move, by follower) e
 				followed = before.tail
 				followed.forget()
 			} else {
-				now, _, err := c.revisionNow(ctx, move.from)
+				now, _, err := s.revisionNow(ctx, move.from)
 				if err != nil {
 					return err
 				}
-				if followed, err = c.tail(following, move.from, now); err != nil {
+				if followed, err = s.tail(following, move.from, now); err != nil {
 					return err
 				}
 			}
@@ -210,7 +210,7 @@ func (c *claim) copyAllObjects(ctx context.Context, moves []move, by follower) e
 			if err != nil {
 				return err
 			}
-			c.progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
+			s.progress("%d %s, of which %d were copied and %d deleted", found.objects, move.GroupResource, found.written, found.deleted)
 			differed += found.changes()
 			positions[move.Resource] = positionAfter(found, followed)
 		}
@@ -218,32 +218,32 @@ func (c *claim) copyAllObjects(ctx context.Context, moves []move, by follower) e
 			break
 		}
 	}
-	c.positions = positions
+	s.positions = positions
 	return nil
 }
 
 // stopFollowing forgets where objects have been compared.
-func (c *claim) stopFollowing() {
-	if c.stopTails != nil {
-		c.stopTails()
+func (s *session) stopFollowing() {
+	if s.stopTails != nil {
+		s.stopTails()
 	}
-	c.positions, c.stopTails = nil, nil
+	s.positions, s.stopTails = nil, nil
 }
 
 // catchUp copies what has changed, until that is little.
-func (c *claim) catchUp(ctx context.Context, moves []move, by follower) error {
+func (s *session) catchUp(ctx context.Context, moves []move, by follower) error {
 	for range maxFollows {
 		differed := 0
 		for _, move := range moves {
-			position := c.positions[move.Resource]
+			position := s.positions[move.Resource]
 			if position == nil {
 				continue
 			}
-			count, err := c.follow(ctx, move, position, by)
+			count, err := s.follow(ctx, move, position, by)
 			if err != nil {
 				return err
 			}
-			c.progress("%d %s have changed since, and were copied", count, move.GroupResource)
+			s.progress("%d %s have changed since, and were copied", count, move.GroupResource)
 			differed += count
 		}
 		if differed <= fewChanges {
@@ -261,7 +261,7 @@ func expired(err error) bool {
 // copyFrozen makes all objects equal for good, while nobody writes. What was compared before is not compared
 // again: only what has changed since, and the number of objects. Another process does not know
 // what was compared, and compares all objects.
-func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[string]*position, error) {
+func (s *session) copyFrozen(ctx context.Context, moves []move, by follower) (map[string]*position, error) {
 	positions := map[string]*position{}
 	var (
 		wg   sync.WaitGroup
@@ -269,12 +269,12 @@ func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[
 		errs []error
 	)
 	for _, move := range moves {
-		known := c.positions[move.Resource]
+		known := s.positions[move.Resource]
 		if known == nil {
 			continue
 		}
 		wg.Go(func() {
-			err := c.followFrozen(ctx, move, known, by)
+			err := s.followFrozen(ctx, move, known, by)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -285,12 +285,12 @@ func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[
 		})
 	}
 	wg.Wait()
-	c.stopFollowing()
+	s.stopFollowing()
 	for _, err := range errs {
 		if !expired(err) && !errors.Is(err, errDiffers) {
 			return nil, err
 		}
-		c.progress("comparing all objects: %v", err)
+		s.progress("comparing all objects: %v", err)
 	}
 	var others []move
 	for _, move := range moves {
@@ -301,7 +301,7 @@ func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[
 	if len(others) == 0 {
 		return positions, nil
 	}
-	if err := c.beginPass(ctx, others); err != nil {
+	if err := s.beginPass(ctx, others); err != nil {
 		return nil, err
 	}
 	for _, move := range others {
@@ -311,7 +311,7 @@ func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[
 	}
 	// Nothing may have changed since: what was read before could be of a write that had
 	// been admitted before the freeze.
-	if err := c.beginPass(ctx, others); err != nil {
+	if err := s.beginPass(ctx, others); err != nil {
 		return nil, err
 	}
 	for _, move := range others {
@@ -325,15 +325,15 @@ func (c *claim) copyFrozen(ctx context.Context, moves []move, by follower) (map[
 }
 
 // followFrozen makes the objects of a resource equal that may differ.
-func (c *claim) followFrozen(ctx context.Context, move move, position *position, by follower) error {
-	differed, err := c.follow(ctx, move, position, by)
+func (s *session) followFrozen(ctx context.Context, move move, position *position, by follower) error {
+	differed, err := s.follow(ctx, move, position, by)
 	for round := 0; err == nil && differed > 0 && round < maxRounds; round++ {
-		differed, err = c.copyPending(ctx, move, position, by)
+		differed, err = s.copyPending(ctx, move, position, by)
 	}
 	if err != nil {
 		return err
 	}
-	_, here, err := c.revisionNow(ctx, move.from)
+	_, here, err := s.revisionNow(ctx, move.from)
 	if err != nil {
 		return err
 	}

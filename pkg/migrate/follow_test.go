@@ -89,7 +89,7 @@ func following(t *testing.T, revision string, objects, most int, history ...watc
 		watcher.Stop()
 		return true, watcher, nil
 	})
-	return &Migration{Config: Config{Report: func(Progress) {}}, dynamic: client, metadata: watches}
+	return &Migration{config: Config{Report: func(Progress) {}}, dynamic: client, metadata: watches}
 }
 
 func TestTail(t *testing.T) {

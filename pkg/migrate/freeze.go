@@ -70,9 +70,9 @@ type freezer struct {
 
 // listen begins to answer.
 func (m *Migration) listen() (*freezer, error) {
-	host, _, err := net.SplitHostPort(m.FreezeAddress)
+	host, _, err := net.SplitHostPort(m.config.FreezeAddress)
 	if err != nil {
-		return nil, fmt.Errorf("the address %q for the time of the freeze must be host:port: %w", m.FreezeAddress, err)
+		return nil, fmt.Errorf("the address %q for the time of the freeze must be host:port: %w", m.config.FreezeAddress, err)
 	}
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Migration) listen() (*freezer, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", m.FreezeAddress)
+	listener, err := net.Listen("tcp", m.config.FreezeAddress)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the time of the freeze: %w", err)
 	}
@@ -163,21 +163,23 @@ func refuse(w http.ResponseWriter, r *http.Request, retryAfter int32) {
 }
 
 // freezeName is the name of the webhook's configuration.
-func (m *Migration) freezeName() string { return "migrate." + m.Group }
+func (m *Migration) freezeName() string { return "migrate." + m.config.Group }
 
 // webhookName is in the error that clients get if nobody listens any more.
-func (m *Migration) webhookName() string { return "frozen-until-migrate-run-back-or-abort." + m.Group }
+func (m *Migration) webhookName() string {
+	return "frozen-until-migrate-run-back-or-abort." + m.config.Group
+}
 
 // owner says which process freezes writes, and who can end that.
 func (m *Migration) owner() map[string]string {
 	host, _ := os.Hostname()
 	return map[string]string{
-		"migrate/owner": fmt.Sprintf("process %d on %s, listening at %s, since %s", os.Getpid(), host, m.FreezeAddress, time.Now().UTC().Format(time.RFC3339)),
+		"migrate/owner": fmt.Sprintf("process %d on %s, listening at %s, since %s", os.Getpid(), host, m.config.FreezeAddress, time.Now().UTC().Format(time.RFC3339)),
 		"migrate/end":   "if that process has ended, run the same command again, or \"migrate abort\"",
 	}
 }
 
-// frozenVersions are those in which clients write. In the version of openDoors this process does.
+// frozenVersions are those in which clients write. In the version of addBypass this process does.
 func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 	found, err := m.definitions(ctx)
 	if err != nil {
@@ -189,10 +191,10 @@ func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 			versions.Insert(version.Name)
 		}
 	}
-	for _, store := range m.Stores {
+	for _, store := range m.config.Stores {
 		versions.Insert(store.Versions...)
 	}
-	return sets.List(versions.Delete(DoorVersion)), nil
+	return sets.List(versions.Delete(BypassVersion)), nil
 }
 
 // freeze makes kube-apiserver ask before each write, and returns when it does. Writes fail if
@@ -213,7 +215,7 @@ func (m *Migration) freeze(ctx context.Context, f *freezer) error {
 		return err
 	}
 	if err := eventually(ctx, freezeTimeout, m.frozen); err != nil {
-		return fmt.Errorf("kube-apiserver does not reach this process at %s, to ask whether writes are allowed: choose another --freeze-address: %w", m.FreezeAddress, err)
+		return fmt.Errorf("kube-apiserver does not reach this process at %s, to ask whether writes are allowed: choose another --freeze-address: %w", m.config.FreezeAddress, err)
 	}
 	if err := m.ask(ctx, f, admissionregistrationv1.Fail); err != nil {
 		return err
@@ -238,7 +240,7 @@ func settle(ctx context.Context) error {
 // ask makes kube-apiserver ask this process before each write.
 func (m *Migration) ask(ctx context.Context, f *freezer, policy admissionregistrationv1.FailurePolicyType) error {
 	none, timeout, force := admissionregistrationv1.SideEffectClassNone, int32(5), true
-	url := "https://" + m.FreezeAddress + "/"
+	url := "https://" + m.config.FreezeAddress + "/"
 	versions, err := m.frozenVersions(ctx)
 	if err != nil {
 		return err
@@ -257,7 +259,7 @@ func (m *Migration) ask(ctx context.Context, f *freezer, policy admissionregistr
 			TimeoutSeconds:          &timeout,
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{m.Group}, APIVersions: versions, Resources: []string{"*/*"}},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{m.config.Group}, APIVersions: versions, Resources: []string{"*/*"}},
 			}},
 		}},
 	})

@@ -82,7 +82,7 @@ func TestQuestionsAfterTheFreeze(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, free.Close())
-	m := &Migration{Config: Config{Group: "example.com", FreezeAddress: free.Addr().String()}, kube: fake.NewClientset()}
+	m := &Migration{config: Config{Group: "example.com", FreezeAddress: free.Addr().String()}, kube: fake.NewClientset()}
 	f, err := m.listen()
 	require.NoError(t, err)
 	pool := x509.NewCertPool()
@@ -90,7 +90,7 @@ func TestQuestionsAfterTheFreeze(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer client.CloseIdleConnections()
 	ask := func() error {
-		response, err := client.Post("https://"+m.FreezeAddress, "application/json", strings.NewReader(`{"request":{"uid":"1"}}`))
+		response, err := client.Post("https://"+m.config.FreezeAddress, "application/json", strings.NewReader(`{"request":{"uid":"1"}}`))
 		if err == nil {
 			err = response.Body.Close()
 		}

@@ -51,7 +51,7 @@ func (m *Migration) normalized(object *unstructured.Unstructured, version schema
 	object.SetAPIVersion(version.String())
 	object.SetResourceVersion("")
 	compared := object
-	if m.KubeEtcd == nil {
+	if m.config.KubeEtcd == nil {
 		deleted := object.GetDeletionTimestamp() != nil
 		compared = object.DeepCopy()
 		for _, field := range []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"} {
@@ -76,19 +76,19 @@ type locals interface {
 	write(ctx context.Context, move move, key string, before *local, object *unstructured.Unstructured) error
 }
 
-// locals are reached through kube-apiserver's etcd, or else by the version of openDoors.
+// locals are reached through kube-apiserver's etcd, or else by the version of addBypass.
 func (m *Migration) locals() locals {
-	if m.KubeEtcd != nil {
+	if m.config.KubeEtcd != nil {
 		return inEtcd{m}
 	}
-	return behindDoor{m}
+	return throughBypass{m}
 }
 
 // inEtcd are objects in kube-apiserver's etcd, in JSON.
 type inEtcd struct{ *Migration }
 
 func (m inEtcd) prefix(move move) string {
-	return path.Join(m.KubePrefix, move.Group, move.Resource) + "/"
+	return path.Join(m.config.KubePrefix, move.Group, move.Resource) + "/"
 }
 
 // localIn is an object as it is stored. One that is stored in another version is another one.
@@ -106,7 +106,7 @@ func (m inEtcd) all(ctx context.Context, move move) (map[string]local, error) {
 	prefix := m.prefix(move)
 	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize)}
 	for key := prefix; ; {
-		response, err := m.KubeEtcd.Get(ctx, key, options...)
+		response, err := m.config.KubeEtcd.Get(ctx, key, options...)
 		if err != nil {
 			return nil, fmt.Errorf("reading kube-apiserver's etcd: %w", err)
 		}
@@ -124,7 +124,7 @@ func (m inEtcd) all(ctx context.Context, move move) (map[string]local, error) {
 }
 
 func (m inEtcd) one(ctx context.Context, move move, key string) (*local, error) {
-	response, err := m.KubeEtcd.Get(ctx, m.prefix(move)+key)
+	response, err := m.config.KubeEtcd.Get(ctx, m.prefix(move)+key)
 	if err != nil {
 		return nil, fmt.Errorf("reading kube-apiserver's etcd: %w", err)
 	}
@@ -136,7 +136,7 @@ func (m inEtcd) one(ctx context.Context, move move, key string) (*local, error) 
 }
 
 func (m inEtcd) count(ctx context.Context, move move) (int, error) {
-	response, err := m.KubeEtcd.Get(ctx, m.prefix(move), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	response, err := m.config.KubeEtcd.Get(ctx, m.prefix(move), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("reading kube-apiserver's etcd: %w", err)
 	}
@@ -146,21 +146,21 @@ func (m inEtcd) count(ctx context.Context, move move) (int, error) {
 func (m inEtcd) write(ctx context.Context, move move, key string, _ *local, object *unstructured.Unstructured) error {
 	key = m.prefix(move) + key
 	if object == nil {
-		_, err := m.KubeEtcd.Delete(ctx, key)
+		_, err := m.config.KubeEtcd.Delete(ctx, key)
 		return err
 	}
 	data, err := object.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	_, err = m.KubeEtcd.Put(ctx, key, string(data))
+	_, err = m.config.KubeEtcd.Put(ctx, key, string(data))
 	return err
 }
 
-// behindDoor are objects in the version of openDoors.
-type behindDoor struct{ *Migration }
+// throughBypass are objects in the version of addBypass.
+type throughBypass struct{ *Migration }
 
-func (m behindDoor) local(object *unstructured.Unstructured, move move) (local, error) {
+func (m throughBypass) local(object *unstructured.Unstructured, move move) (local, error) {
 	entry := local{
 		uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
 		deleted: object.GetDeletionTimestamp() != nil, finalized: len(object.GetFinalizers()) > 0,
@@ -170,9 +170,9 @@ func (m behindDoor) local(object *unstructured.Unstructured, move move) (local, 
 	return entry, err
 }
 
-func (m behindDoor) all(ctx context.Context, move move) (map[string]local, error) {
+func (m throughBypass) all(ctx context.Context, move move) (map[string]local, error) {
 	found := map[string]local{}
-	_, err := m.list(ctx, move.door(), func(object *unstructured.Unstructured) error {
+	_, err := m.list(ctx, move.bypass(), func(object *unstructured.Unstructured) error {
 		var err error
 		found[keyOf(object)], err = m.local(object, move)
 		return err
@@ -180,8 +180,8 @@ func (m behindDoor) all(ctx context.Context, move move) (map[string]local, error
 	return found, err
 }
 
-func (m behindDoor) one(ctx context.Context, move move, key string) (*local, error) {
-	object, err := m.get(ctx, move.door(), key)
+func (m throughBypass) one(ctx context.Context, move move, key string) (*local, error) {
+	object, err := m.get(ctx, move.bypass(), key)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -189,18 +189,18 @@ func (m behindDoor) one(ctx context.Context, move move, key string) (*local, err
 	return &entry, err
 }
 
-func (m behindDoor) count(ctx context.Context, move move) (int, error) {
-	_, count, err := m.revisionNow(ctx, move.door())
+func (m throughBypass) count(ctx context.Context, move move) (int, error) {
+	_, count, err := m.revisionNow(ctx, move.bypass())
 	return count, err
 }
 
 // checkEncryption returns an error if kube-apiserver encrypts what this process would write as
 // it is.
 func (m *Migration) checkEncryption(ctx context.Context, move move) error {
-	if m.KubeEtcd == nil {
+	if m.config.KubeEtcd == nil {
 		return nil
 	}
-	response, err := m.KubeEtcd.Get(ctx, inEtcd{m}.prefix(move), clientv3.WithPrefix(), clientv3.WithLimit(1))
+	response, err := m.config.KubeEtcd.Get(ctx, inEtcd{m}.prefix(move), clientv3.WithPrefix(), clientv3.WithLimit(1))
 	if err != nil {
 		return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
 	}
@@ -212,9 +212,9 @@ func (m *Migration) checkEncryption(ctx context.Context, move move) error {
 	return nil
 }
 
-func (m behindDoor) write(ctx context.Context, move move, key string, before *local, object *unstructured.Unstructured) error {
+func (m throughBypass) write(ctx context.Context, move move, key string, before *local, object *unstructured.Unstructured) error {
 	namespace, name := path.Split(key)
-	client := m.dynamic.Resource(move.door()).Namespace(path.Clean("/" + namespace)[1:])
+	client := m.dynamic.Resource(move.bypass()).Namespace(path.Clean("/" + namespace)[1:])
 	if object == nil {
 		return deleteLocal(ctx, client, name, before)
 	}
@@ -226,7 +226,7 @@ func (m behindDoor) write(ctx context.Context, move move, key string, before *lo
 		}
 		before = nil
 	}
-	object.SetAPIVersion(move.door().GroupVersion().String())
+	object.SetAPIVersion(move.bypass().GroupVersion().String())
 	for _, field := range []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}

@@ -83,7 +83,7 @@ type Config struct {
 
 // Migration moves the objects of a group.
 type Migration struct {
-	Config
+	config     Config
 	dynamic    dynamic.Interface
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
@@ -96,16 +96,16 @@ type Migration struct {
 
 // New returns a migration, which has done nothing yet.
 func New(config Config) (*Migration, error) {
-	m := &Migration{Config: config}
-	if m.Report == nil {
-		m.Report = func(Progress) {}
+	m := &Migration{config: config}
+	if m.config.Report == nil {
+		m.config.Report = func(Progress) {}
 	}
 	// By default a client sends five requests a second, and clients that write would wait for that.
 	// kube-apiserver bounds what it takes by itself.
-	m.Cluster = rest.CopyConfig(config.Cluster)
-	m.Cluster.QPS = -1
-	clients := rest.CopyConfig(m.Cluster)
-	clients.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
+	m.config.Cluster = rest.CopyConfig(config.Cluster)
+	m.config.Cluster.QPS = -1
+	clients := rest.CopyConfig(m.config.Cluster)
+	clients.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryTransport{next} })
 	var err error
 	if m.dynamic, err = dynamic.NewForConfig(clients); err != nil {
 		return nil, err

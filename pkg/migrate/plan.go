@@ -147,18 +147,18 @@ func (p *plan) notice(reason Reason, fix, cause string, args ...any) {
 // checkDefinitions compares what is defined with what the server has.
 func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 	if len(found) == 0 {
-		p.fail(NothingDefined, "check the group: there is nothing to move", "no CustomResourceDefinition defines a resource of %s", p.Group)
+		p.fail(NothingDefined, "check the group: there is nothing to move", "no CustomResourceDefinition defines a resource of %s", p.config.Group)
 	}
 	for _, d := range found {
 		if d.DeletionTimestamp != nil {
 			p.fail(DefinitionDeleted, "nothing can keep its objects from being deleted", "the CustomResourceDefinition %s is being deleted", d.Name)
 		}
-		i := slices.IndexFunc(p.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+		i := slices.IndexFunc(p.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 {
 			p.fail(NotStored, "use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
 			continue
 		}
-		store := p.Stores[i]
+		store := p.config.Stores[i]
 		if !d.established() {
 			p.fail(NotEstablished, "free the names that another definition has, and wait for the condition Established", "the CustomResourceDefinition %s is not established, so that its objects can't be read", d.Name)
 		}
@@ -200,7 +200,7 @@ func (p *plan) noteVersions(d definition, store keys.Objects) {
 
 // checkAPIServices finds out who serves the versions now.
 func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
-	for _, name := range p.APIServices {
+	for _, name := range p.config.APIServices {
 		apiService, err := p.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -219,8 +219,8 @@ func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 // checkEtcd requires a server without objects, whose watches begin at later revisions than
 // kube-apiserver's have reached.
 func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
-	for _, store := range p.Stores {
-		response, err := p.Etcd.Get(ctx, store.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	for _, store := range p.config.Stores {
+		response, err := p.config.Etcd.Get(ctx, store.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
 			return fmt.Errorf("reading the server's etcd: %w", err)
 		}
@@ -237,7 +237,7 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 		if err != nil {
 			return err
 		}
-		_, err = p.Etcd.Get(ctx, p.StateKey, clientv3.WithRev(revision))
+		_, err = p.config.Etcd.Get(ctx, p.config.StateKey, clientv3.WithRev(revision))
 		if isCompacted(err) {
 			continue
 		}
@@ -261,7 +261,7 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 // checkControllers looks for controllers of the server, which would change the objects
 // while others still do.
 func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
-	lease, err := p.kube.CoordinationV1().Leases(p.Service.Namespace).Get(ctx, p.Lease, metav1.GetOptions{})
+	lease, err := p.kube.CoordinationV1().Leases(p.config.Service.Namespace).Get(ctx, p.config.Lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -277,11 +277,11 @@ func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
 // checkObjects lets the server decode and encode each object, and sums up what is special.
 func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 	for _, d := range found {
-		i := slices.IndexFunc(p.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
+		i := slices.IndexFunc(p.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
 		if i < 0 || len(d.served()) == 0 {
 			continue // checkDefinitions has said so.
 		}
-		if err := p.checkObjectsOf(ctx, move{&p.Stores[i], d.stored()}); err != nil {
+		if err := p.checkObjectsOf(ctx, move{&p.config.Stores[i], d.stored()}); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func TestCheckDefinitions(t *testing.T) {
 			if err := json.Unmarshal([]byte(test.definition), &d); err != nil {
 				t.Fatal(err)
 			}
-			p := &plan{Migration: &Migration{Config: Config{Group: "example.com", Stores: []keys.Objects{things}}}}
+			p := &plan{Migration: &Migration{config: Config{Group: "example.com", Stores: []keys.Objects{things}}}}
 			if err := p.checkDefinitions(t.Context(), []definition{d}); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestCheckDefinitions(t *testing.T) {
 		})
 	}
 	t.Run("none", func(t *testing.T) {
-		p := &plan{Migration: &Migration{Config: Config{Group: "example.com"}}}
+		p := &plan{Migration: &Migration{config: Config{Group: "example.com"}}}
 		if err := p.checkDefinitions(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestCheckAPIServices(t *testing.T) {
 			"failure the APIService v1.example.com has no label kube-aggregator.kubernetes.io/automanaged: delete the APIService: kube-apiserver creates it again with the label"},
 	} {
 		t.Run(test, func(t *testing.T) {
-			p := &plan{Migration: &Migration{Config: Config{APIServices: []string{name}}, aggregator: fake.NewClientset(apiService.object)}}
+			p := &plan{Migration: &Migration{config: Config{APIServices: []string{name}}, aggregator: fake.NewClientset(apiService.object)}}
 			if err := p.checkAPIServices(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}

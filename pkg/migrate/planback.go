@@ -66,7 +66,7 @@ func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 
 func (m *Migration) checkReturnable(_ context.Context, state State) error {
 	switch {
-	case state.Phase == "" && m.KubeEtcd == nil:
+	case state.Phase == "" && m.config.KubeEtcd == nil:
 		return errAllNew
 	case state.Phase == "", state.Phase == Moved, state.Returning && state.Phase != Returned:
 		return nil
@@ -95,7 +95,7 @@ func (p *plan) planBackOf(ctx context.Context, move move, state State) error {
 	if err != nil {
 		return err
 	}
-	if p.KubeEtcd != nil || len(created) == 0 {
+	if p.config.KubeEtcd != nil || len(created) == 0 {
 		p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
 		return nil
 	}
@@ -110,9 +110,9 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("no CustomResourceDefinition defines a resource of %s: apply them first", m.Group)
+		return fmt.Errorf("no CustomResourceDefinition defines a resource of %s: apply them first", m.config.Group)
 	}
-	for _, name := range m.APIServices {
+	for _, name := range m.config.APIServices {
 		apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && apiService.Spec.Service != nil {
 			return nil
@@ -121,5 +121,5 @@ func (m *Migration) checkRegistered(ctx context.Context) error {
 			return fmt.Errorf("reading the APIService %s: %w", name, err)
 		}
 	}
-	return fmt.Errorf("no version of %s leads to a server: there is nothing to move back", m.Group)
+	return fmt.Errorf("no version of %s leads to a server: there is nothing to move back", m.config.Group)
 }

@@ -43,7 +43,7 @@ type Progress struct {
 
 // progress reports a sentence.
 func (m *Migration) progress(format string, args ...any) {
-	m.Report(Progress{Message: fmt.Sprintf(format, args...)})
+	m.config.Report(Progress{Message: fmt.Sprintf(format, args...)})
 }
 
 // meter measures a pass over all objects.
@@ -80,37 +80,37 @@ func (m *meter) add(size int) {
 }
 
 // beginPass begins to measure a pass over all objects.
-func (c *claim) beginPass(ctx context.Context, moves []move) error {
+func (s *session) beginPass(ctx context.Context, moves []move) error {
 	total := 0
 	for _, move := range moves {
-		_, count, err := c.revisionNow(ctx, move.from)
+		_, count, err := s.revisionNow(ctx, move.from)
 		if err != nil {
 			return err
 		}
 		total += max(count, 0)
 	}
-	c.meter = newMeter(total, func(progress Progress) {
-		c.Report(progress)
-		c.saveProgress(ctx, progress)
+	s.meter = newMeter(total, func(progress Progress) {
+		s.config.Report(progress)
+		s.saveProgress(ctx, progress)
 	}, time.Now)
 	return nil
 }
 
 // progressKey is that of the progress of the present pass, which other processes read.
-func (m *Migration) progressKey() string { return m.StateKey + ".progress" }
+func (m *Migration) progressKey() string { return m.config.StateKey + ".progress" }
 
 // saveProgress tells other processes how far this one is. If they can't be told, the next report
 // does, or what this process does next fails for the same reason.
-func (c *claim) saveProgress(ctx context.Context, progress Progress) {
+func (s *session) saveProgress(ctx context.Context, progress Progress) {
 	if content, err := json.Marshal(progress); err == nil {
-		_, _ = c.write(ctx, clientv3.OpPut(c.progressKey(), string(content)))
+		_, _ = s.write(ctx, clientv3.OpPut(s.progressKey(), string(content)))
 	}
 }
 
 // readProgress returns how far the process is that moves the objects, as it has said after the
 // state was written.
 func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress, error) {
-	response, err := m.Etcd.Get(ctx, m.progressKey())
+	response, err := m.config.Etcd.Get(ctx, m.progressKey())
 	if err != nil {
 		return nil, fmt.Errorf("reading the migration's progress from the server's etcd: %w", err)
 	}
@@ -125,7 +125,7 @@ func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress
 }
 
 // forget ends a migration: there is none any more.
-func (c *claim) forget(ctx context.Context) error {
-	_, err := c.write(ctx, clientv3.OpDelete(c.StateKey), clientv3.OpDelete(c.progressKey()))
+func (s *session) forget(ctx context.Context) error {
+	_, err := s.write(ctx, clientv3.OpDelete(s.config.StateKey), clientv3.OpDelete(s.progressKey()))
 	return err
 }

@@ -78,7 +78,7 @@ func setAtLeast(value *atomic.Int64, least int64) {
 
 // serverRevision is that of the server's etcd.
 func (m *Migration) serverRevision(ctx context.Context) (int64, error) {
-	response, err := m.Etcd.Get(ctx, m.StateKey, clientv3.WithCountOnly())
+	response, err := m.config.Etcd.Get(ctx, m.config.StateKey, clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("reading the server's etcd: %w", err)
 	}
@@ -96,20 +96,20 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 
 // beginHistory raises the revision of the server's etcd above kube-apiserver's, and makes the
 // server answer watches from before with 410 Gone: clients then list again.
-func (c *claim) beginHistory(ctx context.Context) error {
-	goal, err := c.kubeRevision(ctx)
-	if err != nil || goal < c.begun {
+func (s *session) beginHistory(ctx context.Context) error {
+	goal, err := s.kubeRevision(ctx)
+	if err != nil || goal < s.begun {
 		return err
 	}
-	now, err := c.serverRevision(ctx)
+	now, err := s.serverRevision(ctx)
 	if err != nil {
 		return err
 	}
 	if now <= goal+raiseMargin {
-		c.progress("raising the revision of the server's etcd from %d above %d", now, goal)
-		key := c.StateKey + ".revision"
+		s.progress("raising the revision of the server's etcd from %d above %d", now, goal)
+		key := s.config.StateKey + ".revision"
 		err = raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
-			response, err := c.write(ctx, clientv3.OpPut(key, ""))
+			response, err := s.write(ctx, clientv3.OpPut(key, ""))
 			if err != nil {
 				return 0, err
 			}
@@ -118,18 +118,18 @@ func (c *claim) beginHistory(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		response, err := c.write(ctx, clientv3.OpDelete(key))
+		response, err := s.write(ctx, clientv3.OpDelete(key))
 		if err != nil {
 			return err
 		}
 		now = response.Header.Revision
 	}
-	if _, err := c.write(ctx, clientv3.OpPut(c.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
+	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
 		return err
 	}
-	c.begun = now
+	s.begun = now
 	// So that lists don't go on from before either.
-	if _, err := c.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
+	if _, err := s.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
 		return fmt.Errorf("compacting the server's etcd: %w", err)
 	}
 	return nil
@@ -152,7 +152,7 @@ func (m *Migration) checkKubeGap(ctx context.Context) error {
 		return err
 	}
 	limit := int64(maxRaiseByAPI)
-	if m.KubeEtcd != nil {
+	if m.config.KubeEtcd != nil {
 		limit = maxRaise
 	}
 	if gap <= limit {
@@ -164,17 +164,17 @@ func (m *Migration) checkKubeGap(ctx context.Context) error {
 
 // raiseKube raises the revision of kube-apiserver's etcd above where the server's will be after so
 // many more writes.
-func (c *claim) raiseKube(ctx context.Context, ahead int64) error {
-	gap, goal, err := c.kubeGap(ctx)
+func (s *session) raiseKube(ctx context.Context, ahead int64) error {
+	gap, goal, err := s.kubeGap(ctx)
 	gap, goal = gap+ahead, goal+ahead
 	if err != nil || gap < 0 {
 		return err
 	}
-	c.progress("raising the revision of kube-apiserver's etcd by %d, above %d", gap, goal)
-	if c.KubeEtcd != nil {
-		key := c.KubePrefix + "/migrate.revision"
+	s.progress("raising the revision of kube-apiserver's etcd by %d, above %d", gap, goal)
+	if s.config.KubeEtcd != nil {
+		key := s.config.KubePrefix + "/migrate.revision"
 		err := raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
-			response, err := c.KubeEtcd.Put(ctx, key, "")
+			response, err := s.config.KubeEtcd.Put(ctx, key, "")
 			if err != nil {
 				return 0, fmt.Errorf("writing to kube-apiserver's etcd: %w", err)
 			}
@@ -183,16 +183,16 @@ func (c *claim) raiseKube(ctx context.Context, ahead int64) error {
 		if err != nil {
 			return err
 		}
-		_, err = c.KubeEtcd.Delete(ctx, key)
+		_, err = s.config.KubeEtcd.Delete(ctx, key)
 		return err
 	}
-	return c.raiseByAPI(ctx, goal+raiseMargin)
+	return s.raiseByAPI(ctx, goal+raiseMargin)
 }
 
 // raiseByAPI changes ConfigMaps, one for each writer.
-func (c *claim) raiseByAPI(ctx context.Context, goal int64) error {
-	configMaps := c.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	name := func(worker int) string { return fmt.Sprintf("%s.%d", c.freezeName(), worker) }
+func (s *session) raiseByAPI(ctx context.Context, goal int64) error {
+	configMaps := s.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	name := func(worker int) string { return fmt.Sprintf("%s.%d", s.freezeName(), worker) }
 	defer func() {
 		for worker := range writers {
 			_ = configMaps.Delete(context.WithoutCancel(ctx), name(worker), metav1.DeleteOptions{})

@@ -141,7 +141,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		owned.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refused })
 	}
 	m := &Migration{
-		Config: Config{
+		config: Config{
 			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state",
 			Lease: "controllers", Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
 		},
@@ -149,7 +149,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		metrics: func(context.Context) ([]byte, error) { return []byte(s.metrics), nil },
 	}
 	if s.kubeEtcd {
-		m.KubeEtcd = etcd
+		m.config.KubeEtcd = etcd
 	}
 	return m
 }
@@ -368,11 +368,11 @@ var findings = map[Reason]struct {
 func TestFindings(t *testing.T) {
 	m := newMigration(t)
 	for range 10 {
-		if _, err := m.Etcd.Put(t.Context(), "/revision", ""); err != nil {
+		if _, err := m.config.Etcd.Put(t.Context(), "/revision", ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := m.Etcd.Compact(t.Context(), 5); err != nil {
+	if _, err := m.config.Etcd.Compact(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
 	for reason, test := range findings {
@@ -380,7 +380,7 @@ func TestFindings(t *testing.T) {
 			scene := usualScene()
 			scene.etcd = map[string]string{}
 			test.change(scene)
-			planned := scene.migration(t, m.Etcd)
+			planned := scene.migration(t, m.config.Etcd)
 			plan := planned.Plan
 			if test.back {
 				plan = planned.PlanBack
@@ -402,7 +402,7 @@ func TestFindings(t *testing.T) {
 	}
 	t.Run("nothing but the objects", func(t *testing.T) {
 		scene := usualScene()
-		all, err := scene.migration(t, m.Etcd).Plan(t.Context())
+		all, err := scene.migration(t, m.config.Etcd).Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,17 +27,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// patient makes clients repeat what fails for a moment. client-go repeats a request up to ten
+// retryTransport makes clients repeat what fails for a moment. client-go repeats a request up to ten
 // times, unless the context ends or MaxRetries says otherwise, if an error has the header
 // Retry-After. That is added here where it is missing, and what breaks a connection becomes such
 // an error.
 //
 // A write may then be done twice: each one in this package can be.
-type patient struct{ http.RoundTripper }
+type retryTransport struct{ http.RoundTripper }
 
 // RoundTrip sends a request.
-func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
-	response, err := p.RoundTripper.RoundTrip(req)
+func (t retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(req)
 	// Who watches goes on where a watch breaks off.
 	if err == nil && !req.URL.Query().Has("watch") {
 		err = readAll(response)

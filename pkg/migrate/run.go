@@ -42,7 +42,7 @@ func (m *Migration) Run(ctx context.Context) error {
 		return err
 	}
 	defer m.leave(f)
-	c, err := m.claim(ctx, func(state State) error {
+	s, err := m.resume(ctx, func(state State) error {
 		if state.Phase == Aborting {
 			return errors.New("the migration is being aborted: finish that with \"migrate abort\"")
 		}
@@ -59,16 +59,16 @@ func (m *Migration) Run(ctx context.Context) error {
 		if err := Failures(plan.findings); err != nil {
 			return fmt.Errorf("%w: see \"migrate plan\"", err)
 		}
-		c, err = m.begin(ctx, found...)
+		s, err = m.begin(ctx, found...)
 	}
-	if err != nil || c.Phase == Moved {
+	if err != nil || s.state.Phase == Moved {
 		return err
 	}
-	return c.through(ctx, Moved, map[Phase]step{
-		Copying:   {Freezing, c.copyAll},
-		Freezing:  {Switching, func(ctx context.Context) error { return c.freezeAndCompare(ctx, f) }},
-		Switching: {Releasing, func(ctx context.Context) error { return c.switchAndStop(ctx, f) }},
-		Releasing: {Moved, c.release},
+	return s.through(ctx, Moved, map[Phase]step{
+		Copying:   {Freezing, s.copyAll},
+		Freezing:  {Switching, func(ctx context.Context) error { return s.freezeAndCompare(ctx, f) }},
+		Switching: {Releasing, func(ctx context.Context) error { return s.switchAndStop(ctx, f) }},
+		Releasing: {Moved, s.release},
 	})
 }
 
@@ -79,57 +79,57 @@ type step struct {
 }
 
 // through goes through all phases up to the last.
-func (c *claim) through(ctx context.Context, last Phase, steps map[Phase]step) error {
-	defer c.stopFollowing()
-	for c.Phase != last {
-		c.progress("%s", c.Phase)
-		step, known := steps[c.Phase]
+func (s *session) through(ctx context.Context, last Phase, steps map[Phase]step) error {
+	defer s.stopFollowing()
+	for s.state.Phase != last {
+		s.progress("%s", s.state.Phase)
+		step, known := steps[s.state.Phase]
 		if !known {
-			return fmt.Errorf("a newer release has begun the phase %s: use that", c.Phase)
+			return fmt.Errorf("a newer release has begun the phase %s: use that", s.state.Phase)
 		}
 		if err := step.do(ctx); err != nil {
 			return err
 		}
-		if err := c.enter(ctx, step.next); err != nil {
+		if err := s.enter(ctx, step.next); err != nil {
 			return err
 		}
 	}
-	c.progress("%s", c.Phase)
+	s.progress("%s", s.state.Phase)
 	return nil
 }
 
 // release lets clients write, at the server.
-func (c *claim) release(ctx context.Context) error {
-	c.Switched = time.Now().UTC().Truncate(time.Second)
-	if err := c.thaw(ctx); err != nil {
+func (s *session) release(ctx context.Context) error {
+	s.state.Switched = time.Now().UTC().Truncate(time.Second)
+	if err := s.thaw(ctx); err != nil {
 		return err
 	}
-	if !c.Defined {
+	if !s.config.Defined {
 		return nil
 	}
-	return c.touch(ctx, false, "")
+	return s.touch(ctx, false, "")
 }
 
 // copyAll copies the objects while they change.
-func (c *claim) copyAll(ctx context.Context) error {
-	if err := c.unchanged(ctx); err != nil {
+func (s *session) copyAll(ctx context.Context) error {
+	if err := s.unchanged(ctx); err != nil {
 		return err
 	}
-	moves, err := c.moves(ctx)
+	moves, err := s.moves(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.copyWhileUsed(ctx, moves, c.toServer()); err != nil {
+	if err := s.copyWhileUsed(ctx, moves, s.toServer()); err != nil {
 		return err
 	}
-	if err := c.unchanged(ctx); err != nil {
+	if err := s.unchanged(ctx); err != nil {
 		return err
 	}
-	if err := c.beginHistory(ctx); err != nil {
+	if err := s.beginHistory(ctx); err != nil {
 		return err
 	}
 	// That can take a while.
-	if err := c.catchUp(ctx, moves, c.toServer()); err != nil && !expired(err) {
+	if err := s.catchUp(ctx, moves, s.toServer()); err != nil && !expired(err) {
 		return err
 	}
 	return nil
@@ -137,48 +137,48 @@ func (c *claim) copyAll(ctx context.Context) error {
 
 // freezeAndCompare makes the server's objects equal to kube-apiserver's for good. After an
 // error clients can write again, and the migration is back in the phase Copying.
-func (c *claim) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
+func (s *session) freezeAndCompare(ctx context.Context, f *freezer) (err error) {
 	defer func() {
 		if err != nil {
-			err = c.goBack(ctx, err)
+			err = s.goBack(ctx, err)
 		}
 	}()
-	if err := c.unchanged(ctx); err != nil {
+	if err := s.unchanged(ctx); err != nil {
 		return err
 	}
-	if err := c.freeze(ctx, f); err != nil {
+	if err := s.freeze(ctx, f); err != nil {
 		return err
 	}
-	moves, err := c.moves(ctx)
+	moves, err := s.moves(ctx)
 	if err != nil {
 		return err
 	}
-	c.Objects, c.Revisions, c.Finalized = map[string]int{}, map[string]string{}, nil
-	positions, err := c.copyFrozen(ctx, moves, c.toServer())
+	s.state.Objects, s.state.Revisions, s.state.Finalized = map[string]int{}, map[string]string{}, nil
+	positions, err := s.copyFrozen(ctx, moves, s.toServer())
 	if err != nil {
 		return err
 	}
 	for _, move := range moves {
 		position := positions[move.Resource]
-		c.progress("%d %s are equal", position.objects, move.GroupResource)
-		c.Objects[move.Resource], c.Revisions[move.Resource] = position.objects, position.revision
+		s.progress("%d %s are equal", position.objects, move.GroupResource)
+		s.state.Objects[move.Resource], s.state.Revisions[move.Resource] = position.objects, position.revision
 		for _, name := range sets.List(position.finalized) {
-			if len(c.Finalized) < maxNamed {
-				c.Finalized = append(c.Finalized, move.Resource+"/"+name)
+			if len(s.state.Finalized) < maxNamed {
+				s.state.Finalized = append(s.state.Finalized, move.Resource+"/"+name)
 			}
 		}
 	}
-	return c.beginHistory(ctx)
+	return s.beginHistory(ctx)
 }
 
 // goBack lets clients write again at kube-apiserver, after an error.
-func (c *claim) goBack(ctx context.Context, err error) error {
+func (s *session) goBack(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	// Whoever has continued the migration decides about that.
-	if saveErr := c.save(ctx); saveErr != nil {
+	if saveErr := s.save(ctx); saveErr != nil {
 		return errors.Join(err, saveErr)
 	}
-	return errors.Join(err, c.thaw(ctx), c.enter(ctx, Copying))
+	return errors.Join(err, s.thaw(ctx), s.enter(ctx, Copying))
 }
 
 // revisionOf returns a resourceVersion as the revision of etcd that it is.

@@ -93,10 +93,10 @@ var ErrNone = errors.New("no migration of the group has begun")
 // errSuperseded says that this process may no longer write.
 var errSuperseded = errors.New("another process has continued or aborted this migration: see \"migrate status\"")
 
-// claim is the permission to write, for as long as the state is as this process has left it.
-type claim struct {
+// session may write, for as long as the state is as this process has left it.
+type session struct {
 	*Migration
-	State
+	state    State
 	revision int64
 	// positions are up to where this process has compared objects, by resource.
 	positions map[string]*position
@@ -115,7 +115,7 @@ func (m *Migration) Status(ctx context.Context) (State, error) {
 }
 
 func (m *Migration) readState(ctx context.Context) (state State, revision int64, err error) {
-	response, err := m.Etcd.Get(ctx, m.StateKey)
+	response, err := m.config.Etcd.Get(ctx, m.config.StateKey)
 	if err != nil {
 		return state, 0, fmt.Errorf("reading the migration's state from the server's etcd: %w", err)
 	}
@@ -123,14 +123,14 @@ func (m *Migration) readState(ctx context.Context) (state State, revision int64,
 		return state, 0, ErrNone
 	}
 	if err := json.Unmarshal(response.Kvs[0].Value, &state); err != nil {
-		return state, 0, fmt.Errorf("the migration's state, the key %s in the server's etcd, can't be read: %w", m.StateKey, err)
+		return state, 0, fmt.Errorf("the migration's state, the key %s in the server's etcd, can't be read: %w", m.config.StateKey, err)
 	}
 	return state, response.Kvs[0].ModRevision, nil
 }
 
-// claim continues the migration, unless the check of its state fails. No other process can
+// resume continues the migration, unless the check of its state fails. No other process can
 // write any more.
-func (m *Migration) claim(ctx context.Context, check func(State) error) (*claim, error) {
+func (m *Migration) resume(ctx context.Context, check func(State) error) (*session, error) {
 	state, revision, err := m.readState(ctx)
 	if err != nil {
 		return nil, err
@@ -138,52 +138,52 @@ func (m *Migration) claim(ctx context.Context, check func(State) error) (*claim,
 	if err := check(state); err != nil {
 		return nil, err
 	}
-	c := &claim{Migration: m, State: state, revision: revision}
-	if err := c.save(ctx); err != nil {
+	s := &session{Migration: m, state: state, revision: revision}
+	if err := s.save(ctx); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return s, nil
 }
 
 // begin begins a migration of what these definitions define.
-func (m *Migration) begin(ctx context.Context, from ...definition) (*claim, error) {
-	c := &claim{Migration: m, State: State{Group: m.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second)}}
+func (m *Migration) begin(ctx context.Context, from ...definition) (*session, error) {
+	s := &session{Migration: m, state: State{Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second)}}
 	for _, d := range from {
-		if c.Definitions == nil {
-			c.Definitions = map[string]map[string]string{}
+		if s.state.Definitions == nil {
+			s.state.Definitions = map[string]map[string]string{}
 		}
-		c.Definitions[d.Name] = d.digests
+		s.state.Definitions[d.Name] = d.digests
 	}
-	if err := c.save(ctx); err != nil {
+	if err := s.save(ctx); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return s, nil
 }
 
 // save writes the state, unless somebody else has.
-func (c *claim) save(ctx context.Context) error {
-	c.Changed = time.Now().UTC().Truncate(time.Second)
-	content, err := json.Marshal(c.State)
+func (s *session) save(ctx context.Context) error {
+	s.state.Changed = time.Now().UTC().Truncate(time.Second)
+	content, err := json.Marshal(s.state)
 	if err != nil {
 		return err
 	}
-	response, err := c.write(ctx, clientv3.OpPut(c.StateKey, string(content)))
+	response, err := s.write(ctx, clientv3.OpPut(s.config.StateKey, string(content)))
 	if err != nil {
 		return err
 	}
-	c.revision = response.Header.Revision
+	s.revision = response.Header.Revision
 	return nil
 }
 
 // enter begins a phase.
-func (c *claim) enter(ctx context.Context, phase Phase) error {
-	c.Phase = phase
-	return c.save(ctx)
+func (s *session) enter(ctx context.Context, phase Phase) error {
+	s.state.Phase = phase
+	return s.save(ctx)
 }
 
 // write does something in etcd, unless the state has changed.
-func (c *claim) write(ctx context.Context, operations ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	response, err := c.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(c.StateKey), "=", c.revision)).Then(operations...).Commit()
+func (s *session) write(ctx context.Context, operations ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	response, err := s.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.config.StateKey), "=", s.revision)).Then(operations...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("writing to the server's etcd: %w", err)
 	}

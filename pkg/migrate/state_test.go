@@ -17,9 +17,11 @@ limitations under the License.
 package migrate
 
 import (
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/client/v3"
@@ -45,7 +47,65 @@ func newMigration(t *testing.T) *Migration {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return &Migration{Config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Report: func(progress Progress) { t.Log(progress.Message) }}}
+	return &Migration{config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Report: func(progress Progress) { t.Log(progress.Message) }}}
+}
+
+// savedState is what the first release that could move objects back has written to etcd.
+const savedState = `{
+	"group": "example.com",
+	"phase": "Switching",
+	"started": "2026-01-01T00:00:00Z",
+	"changed": "2026-01-01T00:01:00Z",
+	"definitions": {"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
+	"objects": {"things": 3},
+	"revisions": {"things": "41"},
+	"finalized": ["things/default/a"],
+	"switched": "2026-01-01T00:02:00Z",
+	"returning": true,
+	"newUIDs": ["things/default/b"],
+	"served": {"things.example.com": ["v1", "v1beta1"]},
+	"conversions": {"things.example.com": {"strategy": "None"}},
+	"history": 77
+}`
+
+// A migration that another release has begun is continued: its state is read, and what is written
+// has the same names.
+func TestSavedState(t *testing.T) {
+	m := newMigration(t)
+	if _, err := m.config.Etcd.Put(t.Context(), m.config.StateKey, savedState); err != nil {
+		t.Fatal(err)
+	}
+	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
+	want := State{
+		Group: "example.com", Phase: Switching, Started: at(0), Changed: at(1),
+		Definitions: map[string]map[string]string{"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
+		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
+		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"}, Served: map[string][]string{"things.example.com": {"v1", "v1beta1"}},
+		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, History: 77,
+	}
+	got, err := m.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Error(difference)
+	}
+	if _, err := m.resume(t.Context(), anyState); err != nil {
+		t.Fatal(err)
+	}
+	response, err := m.config.Etcd.Get(t.Context(), m.config.StateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(savedState), &before), json.Unmarshal(response.Kvs[0].Value, &after)); err != nil {
+		t.Fatal(err)
+	}
+	delete(before, "changed")
+	delete(after, "changed")
+	if difference := cmp.Diff(before, after); difference != "" {
+		t.Error(difference)
+	}
 }
 
 func anyState(State) error { return nil }
@@ -56,7 +116,7 @@ func TestClaim(t *testing.T) {
 	if _, err := m.Status(t.Context()); !errors.Is(err, ErrNone) {
 		t.Errorf("got the error %v before the beginning, want %v", err, ErrNone)
 	}
-	if _, err := m.claim(t.Context(), anyState); !errors.Is(err, ErrNone) {
+	if _, err := m.resume(t.Context(), anyState); !errors.Is(err, ErrNone) {
 		t.Errorf("got the error %v before the beginning, want %v", err, ErrNone)
 	}
 	first, err := m.begin(t.Context())
@@ -74,18 +134,18 @@ func TestClaim(t *testing.T) {
 	}
 
 	refusal := errors.New("refused")
-	if _, err := m.claim(t.Context(), func(State) error { return refusal }); !errors.Is(err, refusal) {
+	if _, err := m.resume(t.Context(), func(State) error { return refusal }); !errors.Is(err, refusal) {
 		t.Errorf("got the error %v, want %v", err, refusal)
 	}
 	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "still first")); err != nil {
 		t.Errorf("a claim that is refused must not change anything: %v", err)
 	}
-	second, err := m.claim(t.Context(), anyState)
+	second, err := m.resume(t.Context(), anyState)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second.Phase != Freezing {
-		t.Errorf("the phase is %s, want %s", second.Phase, Freezing)
+	if second.state.Phase != Freezing {
+		t.Errorf("the phase is %s, want %s", second.state.Phase, Freezing)
 	}
 	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "late")); !errors.Is(err, errSuperseded) {
 		t.Errorf("got the error %v from the first process, want %v", err, errSuperseded)
@@ -93,7 +153,7 @@ func TestClaim(t *testing.T) {
 	if err := first.enter(t.Context(), Switching); !errors.Is(err, errSuperseded) {
 		t.Errorf("got the error %v from the first process, want %v", err, errSuperseded)
 	}
-	got, err := m.Etcd.Get(t.Context(), "/key")
+	got, err := m.config.Etcd.Get(t.Context(), "/key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +171,7 @@ func TestStatusOfAnother(t *testing.T) {
 	}
 	progress := func() *Progress {
 		t.Helper()
-		other := &Migration{Config: m.Config}
+		other := &Migration{config: m.config}
 		state, err := other.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +194,7 @@ func TestStatusOfAnother(t *testing.T) {
 		t.Errorf("got the progress %+v of the phase before", got)
 	}
 	c.saveProgress(t.Context(), want)
-	second, err := m.claim(t.Context(), anyState)
+	second, err := m.resume(t.Context(), anyState)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +207,7 @@ func TestStatusOfAnother(t *testing.T) {
 	if err := second.forget(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	response, err := m.Etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	response, err := m.config.Etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func (p *plan) ownedBy(ctx context.Context, resource schema.GroupVersionResource
 		}
 		for _, object := range list.Items {
 			if slices.ContainsFunc(object.OwnerReferences, func(owner metav1.OwnerReference) bool {
-				return schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == p.Group && kinds.Has(owner.Kind)
+				return schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == p.config.Group && kinds.Has(owner.Kind)
 			}) {
 				count++
 			}
@@ -187,7 +187,7 @@ func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string]) erro
 	var quotas []string
 	for _, quota := range list.Items {
 		for name := range quota.Spec.Hard {
-			if of, counted := strings.CutPrefix(string(name), "count/"); counted && resources.Has(strings.TrimSuffix(of, "."+p.Group)) {
+			if of, counted := strings.CutPrefix(string(name), "count/"); counted && resources.Has(strings.TrimSuffix(of, "."+p.config.Group)) {
 				quotas = append(quotas, quota.Namespace+"/"+quota.Name)
 				break
 			}
@@ -209,7 +209,7 @@ func rulesOf(named []admissionregistrationv1.NamedRuleWithOperations) (rules []a
 // matches tells whether rules are about some of these resources of the group.
 func (p *plan) matches(rules []admissionregistrationv1.RuleWithOperations, resources sets.Set[string]) bool {
 	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		if !slices.Contains(rule.APIGroups, p.Group) && !slices.Contains(rule.APIGroups, "*") {
+		if !slices.Contains(rule.APIGroups, p.config.Group) && !slices.Contains(rule.APIGroups, "*") {
 			return false
 		}
 		return slices.ContainsFunc(rule.Resources, func(resource string) bool {
@@ -237,7 +237,7 @@ func (p *plan) checkWatches(ctx context.Context, _ []definition) error {
 		for _, label := range metric.GetLabel() {
 			labels[label.GetName()] = label.GetValue()
 		}
-		if count := int(metric.GetGauge().GetValue()); labels["group"] == p.Group && labels["verb"] == "WATCH" && count > 0 {
+		if count := int(metric.GetGauge().GetValue()); labels["group"] == p.config.Group && labels["verb"] == "WATCH" && count > 0 {
 			watches[labels["resource"]+" in "+labels["version"]] += count
 		}
 	}

@@ -47,43 +47,43 @@ const (
 // switchAndStop makes kube-apiserver send requests to the server, and ends the watches that
 // it still has itself. What was done before is not done again. If the server can't be reached,
 // or the definitions have changed, nothing changes for clients, and the migration is back in the phase Copying.
-func (c *claim) switchAndStop(ctx context.Context, f *freezer) error {
+func (s *session) switchAndStop(ctx context.Context, f *freezer) error {
 	// After a restart, the webhook has to lead to this process.
-	if err := c.freeze(ctx, f); err != nil {
+	if err := s.freeze(ctx, f); err != nil {
 		return err
 	}
-	if err := c.switchFirst(ctx, f); err != nil {
+	if err := s.switchFirst(ctx, f); err != nil {
 		return err
 	}
-	for _, name := range c.APIServices {
-		if err := c.switchVersion(ctx, name); err != nil {
+	for _, name := range s.config.APIServices {
+		if err := s.switchVersion(ctx, name); err != nil {
 			return err
 		}
 	}
-	for _, name := range c.APIServices {
-		if err := c.waitAvailable(ctx, name); err != nil {
+	for _, name := range s.config.APIServices {
+		if err := s.waitAvailable(ctx, name); err != nil {
 			return err
 		}
 	}
 	// What other clients have made kube-apiserver write since is not older than what it has answered.
-	if err := c.beginHistory(ctx); err != nil {
+	if err := s.beginHistory(ctx); err != nil {
 		return err
 	}
-	if err := c.checkWatches(ctx); err != nil {
+	if err := s.checkWatches(ctx); err != nil {
 		return err
 	}
-	if !c.Defined {
-		return c.stopServing(ctx)
+	if !s.config.Defined {
+		return s.stopServing(ctx)
 	}
 	// kube-apiserver ends its watches, which continue at the server.
-	return c.touch(ctx, true, keys.CopyKept)
+	return s.touch(ctx, true, keys.CopyKept)
 }
 
 // switchFirst switches one version, to see whether kube-apiserver reaches the server.
-func (c *claim) switchFirst(ctx context.Context, f *freezer) error {
+func (s *session) switchFirst(ctx context.Context, f *freezer) error {
 	var local []string
-	for _, name := range c.APIServices {
-		apiService, err := c.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+	for _, name := range s.config.APIServices {
+		apiService, err := s.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // No definition has the version.
 		}
@@ -96,29 +96,29 @@ func (c *claim) switchFirst(ctx context.Context, f *freezer) error {
 		local = append(local, name)
 	}
 	// After this, the migration ends at the server.
-	if err := c.unchanged(ctx); err != nil {
+	if err := s.unchanged(ctx); err != nil {
 		f.asked = false
-		return c.goBack(ctx, err)
+		return s.goBack(ctx, err)
 	}
 	if len(local) == 0 {
 		return nil
 	}
 	name := local[len(local)-1]
-	if err := c.switchVersion(ctx, name); err != nil {
+	if err := s.switchVersion(ctx, name); err != nil {
 		return err
 	}
-	err := c.waitAvailable(ctx, name)
+	err := s.waitAvailable(ctx, name)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	// kube-apiserver then restores the rest itself.
 	label := []byte(`{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}}}`)
-	_, patchErr := c.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
+	_, patchErr := s.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
 	if patchErr != nil {
 		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
 	}
 	f.asked = false
-	return c.goBack(ctx, err)
+	return s.goBack(ctx, err)
 }
 
 // waitAvailable returns when the server answers for a version.
@@ -150,7 +150,7 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil}},
-		"spec":     map[string]any{"service": m.Service, "caBundle": m.CABundle},
+		"spec":     map[string]any{"service": m.config.Service, "caBundle": m.config.CABundle},
 	})
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 // or, if that is wanted, by kube-apiserver itself. Only that says where a write ends up.
 func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bool) error {
 	version, group, _ := strings.Cut(name, ".")
-	server, err := cluster.AnsweringServer(ctx, m.Cluster, group, version)
+	server, err := cluster.AnsweringServer(ctx, m.config.Cluster, group, version)
 	if apierrors.IsNotFound(err) {
 		_, getErr := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(getErr) {
@@ -211,14 +211,14 @@ func (m *Migration) available(ctx context.Context, name string) error {
 // checkWatches requires that the server ends watches that begin at the revisions of
 // kube-apiserver: clients then read everything again. Otherwise they would miss what has
 // happened since.
-func (c *claim) checkWatches(ctx context.Context) error {
-	moves, err := c.moves(ctx)
+func (s *session) checkWatches(ctx context.Context) error {
+	moves, err := s.moves(ctx)
 	if err != nil {
 		return err
 	}
 	for _, move := range moves {
 		err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
-			return c.checkWatch(ctx, move)
+			return s.checkWatch(ctx, move)
 		})
 		if err != nil {
 			return fmt.Errorf("clients that resume a watch of the %s would miss changes; restart all replicas of the server, and run this again: %w", move.GroupResource, err)
@@ -227,10 +227,10 @@ func (c *claim) checkWatches(ctx context.Context) error {
 	return nil
 }
 
-func (c *claim) checkWatch(ctx context.Context, move move) error {
-	revision := c.Revisions[move.Resource]
+func (s *session) checkWatch(ctx context.Context, move move) error {
+	revision := s.state.Revisions[move.Resource]
 	seconds := int64(1)
-	watcher, err := c.dynamic.Resource(move.from).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: &seconds})
+	watcher, err := s.dynamic.Resource(move.from).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, TimeoutSeconds: &seconds})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return nil
 	}
@@ -249,25 +249,25 @@ func (c *claim) checkWatch(ctx context.Context, move move) error {
 
 // stopServing ends the watches that clients still have of the definitions, without telling
 // them that the objects are deleted. They continue at the server.
-func (c *claim) stopServing(ctx context.Context) error {
-	found, err := c.definitions(ctx)
+func (s *session) stopServing(ctx context.Context) error {
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	if c.Served == nil {
-		c.Served = map[string][]string{}
+	if s.state.Served == nil {
+		s.state.Served = map[string][]string{}
 	}
 	for _, d := range found {
 		if served := d.served(); len(served) > 0 {
-			c.Served[d.Name] = served
+			s.state.Served[d.Name] = served
 		}
 	}
 	// What is changed has to be known before.
-	if err := c.save(ctx); err != nil {
+	if err := s.save(ctx); err != nil {
 		return err
 	}
 	for _, d := range found {
-		err := c.changeDefinition(ctx, d.Name, func(_ *unstructured.Unstructured, versions []any) []any {
+		err := s.changeDefinition(ctx, d.Name, func(_ *unstructured.Unstructured, versions []any) []any {
 			for _, version := range versions {
 				if version, ok := version.(map[string]any); ok {
 					version["served"] = false
@@ -278,7 +278,7 @@ func (c *claim) stopServing(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)
 		}
-		c.progress("%s is no longer served", d.Name)
+		s.progress("%s is no longer served", d.Name)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestAnsweredByServer(t *testing.T) {
 			}
 			for wanted, want := range map[bool]string{true: test.server, false: test.kube} {
 				server := &answers{left: []answer{answered(test.code, test.header, "")}}
-				m := &Migration{Config: Config{Cluster: &rest.Config{Transport: server}}, aggregator: registered}
+				m := &Migration{config: Config{Cluster: &rest.Config{Transport: server}}, aggregator: registered}
 				err := m.answeredByServer(t.Context(), name, wanted)
 				if want == "" {
 					require.NoError(t, err)

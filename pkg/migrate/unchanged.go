@@ -52,11 +52,11 @@ func digestsOf(definition *unstructured.Unstructured) (map[string]string, error)
 
 // unchanged returns an error unless the definitions are those with which the migration has begun. The
 // plan was about these, and the objects were copied for them.
-func (c *claim) unchanged(ctx context.Context) error {
-	if c.Definitions == nil {
+func (s *session) unchanged(ctx context.Context) error {
+	if s.state.Definitions == nil {
 		return nil // An older release has begun it.
 	}
-	found, err := c.definitions(ctx)
+	found, err := s.definitions(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func (c *claim) unchanged(ctx context.Context) error {
 			changes = append(changes, d.Name+" is being deleted")
 		}
 	}
-	for _, name := range sets.List(sets.KeySet(now).Union(sets.KeySet(c.Definitions))) {
-		before, known := c.Definitions[name]
+	for _, name := range sets.List(sets.KeySet(now).Union(sets.KeySet(s.state.Definitions))) {
+		before, known := s.state.Definitions[name]
 		after, exists := now[name]
 		switch {
 		case !exists:
@@ -84,7 +84,7 @@ func (c *claim) unchanged(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("the CustomResourceDefinitions of %s have changed since the migration began: %s; clients use them as before: "+
-		"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now", c.Group, strings.Join(changes, "; "))
+		"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now", s.state.Group, strings.Join(changes, "; "))
 }
 
 // differing are the keys whose values differ.

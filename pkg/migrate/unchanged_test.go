@@ -48,7 +48,7 @@ func define(t *testing.T, m *Migration, definitions ...string) {
 
 // A definition that changes before the switch keeps the objects from moving, and clients go on.
 func TestChangedDefinitions(t *testing.T) {
-	etcd := newMigration(t).Etcd
+	etcd := newMigration(t).config.Etcd
 	const webhook = `"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"caBundle": "YQ==", "url": "https://a"}}}`
 	converted := strings.Replace(usualDefinition, `"conversion": {"strategy": "None"}`, webhook, 1)
 	in := func(definition, before, after string) string {
@@ -79,7 +79,7 @@ func TestChangedDefinitions(t *testing.T) {
 			scene := usualScene()
 			scene.definition = test.before
 			m := scene.migration(t, etcd)
-			m.Report = func(Progress) {}
+			m.config.Report = func(Progress) {}
 			found, err := m.definitions(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +88,7 @@ func TestChangedDefinitions(t *testing.T) {
 				t.Fatal(err)
 			}
 			define(t, m, test.after...)
-			c, err := m.claim(t.Context(), anyState) // By another process.
+			c, err := m.resume(t.Context(), anyState) // By another process.
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestChangedDefinitions(t *testing.T) {
 				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, &freezer{}) },
 				Switching: func(ctx context.Context) error { return c.switchFirst(ctx, &freezer{asked: true}) },
 			} {
-				c.Phase = phase
+				c.state.Phase = phase
 				webhooks := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 				if phase != Copying {
 					frozen := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: m.freezeName()}}
@@ -116,8 +116,8 @@ func TestChangedDefinitions(t *testing.T) {
 				if err := step(t.Context()); err == nil || err.Error() != want {
 					t.Errorf("%s: got the error %v, want %s", phase, err, want)
 				}
-				if c.Phase != Copying {
-					t.Errorf("the phase after %s is %s", phase, c.Phase)
+				if c.state.Phase != Copying {
+					t.Errorf("the phase after %s is %s", phase, c.state.Phase)
 				}
 				if left, err := webhooks.List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
 					t.Errorf("writes are frozen after %s (%v)", phase, err)

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path"
@@ -309,7 +310,7 @@ func (o *options) addStores(ctx context.Context, completed apiserver.CompletedOp
 	config.Defined = true
 	for _, store := range config.Stores {
 		for _, version := range store.Versions {
-			if name := version + "." + o.group; version != migrate.DoorVersion && !slices.Contains(config.APIServices, name) {
+			if name := version + "." + o.group; version != migrate.BypassVersion && !slices.Contains(config.APIServices, name) {
 				config.APIServices = append(config.APIServices, name)
 			}
 		}
@@ -382,10 +383,8 @@ func printState(ctx context.Context, out io.Writer, format string, m *migrate.Mi
 		direction = "back"
 	}
 	fmt.Fprintf(table, "Group:\t%s\nDirection:\t%s\nPhase:\t%s\nStarted:\t%s\nChanged:\t%s\n", state.Group, direction, state.Phase, state.Started.Format(time.RFC3339), state.Changed.Format(time.RFC3339))
-	for _, store := range m.Stores {
-		if count, found := state.Objects[store.Resource]; found {
-			fmt.Fprintf(table, "Objects:\t%d %s\n", count, store.Resource)
-		}
+	for _, resource := range slices.Sorted(maps.Keys(state.Objects)) {
+		fmt.Fprintf(table, "Objects:\t%d %s\n", state.Objects[resource], resource)
 	}
 	if state.Progress != nil {
 		fmt.Fprintf(table, "Progress:\t%s\n", state.Progress.Message)
