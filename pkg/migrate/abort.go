@@ -63,11 +63,7 @@ func (m *Migration) Abort(ctx context.Context) error {
 
 // abortBack leaves kube-apiserver's own objects as they are, which nobody sees.
 func (s *session) abortBack(ctx context.Context) error {
-	found, err := s.definitions(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.removeBypass(ctx, found, ""); err != nil {
+	if err := s.removeBypass(ctx, ""); err != nil {
 		return err
 	}
 	s.state.Returning, s.state.Conversions = false, nil

@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,11 +52,11 @@ func (m move) bypass() schema.GroupVersionResource {
 	return m.from.GroupResource().WithVersion(BypassVersion)
 }
 
-// openedMoves returns what is to be moved. Without kube-apiserver's etcd it adds the bypass version to all
+// movesBack returns what moves back. Without kube-apiserver's etcd it adds BypassVersion to all
 // definitions, unless they have it.
-func (s *session) openedMoves(ctx context.Context, found []definition) ([]move, error) {
+func (s *session) movesBack(ctx context.Context) ([]move, error) {
 	if s.config.KubeEtcd == nil {
-		if err := s.addBypass(ctx, found); err != nil {
+		if err := s.addBypass(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +65,11 @@ func (s *session) openedMoves(ctx context.Context, found []definition) ([]move, 
 
 // addBypass makes kube-apiserver serve what is in its own etcd, in a version of its own. That
 // is converted to the stored version by changing its name, so that nobody else is asked.
-func (s *session) addBypass(ctx context.Context, found []definition) error {
+func (s *session) addBypass(ctx context.Context) error {
+	found, err := s.definitions(ctx)
+	if err != nil {
+		return err
+	}
 	conversions := map[string]json.RawMessage{}
 	maps.Copy(conversions, s.state.Conversions)
 	for _, d := range found {
@@ -77,25 +82,20 @@ func (s *session) addBypass(ctx context.Context, found []definition) error {
 	if err := s.save(ctx); err != nil {
 		return err
 	}
-	for _, d := range found {
-		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			if s.config.Defined {
-				setCopyAnnotation(definition, keys.CopyKept)
-			} else {
-				setServed(versions, s.state.Served[d.Name])
-			}
-			_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
-			return append(withoutBypass(versions), map[string]any{
-				"name": BypassVersion, "served": true, "storage": false,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			})
+	err = s.changeDefinitions(ctx, "adding the version "+BypassVersion+" to", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
+		s.keepServed(d, definition, versions, keys.CopyKept)
+		_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
+		return append(withoutBypass(versions), map[string]any{
+			"name": BypassVersion, "served": true, "storage": false,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 		})
-		if err != nil {
-			return fmt.Errorf("adding the version %s to the CustomResourceDefinition %s: %w", BypassVersion, d.Name, err)
-		}
-		bypass := d.stored().GroupResource().WithVersion(BypassVersion)
-		err = eventually(ctx, bypassTimeout, func(ctx context.Context) error {
-			_, err := s.dynamic.Resource(bypass).List(ctx, metav1.ListOptions{Limit: 1})
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range found {
+		err := eventually(ctx, bypassTimeout, func(ctx context.Context) error {
+			_, err := s.dynamic.Resource(d.stored().GroupResource().WithVersion(BypassVersion)).List(ctx, metav1.ListOptions{Limit: 1})
 			return err
 		})
 		if err != nil {
@@ -107,87 +107,81 @@ func (s *session) addBypass(ctx context.Context, found []definition) error {
 
 // removeBypass removes that version, whereupon kube-apiserver also forgets the history of the
 // objects: who watches has to list them again.
-func (s *session) removeBypass(ctx context.Context, found []definition, annotation string) error {
-	for _, d := range found {
-		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			if s.config.Defined {
-				setCopyAnnotation(definition, annotation)
-			}
-			var conversion map[string]any
-			if saved, ok := s.state.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
-				_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
-			}
-			return withoutBypass(versions)
-		})
-		if err != nil {
-			return fmt.Errorf("removing the version %s from the CustomResourceDefinition %s: %w", BypassVersion, d.Name, err)
+func (s *session) removeBypass(ctx context.Context, annotation string) error {
+	return s.changeDefinitions(ctx, "removing the version "+BypassVersion+" from", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
+		if s.config.Defined {
+			setCopyAnnotation(definition, annotation)
 		}
-	}
-	return nil
+		var conversion map[string]any
+		if saved, ok := s.state.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
+			_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
+		}
+		return withoutBypass(versions)
+	})
 }
 
 // annotate says to the server of custom resources what to do with its copies.
-func (s *session) annotate(ctx context.Context, found []definition, annotation string) error {
+func (s *session) annotate(ctx context.Context, annotation string) error {
 	if !s.config.Defined {
 		return nil
 	}
-	for _, d := range found {
-		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			setCopyAnnotation(definition, annotation)
-			return versions
-		})
-		if err != nil {
-			return fmt.Errorf("annotating the CustomResourceDefinition %s: %w", d.Name, err)
-		}
-	}
-	return nil
+	return s.changeDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
+		setCopyAnnotation(definition, annotation)
+		return versions
+	})
 }
 
 // touch changes the definitions, or changes them back, so that kube-apiserver ends its watches, and
 // begins its history again. The annotation says whether the server does so, too.
 func (s *session) touch(ctx context.Context, on bool, annotation string) error {
-	found, err := s.definitions(ctx)
+	return s.changeDefinitions(ctx, "ending the watches of", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
+		s.keepServed(d, definition, versions, annotation)
+		touchVersion(versions, on)
+		return withoutBypass(versions)
+	})
+}
+
+// keepServed says to the server of custom resources what to do with its copy of a definition. That of
+// another server is served as it was.
+func (s *session) keepServed(d definition, definition *unstructured.Unstructured, versions []any, annotation string) {
+	if s.config.Defined {
+		setCopyAnnotation(definition, annotation)
+	} else {
+		setServed(versions, s.state.Served[d.Name])
+	}
+}
+
+// changeDefinitions changes all definitions of the group that it does not leave as they are.
+func (m *Migration) changeDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured, versions []any) []any) error {
+	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
 	}
 	for _, d := range found {
-		err := s.changeDefinition(ctx, d.Name, func(definition *unstructured.Unstructured, versions []any) []any {
-			if s.config.Defined {
-				setCopyAnnotation(definition, annotation)
-			} else {
-				setServed(versions, s.state.Served[d.Name])
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			object, err := m.definitionClient().Get(ctx, d.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
 			}
-			touchVersion(versions, on)
-			return withoutBypass(versions)
+			versions, found, err := unstructured.NestedSlice(object.Object, "spec", "versions")
+			if err == nil && !found {
+				err = errors.New("it has no versions")
+			}
+			if err != nil {
+				return err
+			}
+			versions = change(d, object, versions)
+			if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
+				return err
+			}
+			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{})
+			return err
 		})
 		if err != nil {
-			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)
+			return fmt.Errorf("%s the CustomResourceDefinition %s: %w", doing, d.Name, err)
 		}
 	}
 	return nil
-}
-
-// changeDefinition changes a definition, unless that changes nothing.
-func (m *Migration) changeDefinition(ctx context.Context, name string, change func(definition *unstructured.Unstructured, versions []any) []any) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		definition, err := m.definitionClient().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		versions, found, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
-		if err == nil && !found {
-			err = errors.New("it has no versions")
-		}
-		if err != nil {
-			return err
-		}
-		versions = change(definition, versions)
-		if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
-			return err
-		}
-		_, err = m.definitionClient().Update(ctx, definition, metav1.UpdateOptions{})
-		return err
-	})
 }
 
 // setCopyAnnotation says to the server of custom resources what to do with its copy of a definition.
@@ -244,4 +238,51 @@ func touchVersion(versions []any, on bool) {
 	default:
 		_ = unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description")
 	}
+}
+
+// fillTimeout bounds the wait for kube-apiserver to read the objects.
+const fillTimeout = 2 * time.Minute
+
+// fillCaches makes kube-apiserver read the objects of all versions into its watch caches, while
+// clients still use the server. By itself it does so when the first client comes, and answers
+// lists with 429 until it has. If it can't be made to, that is what happens.
+func (m *Migration) fillCaches(ctx context.Context) error {
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	for _, d := range found {
+		for _, version := range d.served() {
+			if err := m.fillCache(ctx, local(d.stored().GroupResource().WithVersion(version))); err != nil {
+				m.progress("kube-apiserver has not read the %s in the version %s yet, and may have clients try again until it has: %v", d.Name, version, err)
+			}
+		}
+	}
+	return nil
+}
+
+// fillCache lists nothing from a cache, again and again until the cache has been filled.
+func (m *Migration) fillCache(ctx context.Context, from schema.GroupVersionResource) error {
+	for {
+		err := m.kube.Discovery().RESTClient().Get().AbsPath("/apis", from.Group, from.Version, from.Resource).
+			Param("resourceVersion", "0").Param("labelSelector", "no-object-has-this").MaxRetries(0).Do(ctx).Error()
+		if !apierrors.IsTooManyRequests(err) {
+			return err
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// local is what kube-apiserver has itself of a resource, also while the APIServices lead to a
+// server. It looks for the definition by the name of the resource, a dot and the name of the group,
+// and only the latter has an APIService: things.apps of example.com are things of apps.example.com.
+func local(resource schema.GroupVersionResource) schema.GroupVersionResource {
+	head, rest, _ := strings.Cut(resource.Group, ".")
+	return schema.GroupVersionResource{Group: rest, Version: resource.Version, Resource: resource.Resource + "." + head}
 }

@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -134,13 +133,23 @@ func (m *Migration) moves(ctx context.Context) ([]move, error) {
 	}
 	var moves []move
 	for _, d := range found {
-		i := slices.IndexFunc(m.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
-		if i < 0 {
+		store := m.storeOf(d)
+		if store == nil {
 			return nil, fmt.Errorf("the server does not store %s: use a release of it that does", d.Name)
 		}
-		moves = append(moves, move{&m.config.Stores[i], d.stored()})
+		moves = append(moves, move{store, d.stored()})
 	}
 	return moves, nil
+}
+
+// storeOf returns where the server stores what a definition defines, or nil.
+func (m *Migration) storeOf(d definition) *keys.Objects {
+	for i := range m.config.Stores {
+		if m.config.Stores[i].Resource == d.Spec.Names.Plural {
+			return &m.config.Stores[i]
+		}
+	}
+	return nil
 }
 
 // move is a resource that moves.

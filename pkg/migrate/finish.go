@@ -84,14 +84,10 @@ func (s *session) awaitEndOfWatches(ctx context.Context) error {
 
 // finishBack removes the server's copies, which then has no objects.
 func (s *session) finishBack(ctx context.Context) error {
-	found, err := s.definitions(ctx)
-	if err != nil {
-		return err
-	}
 	if err := s.removeCopies(ctx); err != nil {
 		return err
 	}
-	return s.annotate(ctx, found, "")
+	return s.annotate(ctx, "")
 }
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.
@@ -99,27 +95,24 @@ func (s *session) finishDefined(ctx context.Context) error {
 	if err := s.checkAvailable(ctx); err != nil {
 		return err
 	}
-	found, err := s.definitions(ctx)
+	moves, err := s.movesBack(ctx)
 	if err != nil {
 		return err
 	}
-	moves, err := s.openedMoves(ctx, found)
-	if err != nil {
-		return err
-	}
+	copies := s.atKube()
 	for _, move := range moves {
-		locals, err := s.locals().all(ctx, move)
+		found, err := copies.all(ctx, move)
 		if err != nil {
 			return err
 		}
-		for key, before := range locals {
-			if err := s.locals().write(ctx, move, key, &before, nil); err != nil {
+		for key, before := range found {
+			if err := copies.write(ctx, move, key, &before, nil); err != nil {
 				return fmt.Errorf("deleting kube-apiserver's copy of %s %s, which does no harm if it stays; give --kube-etcd-servers, by which no webhook or policy can refuse it: %w", move.GroupResource, key, err)
 			}
 		}
 		s.progress("kube-apiserver has no %s of its own", move.GroupResource)
 	}
-	return s.removeBypass(ctx, found, "")
+	return s.removeBypass(ctx, "")
 }
 
 func (s *session) checkAvailable(ctx context.Context) error {

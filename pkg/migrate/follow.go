@@ -45,23 +45,13 @@ type position struct {
 	objects  int
 	// pending are objects, as namespace/name, that have been written since they were compared.
 	pending sets.Set[string]
-	// finalized are those with finalizers, and newUIDs those that get another UID.
-	finalized, newUIDs sets.Set[string]
+	// notable are the objects that the state is to name.
+	notable sets.Set[string]
 	// tail knows what has been written.
 	tail *tail
 }
 
-// follower is a way to copy objects.
-type follower struct {
-	// pass makes all objects of a resource equal, and verify returns errDiffers if some are not.
-	pass, verify func(context.Context, move) (difference, error)
-	// one makes one object equal, and tells whether it was not.
-	one func(ctx context.Context, move move, key string, position *position) (written bool, err error)
-	// count is how many objects there are where they are copied to.
-	count func(context.Context, move) (int, error)
-}
-
-// key is that of an object among those of its resource.
+// keyOf is the key of an object among those of its resource.
 func keyOf(object metav1.Object) string { return path.Join(object.GetNamespace(), object.GetName()) }
 
 // objectAt returns a client for an object, and its name.
@@ -102,7 +92,7 @@ func (m *Migration) revisionNow(ctx context.Context, from schema.GroupVersionRes
 }
 
 // follow copies what has changed since, and what is pending, and returns how many objects differed.
-func (s *session) follow(ctx context.Context, move move, position *position, by follower) (int, error) {
+func (s *session) follow(ctx context.Context, move move, position *position, to target) (int, error) {
 	now, _, err := s.revisionNow(ctx, move.from)
 	if err != nil {
 		return 0, err
@@ -112,11 +102,11 @@ func (s *session) follow(ctx context.Context, move move, position *position, by 
 		return 0, err
 	}
 	position.revision, position.pending = now, position.pending.Union(changed)
-	return s.copyPending(ctx, move, position, by)
+	return s.copyPending(ctx, move, position, to)
 }
 
 // copyPending makes the objects equal that may differ. Those that did are pending afterwards.
-func (s *session) copyPending(ctx context.Context, move move, position *position, by follower) (int, error) {
+func (s *session) copyPending(ctx context.Context, move move, position *position, to target) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -132,8 +122,7 @@ func (s *session) copyPending(ctx context.Context, move move, position *position
 			if ctx.Err() != nil {
 				return
 			}
-			own := newPosition("")
-			differed, err := by.one(ctx, move, key, own)
+			differed, notable, err := s.copyOne(ctx, move, to, key)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -143,8 +132,10 @@ func (s *session) copyPending(ctx context.Context, move move, position *position
 			if differed {
 				written.Insert(key)
 			}
-			position.finalized = position.finalized.Delete(key).Union(own.finalized)
-			position.newUIDs = position.newUIDs.Delete(key).Union(own.newUIDs)
+			position.notable.Delete(key)
+			if notable {
+				position.notable.Insert(key)
+			}
 		})
 	}
 	wg.Wait()
@@ -156,20 +147,20 @@ func (s *session) copyPending(ctx context.Context, move move, position *position
 }
 
 func newPosition(revision string) *position {
-	return &position{revision: revision, pending: sets.New[string](), finalized: sets.New[string](), newUIDs: sets.New[string]()}
+	return &position{revision: revision, pending: sets.New[string](), notable: sets.New[string]()}
 }
 
 // positionAfter is the one after a pass over all objects.
 func positionAfter(found difference, tail *tail) *position {
-	return &position{revision: found.revision, objects: found.objects, pending: found.keys, finalized: found.finalized, newUIDs: found.newUIDs, tail: tail}
+	return &position{revision: found.revision, objects: found.objects, pending: found.keys, notable: found.notable, tail: tail}
 }
 
 // copyWhileUsed copies all objects, and then what changes, until that is little.
-func (s *session) copyWhileUsed(ctx context.Context, moves []move, by follower) error {
+func (s *session) copyWhileUsed(ctx context.Context, moves []move, to target) error {
 	for range maxPasses {
-		err := s.copyAllObjects(ctx, moves, by)
+		err := s.copyAllObjects(ctx, moves, to)
 		if err == nil {
-			err = s.catchUp(ctx, moves, by)
+			err = s.catchUp(ctx, moves, to)
 		}
 		if !expired(err) {
 			return err
@@ -182,7 +173,7 @@ func (s *session) copyWhileUsed(ctx context.Context, moves []move, by follower) 
 
 // copyAllObjects makes two passes over all objects, and collects what changes meanwhile: the first
 // copies them, and the second compares all of them by their content.
-func (s *session) copyAllObjects(ctx context.Context, moves []move, by follower) error {
+func (s *session) copyAllObjects(ctx context.Context, moves []move, to target) error {
 	s.stopFollowing()
 	following, stop := context.WithCancel(ctx)
 	s.stopTails = stop
@@ -206,7 +197,7 @@ func (s *session) copyAllObjects(ctx context.Context, moves []move, by follower)
 					return err
 				}
 			}
-			found, err := by.pass(ctx, move)
+			found, err := s.copy(ctx, move, to)
 			if err != nil {
 				return err
 			}
@@ -231,7 +222,7 @@ func (s *session) stopFollowing() {
 }
 
 // catchUp copies what has changed, until that is little.
-func (s *session) catchUp(ctx context.Context, moves []move, by follower) error {
+func (s *session) catchUp(ctx context.Context, moves []move, to target) error {
 	for range maxFollows {
 		differed := 0
 		for _, move := range moves {
@@ -239,7 +230,7 @@ func (s *session) catchUp(ctx context.Context, moves []move, by follower) error 
 			if position == nil {
 				continue
 			}
-			count, err := s.follow(ctx, move, position, by)
+			count, err := s.follow(ctx, move, position, to)
 			if err != nil {
 				return err
 			}
@@ -261,7 +252,7 @@ func expired(err error) bool {
 // copyFrozen makes all objects equal for good, while nobody writes. What was compared before is not compared
 // again: only what has changed since, and the number of objects. Another process does not know
 // what was compared, and compares all objects.
-func (s *session) copyFrozen(ctx context.Context, moves []move, by follower) (map[string]*position, error) {
+func (s *session) copyFrozen(ctx context.Context, moves []move, to target) (map[string]*position, error) {
 	positions := map[string]*position{}
 	var (
 		wg   sync.WaitGroup
@@ -274,7 +265,7 @@ func (s *session) copyFrozen(ctx context.Context, moves []move, by follower) (ma
 			continue
 		}
 		wg.Go(func() {
-			err := s.followFrozen(ctx, move, known, by)
+			err := s.followFrozen(ctx, move, known, to)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -305,7 +296,7 @@ func (s *session) copyFrozen(ctx context.Context, moves []move, by follower) (ma
 		return nil, err
 	}
 	for _, move := range others {
-		if _, err := by.pass(ctx, move); err != nil {
+		if _, err := s.copy(ctx, move, to); err != nil {
 			return nil, err
 		}
 	}
@@ -315,7 +306,7 @@ func (s *session) copyFrozen(ctx context.Context, moves []move, by follower) (ma
 		return nil, err
 	}
 	for _, move := range others {
-		found, err := by.verify(ctx, move)
+		found, err := s.verify(ctx, move, to)
 		if err != nil {
 			return nil, err
 		}
@@ -325,10 +316,10 @@ func (s *session) copyFrozen(ctx context.Context, moves []move, by follower) (ma
 }
 
 // followFrozen makes the objects of a resource equal that may differ.
-func (s *session) followFrozen(ctx context.Context, move move, position *position, by follower) error {
-	differed, err := s.follow(ctx, move, position, by)
+func (s *session) followFrozen(ctx context.Context, move move, position *position, to target) error {
+	differed, err := s.follow(ctx, move, position, to)
 	for round := 0; err == nil && differed > 0 && round < maxRounds; round++ {
-		differed, err = s.copyPending(ctx, move, position, by)
+		differed, err = s.copyPending(ctx, move, position, to)
 	}
 	if err != nil {
 		return err
@@ -337,7 +328,7 @@ func (s *session) followFrozen(ctx context.Context, move move, position *positio
 	if err != nil {
 		return err
 	}
-	there, err := by.count(ctx, move)
+	there, err := to.count(ctx, move)
 	if err != nil {
 		return err
 	}

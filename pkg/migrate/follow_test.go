@@ -18,7 +18,9 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,8 +61,9 @@ func following(t *testing.T, revision string, objects, most int, history ...watc
 	t.Helper()
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{thingsV1: "ThingList"})
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
-	for range objects {
+	for i := range objects {
 		list.Items = append(list.Items, unmarshal(t, usualObject)...)
+		list.Items[i].SetName(fmt.Sprint(i))
 	}
 	list.SetResourceVersion(revision)
 	client.PrependReactor("list", "things", func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
@@ -148,6 +151,62 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// recorder is a target that has all objects, and says what it was asked.
+type recorder struct {
+	target
+	did    []string
+	there  int
+	differ map[string]int
+	items  map[string]held
+}
+
+func (r *recorder) encode(_ move, object *unstructured.Unstructured) (wanted, error) {
+	return wanted{content: contentOf([]byte(object.GetName()))}, nil
+}
+
+func (r *recorder) notable(*unstructured.Unstructured, *held) bool { return false }
+
+func (r *recorder) all(context.Context, move) (map[string]held, error) {
+	r.did = append(r.did, "all")
+	return maps.Clone(r.items), nil
+}
+
+// one is an object that is not there any more, for as long as it differs.
+func (r *recorder) one(_ context.Context, _ move, key string) (*held, error) {
+	r.did = append(r.did, key)
+	if r.differ[key] == 0 {
+		return nil, nil
+	}
+	r.differ[key]--
+	return &held{}, nil
+}
+
+func (r *recorder) count(context.Context, move) (int, error) {
+	r.did = append(r.did, "count")
+	return r.there, nil
+}
+
+func (r *recorder) write(_ context.Context, _ move, key string, _ *held, after *wanted) error {
+	if after != nil || !strings.HasPrefix(key, "default/") {
+		return fmt.Errorf("%s was written", key)
+	}
+	return nil
+}
+
+// list is what a target has that has all objects.
+func list(t *testing.T, m *Migration) map[string]held {
+	t.Helper()
+	found := map[string]held{}
+	_, err := m.list(t.Context(), thingsV1, func(object *unstructured.Unstructured) error {
+		found[keyOf(object)] = held{content: contentOf([]byte(object.GetName()))}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 func TestCopyFrozen(t *testing.T) {
 	known := func(pending ...string) map[string]*position {
 		p := newPosition("5")
@@ -165,10 +224,10 @@ func TestCopyFrozen(t *testing.T) {
 		"nothing has changed":             {known(), []watch.Event{event("", "9")}, nil, 2, []string{"count"}},
 		"an object has changed":           {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 1}, 2, []string{"default/a", "default/a", "count"}},
 		"one was written before":          {known("default/b"), []watch.Event{event("", "9")}, nil, 2, []string{"default/b", "count"}},
-		"it is another number of objects": {known(), []watch.Event{event("", "9")}, nil, 3, []string{"count", "pass", "verify"}},
-		"an object does not become equal": {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "pass", "verify"}},
-		"the history is over":             {known(), []watch.Event{expiredEvent()}, nil, 2, []string{"pass", "verify"}},
-		"another process has copied them": {nil, nil, nil, 2, []string{"pass", "verify"}},
+		"it is another number of objects": {known(), []watch.Event{event("", "9")}, nil, 3, []string{"count", "all", "all"}},
+		"an object does not become equal": {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "all", "all"}},
+		"the history is over":             {known(), []watch.Event{expiredEvent()}, nil, 2, []string{"all", "all"}},
+		"another process has copied them": {nil, nil, nil, 2, []string{"all", "all"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := following(t, "9", 2, 10, test.history...)
@@ -184,37 +243,15 @@ func TestCopyFrozen(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var did []string
-			by := follower{
-				pass: func(context.Context, move) (difference, error) {
-					did = append(did, "pass")
-					return newDifference(), nil
-				},
-				verify: func(context.Context, move) (difference, error) {
-					did = append(did, "verify")
-					return newDifference(), nil
-				},
-				one: func(_ context.Context, _ move, key string, _ *position) (bool, error) {
-					did = append(did, key)
-					test.differ[key]--
-					return test.differ[key] >= 0, nil
-				},
-				count: func(context.Context, move) (int, error) {
-					did = append(did, "count")
-					return test.there, nil
-				},
-			}
-			if test.differ == nil {
-				test.differ = map[string]int{}
-			}
-			found, err := c.copyFrozen(t.Context(), []move{{&things, thingsV1}}, by)
+			to := &recorder{there: test.there, differ: test.differ, items: list(t, m)}
+			found, err := c.copyFrozen(t.Context(), []move{{&things, thingsV1}}, to)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if found["things"] == nil {
 				t.Error("nothing is known of the things afterwards")
 			}
-			if difference := cmp.Diff(test.want, did); difference != "" {
+			if difference := cmp.Diff(test.want, to.did); difference != "" {
 				t.Error(difference)
 			}
 		})

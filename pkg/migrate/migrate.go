@@ -90,8 +90,6 @@ type Migration struct {
 	metadata   metadata.Interface
 	// metrics returns those of kube-apiserver.
 	metrics func(context.Context) ([]byte, error)
-	// meter measures the present pass over all objects.
-	meter *meter
 }
 
 // New returns a migration, which has done nothing yet.

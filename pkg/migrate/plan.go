@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -144,6 +143,24 @@ func (p *plan) notice(reason Reason, fix, cause string, args ...any) {
 	p.findings = append(p.findings, Finding{p.check, reason, Notice, fmt.Sprintf(cause, args...), fix})
 }
 
+// refusal is an error that also says what to do about it.
+type refusal struct{ cause, fix string }
+
+func (r *refusal) Error() string { return r.cause + ": " + r.fix }
+
+// require fails with a reason if a precondition does not hold.
+func (p *plan) require(reason Reason, precondition func(context.Context) error) func(context.Context, []definition) error {
+	return func(ctx context.Context, _ []definition) error {
+		err := precondition(ctx)
+		if refused := (*refusal)(nil); errors.As(err, &refused) {
+			p.fail(reason, refused.fix, "%s", refused.cause)
+		} else if err != nil {
+			p.fail(reason, "", "%s", err)
+		}
+		return nil
+	}
+}
+
 // checkDefinitions compares what is defined with what the server has.
 func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 	if len(found) == 0 {
@@ -153,12 +170,11 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 		if d.DeletionTimestamp != nil {
 			p.fail(DefinitionDeleted, "nothing can keep its objects from being deleted", "the CustomResourceDefinition %s is being deleted", d.Name)
 		}
-		i := slices.IndexFunc(p.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
-		if i < 0 {
+		store := p.storeOf(d)
+		if store == nil {
 			p.fail(NotStored, "use a server that has it: a group moves as a whole", "the server does not store %s", d.Name)
 			continue
 		}
-		store := p.config.Stores[i]
 		if !d.established() {
 			p.fail(NotEstablished, "free the names that another definition has, and wait for the condition Established", "the CustomResourceDefinition %s is not established, so that its objects can't be read", d.Name)
 		}
@@ -185,7 +201,7 @@ func (p *plan) checkDefinitions(_ context.Context, found []definition) error {
 }
 
 // noteVersions says in which versions objects are stored, here and there.
-func (p *plan) noteVersions(d definition, store keys.Objects) {
+func (p *plan) noteVersions(d definition, store *keys.Objects) {
 	storage := d.stored().Version
 	if store.StorageVersion != "" && store.StorageVersion != storage {
 		p.notice(StorageVersionDiffers, "", "%s is stored in the version %s, and would be stored in %s by the server", d.Name, storage, store.StorageVersion)
@@ -201,12 +217,12 @@ func (p *plan) noteVersions(d definition, store keys.Objects) {
 // checkAPIServices finds out who serves the versions now.
 func (p *plan) checkAPIServices(ctx context.Context, _ []definition) error {
 	for _, name := range p.config.APIServices {
-		apiService, err := p.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+		apiService, err := p.apiService(ctx, name)
 		switch {
-		case apierrors.IsNotFound(err):
-			// No definition has the version, so that the server's manifests can register it.
 		case err != nil:
-			return fmt.Errorf("reading the APIService %s: %w", name, err)
+			return err
+		case apiService == nil:
+			// No definition has the version, so that the server's manifests can register it.
 		case apiService.Spec.Service != nil:
 			p.fail(LeadsToServer, "delete the APIService: kube-apiserver creates it again for the definitions", "the APIService %s leads to a server, so that clients do not see the custom resources", name)
 		case apiService.Labels[cluster.ManagedLabel] == "":
@@ -228,34 +244,15 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 			p.fail(ServerHasObjects, "delete them: those of the same names would be overwritten, and the others deleted", "the server has %d %s already", response.Count, store.GroupResource)
 		}
 	}
-	for _, d := range found {
-		list, err := p.dynamic.Resource(d.stored()).List(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil {
-			return fmt.Errorf("reading the %s from kube-apiserver: %w", d.Name, err)
-		}
-		revision, err := revisionOf(list.GetResourceVersion())
-		if err != nil {
-			return err
-		}
-		_, err = p.config.Etcd.Get(ctx, p.config.StateKey, clientv3.WithRev(revision))
-		if isCompacted(err) {
-			continue
-		}
-		if err != nil && !errors.Is(err, rpctypes.ErrFutureRev) {
-			return fmt.Errorf("reading the server's etcd: %w", err)
-		}
-		now, err := p.serverRevision(ctx)
-		if err != nil {
-			return err
-		}
-		if revision-now <= maxRaise {
-			break // The rest is raised by writes.
-		}
-		p.fail(RevisionTooLow, "before its first object, restore a snapshot of the server's etcd, which continues at a later revision: \"snapshot save\" and \"snapshot restore\" for the embedded etcd, \"etcdutl snapshot restore --bump-revision --mark-compacted\" for another",
-			"the server's etcd has not compacted the revision %d that kube-apiserver's has reached, so that clients that resume a watch would miss changes", revision)
-		break
-	}
-	return nil
+	return p.checkRevisions(false)(ctx, found)
+}
+
+// checkRevisions says how many revisions are missing in the etcd that objects move to.
+func (p *plan) checkRevisions(back bool) func(context.Context, []definition) error {
+	return p.require(RevisionTooLow, func(ctx context.Context) error {
+		_, err := p.checkRevision(ctx, back)
+		return err
+	})
 }
 
 // checkControllers looks for controllers of the server, which would change the objects
@@ -277,11 +274,11 @@ func (p *plan) checkControllers(ctx context.Context, _ []definition) error {
 // checkObjects lets the server decode and encode each object, and sums up what is special.
 func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 	for _, d := range found {
-		i := slices.IndexFunc(p.config.Stores, func(store keys.Objects) bool { return store.Resource == d.Spec.Names.Plural })
-		if i < 0 || len(d.served()) == 0 {
+		store := p.storeOf(d)
+		if store == nil || len(d.served()) == 0 {
 			continue // checkDefinitions has said so.
 		}
-		if err := p.checkObjectsOf(ctx, move{&p.config.Stores[i], d.stored()}); err != nil {
+		if err := p.checkObjectsOf(ctx, move{store, d.stored()}); err != nil {
 			return err
 		}
 	}
@@ -321,7 +318,7 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	}
 	p.namespaces[object.GetNamespace()] = true
 	seen.add(object, len(data))
-	name := path.Join(object.GetNamespace(), object.GetName())
+	name := keyOf(object)
 	decoded, _, err := move.Strict.Decode(data, nil, nil)
 	if err == nil {
 		_, err = encode(move.Codec, data)
@@ -426,6 +423,79 @@ func (p *plan) checkNamespaces(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// PlanBack finds out whether the objects can move back, and what happens to them. It changes
+// nothing.
+func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
+	state, err := m.Status(ctx)
+	if err != nil && !errors.Is(err, ErrNone) {
+		return nil, err
+	}
+	p := &plan{Migration: m}
+	err = p.run(ctx, nil, []planCheck{
+		{"migration", p.require(NotMoved, func(context.Context) error { return m.checkReturnable(state) })},
+		{"apiservices", p.require(NotRegistered, m.checkRegistered)},
+		{"etcd", p.checkRevisions(true)},
+		{"encryption", p.require(Encrypted, m.checkEncryption)},
+		{"objects", func(ctx context.Context, _ []definition) error { return p.checkUIDs(ctx, state) }},
+	})
+	return p.findings, err
+}
+
+func (m *Migration) checkReturnable(state State) error {
+	switch {
+	case state.Phase == "" && m.config.KubeEtcd == nil:
+		return errAllNew
+	case state.Phase == "", state.Phase == Moved, state.Returning && state.Phase != Returned:
+		return nil
+	}
+	return fmt.Errorf("the migration is in the phase %s, and not in %s", state.Phase, Moved)
+}
+
+// checkUIDs names the objects that get another UID.
+func (p *plan) checkUIDs(ctx context.Context, state State) error {
+	moves, err := p.moves(ctx)
+	if err != nil {
+		return err
+	}
+	for _, move := range moves {
+		count, created := 0, []string{}
+		_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
+			count++
+			if !object.GetCreationTimestamp().Time.Before(state.Switched) {
+				created = append(created, keyOf(object))
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			return err
+		case p.config.KubeEtcd != nil || len(created) == 0:
+			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
+		default:
+			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, of which %d get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
+		}
+	}
+	return nil
+}
+
+// checkRegistered returns an error unless the server serves the group.
+func (m *Migration) checkRegistered(ctx context.Context) error {
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no CustomResourceDefinition defines a resource of %s: apply them first", m.config.Group)
+	}
+	for _, name := range m.config.APIServices {
+		apiService, err := m.apiService(ctx, name)
+		if err != nil || apiService != nil && apiService.Spec.Service != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("no version of %s leads to a server: there is nothing to move back", m.config.Group)
 }
 
 func isCompacted(err error) bool { return errors.Is(err, rpctypes.ErrCompacted) }

@@ -5,7 +5,7 @@ Licensed under the Apache License, Version 2.0 (the "License");
 you may not use this file except in compliance with the License.
 You may obtain a copy of the License at
 
-	http://www.apache.org/licenses/LICENSE-2.0
+    http://www.apache.org/licenses/LICENSE-2.0
 
 Unless required by applicable law or agreed to in writing, software
 distributed under the License is distributed on an "AS IS" BASIS,
@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -42,9 +43,17 @@ const (
 	maxRaiseByAPI = 100_000
 )
 
-// raise repeats writes, each of which returns the revision that it has made, until that is
-// above the goal.
-func raise(ctx context.Context, goal int64, write func(ctx context.Context, worker int) (int64, error)) error {
+// counter is an etcd whose revision can be raised.
+type counter struct {
+	name string
+	now  func(context.Context) (int64, error)
+	// write makes one revision, and returns it; clean removes what was written.
+	write func(ctx context.Context, worker int) (int64, error)
+	clean func(context.Context) error
+}
+
+// raise writes until the revision is above the goal.
+func (c counter) raise(ctx context.Context, goal int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -54,9 +63,9 @@ func raise(ctx context.Context, goal int64, write func(ctx context.Context, work
 	for worker := range writers {
 		wg.Go(func() {
 			for reached.Load() <= goal && ctx.Err() == nil {
-				revision, err := write(ctx, worker)
+				revision, err := c.write(ctx, worker)
 				if err != nil {
-					cancel(err)
+					cancel(fmt.Errorf("raising the revision of %s: %w", c.name, err))
 					return
 				}
 				setAtLeast(&reached, revision)
@@ -64,6 +73,9 @@ func raise(ctx context.Context, goal int64, write func(ctx context.Context, work
 		})
 	}
 	wg.Wait()
+	if err := c.clean(context.WithoutCancel(ctx)); err != nil {
+		cancel(err)
+	}
 	return context.Cause(ctx)
 }
 
@@ -74,6 +86,16 @@ func setAtLeast(value *atomic.Int64, least int64) {
 			return
 		}
 	}
+}
+
+// raiseAbove raises the revision of an etcd above another one, unless it is.
+func (s *session) raiseAbove(ctx context.Context, c counter, goal int64) error {
+	now, err := c.now(ctx)
+	if err != nil || now > goal+raiseMargin {
+		return err
+	}
+	s.progress("raising the revision of %s from %d above %d", c.name, now, goal)
+	return c.raise(ctx, goal+raiseMargin)
 }
 
 // serverRevision is that of the server's etcd.
@@ -94,124 +116,149 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 	return revisionOf(list.GetResourceVersion())
 }
 
-// beginHistory raises the revision of the server's etcd above kube-apiserver's, and makes the
-// server answer watches from before with 410 Gone: clients then list again.
-func (s *session) beginHistory(ctx context.Context) error {
-	goal, err := s.kubeRevision(ctx)
-	if err != nil || goal < s.begun {
-		return err
-	}
-	now, err := s.serverRevision(ctx)
-	if err != nil {
-		return err
-	}
-	if now <= goal+raiseMargin {
-		s.progress("raising the revision of the server's etcd from %d above %d", now, goal)
-		key := s.config.StateKey + ".revision"
-		err = raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
+// serverCounter raises the revision of the server's etcd.
+func (s *session) serverCounter() counter {
+	key := s.config.StateKey + ".revision"
+	return counter{
+		name: "the server's etcd", now: s.serverRevision,
+		write: func(ctx context.Context, _ int) (int64, error) {
 			response, err := s.write(ctx, clientv3.OpPut(key, ""))
 			if err != nil {
 				return 0, err
 			}
 			return response.Header.Revision, nil
-		})
-		if err != nil {
+		},
+		clean: func(ctx context.Context) error {
+			_, err := s.write(ctx, clientv3.OpDelete(key))
 			return err
-		}
-		response, err := s.write(ctx, clientv3.OpDelete(key))
-		if err != nil {
+		},
+	}
+}
+
+// kubeCounter raises the revision of kube-apiserver's etcd: there, or else by changing ConfigMaps.
+func (s *session) kubeCounter() counter {
+	const name = "kube-apiserver's etcd"
+	if s.config.KubeEtcd == nil {
+		return counter{name: name, now: s.kubeRevision, write: s.changeConfigMap, clean: s.deleteConfigMaps}
+	}
+	key := s.config.KubePrefix + "/migrate.revision"
+	return counter{
+		name: name, now: s.kubeRevision,
+		write: func(ctx context.Context, _ int) (int64, error) {
+			response, err := s.config.KubeEtcd.Put(ctx, key, "")
+			if err != nil {
+				return 0, err
+			}
+			return response.Header.Revision, nil
+		},
+		clean: func(ctx context.Context) error {
+			_, err := s.config.KubeEtcd.Delete(ctx, key)
 			return err
-		}
-		now = response.Header.Revision
+		},
 	}
-	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
-		return err
+}
+
+func (m *Migration) configMapName(worker int) string {
+	return fmt.Sprintf("%s.%d", m.freezeName(), worker)
+}
+
+// changeConfigMap changes the ConfigMap of a worker, or creates it.
+func (m *Migration) changeConfigMap(ctx context.Context, worker int) (int64, error) {
+	configMaps := m.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	patch := `{"data":{"at":"` + strconv.FormatInt(time.Now().UnixNano(), 10) + `"}}`
+	changed, err := configMaps.Patch(ctx, m.configMapName(worker), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		changed, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: m.configMapName(worker)}}, metav1.CreateOptions{})
 	}
-	s.begun = now
-	// So that lists don't go on from before either.
-	if _, err := s.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
-		return fmt.Errorf("compacting the server's etcd: %w", err)
+	if err != nil {
+		return 0, err
+	}
+	return revisionOf(changed.ResourceVersion)
+}
+
+func (m *Migration) deleteConfigMaps(ctx context.Context) error {
+	for worker := range writers {
+		// Those that are left over do no harm.
+		_ = m.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault).Delete(ctx, m.configMapName(worker), metav1.DeleteOptions{})
 	}
 	return nil
 }
 
-// kubeGap is how far kube-apiserver's etcd is behind the server's, or less than nothing.
-func (m *Migration) kubeGap(ctx context.Context) (gap, goal int64, err error) {
-	goal, err = m.serverRevision(ctx)
+// beginHistory raises the revision of the server's etcd above kube-apiserver's, and makes the
+// server answer watches from before with 410 Gone: clients then list again. It is done if this
+// process has come that far already.
+func (s *session) beginHistory(ctx context.Context) (done bool, err error) {
+	goal, err := s.kubeRevision(ctx)
+	if err != nil || goal < s.begun {
+		return true, err
+	}
+	if err := s.raiseAbove(ctx, s.serverCounter(), goal); err != nil {
+		return false, err
+	}
+	now, err := s.serverRevision(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now, 10))); err != nil {
+		return false, err
+	}
+	s.begun = now
+	// So that lists don't go on from before either.
+	if _, err := s.config.Etcd.Compact(ctx, now); err != nil && !isCompacted(err) {
+		return false, fmt.Errorf("compacting the server's etcd: %w", err)
+	}
+	return false, nil
+}
+
+// missing is how many revisions the etcd that objects move to is behind the other one, which is at
+// the goal. It is less than nothing if it is ahead.
+func (m *Migration) missing(ctx context.Context, back bool) (missing, goal int64, err error) {
+	kube, err := m.kubeRevision(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	now, err := m.kubeRevision(ctx)
-	return goal - now, goal, err
+	server, err := m.serverRevision(ctx)
+	if back {
+		return server - kube, server, err
+	}
+	return kube - server, kube, err
 }
 
-// checkKubeGap returns an error if kube-apiserver's etcd is too far behind.
-func (m *Migration) checkKubeGap(ctx context.Context) error {
-	gap, goal, err := m.kubeGap(ctx)
+// checkRevision returns an error if revisions are missing that this command does not write, and
+// otherwise how many are.
+func (m *Migration) checkRevision(ctx context.Context, back bool) (missing int64, err error) {
+	missing, goal, err := m.missing(ctx, back)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	limit := int64(maxRaiseByAPI)
-	if m.config.KubeEtcd != nil {
-		limit = maxRaise
+	to, from, most := "the server's etcd", "kube-apiserver's", int64(maxRaise)
+	if back {
+		to, from = "kube-apiserver's etcd", "the server's"
+		if m.config.KubeEtcd == nil {
+			most = maxRaiseByAPI
+		}
 	}
-	if gap <= limit {
-		return nil
+	if missing <= most {
+		return missing, nil
 	}
-	return fmt.Errorf("kube-apiserver's etcd is %d revisions behind the server's, so that clients that watch would see nothing until it has caught up, and this command writes at most %d: "+
-		"give --kube-etcd-servers, or restore a snapshot of kube-apiserver's etcd with \"etcdutl snapshot restore --mark-compacted --bump-revision\" so that it is above %d", gap, limit, goal)
+	embedded := ""
+	if !back {
+		embedded = ", or of an embedded etcd by \"snapshot restore\""
+	}
+	err = &refusal{
+		cause: fmt.Sprintf("%s is %d revisions behind %s, so that clients that watch would see nothing until it has caught up", to, missing, from),
+		fix: fmt.Sprintf("restore a snapshot of %s by \"etcdutl snapshot restore --bump-revision=%d --mark-compacted\"%s, so that it goes on above the revision %d, "+
+			"since this command writes at most %d revisions there", to, missing+raiseMargin, embedded, goal, most),
+	}
+	return missing, err
 }
 
 // raiseKube raises the revision of kube-apiserver's etcd above where the server's will be after so
-// many more writes.
-func (s *session) raiseKube(ctx context.Context, ahead int64) error {
-	gap, goal, err := s.kubeGap(ctx)
-	gap, goal = gap+ahead, goal+ahead
-	if err != nil || gap < 0 {
-		return err
+// many more writes, unless it is.
+func (s *session) raiseKube(ctx context.Context, ahead int64) (done bool, err error) {
+	missing, goal, err := s.missing(ctx, true)
+	if err != nil || missing+ahead < 0 {
+		return true, err
 	}
-	s.progress("raising the revision of kube-apiserver's etcd by %d, above %d", gap, goal)
-	if s.config.KubeEtcd != nil {
-		key := s.config.KubePrefix + "/migrate.revision"
-		err := raise(ctx, goal+raiseMargin, func(ctx context.Context, _ int) (int64, error) {
-			response, err := s.config.KubeEtcd.Put(ctx, key, "")
-			if err != nil {
-				return 0, fmt.Errorf("writing to kube-apiserver's etcd: %w", err)
-			}
-			return response.Header.Revision, nil
-		})
-		if err != nil {
-			return err
-		}
-		_, err = s.config.KubeEtcd.Delete(ctx, key)
-		return err
-	}
-	return s.raiseByAPI(ctx, goal+raiseMargin)
-}
-
-// raiseByAPI changes ConfigMaps, one for each writer.
-func (s *session) raiseByAPI(ctx context.Context, goal int64) error {
-	configMaps := s.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	name := func(worker int) string { return fmt.Sprintf("%s.%d", s.freezeName(), worker) }
-	defer func() {
-		for worker := range writers {
-			_ = configMaps.Delete(context.WithoutCancel(ctx), name(worker), metav1.DeleteOptions{})
-		}
-	}()
-	for worker := range writers {
-		_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name(worker)}}, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("raising the revision of kube-apiserver's etcd: %w", err)
-		}
-	}
-	counts := make([]int, writers)
-	return raise(ctx, goal, func(ctx context.Context, worker int) (int64, error) {
-		counts[worker]++
-		patch := `{"data":{"count":"` + strconv.Itoa(counts[worker]) + `"}}`
-		changed, err := configMaps.Patch(ctx, name(worker), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		if err != nil {
-			return 0, fmt.Errorf("raising the revision of kube-apiserver's etcd: %w", err)
-		}
-		return revisionOf(changed.ResourceVersion)
-	})
+	return false, s.raiseAbove(ctx, s.kubeCounter(), goal+ahead)
 }

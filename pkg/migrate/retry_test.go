@@ -121,23 +121,23 @@ func TestWriteBackTwice(t *testing.T) {
 	t.Parallel()
 	resource := things.GroupResource
 	for name, test := range map[string]struct {
-		before *local
+		before *held
 		err    error
 	}{
 		"create": {nil, apierrors.NewAlreadyExists(resource, "a")},
-		"update": {&local{uid: "1", resourceVersion: "7"}, apierrors.NewConflict(resource, "a", errors.New("it has changed"))},
-		"delete": {&local{uid: "1", resourceVersion: "7"}, apierrors.NewNotFound(resource, "a")},
+		"update": {&held{uid: "1", resourceVersion: "7"}, apierrors.NewConflict(resource, "a", errors.New("it has changed"))},
+		"delete": {&held{uid: "1", resourceVersion: "7"}, apierrors.NewNotFound(resource, "a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 			client.PrependReactor(name, resource.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 			m := &Migration{dynamic: client}
-			var object *unstructured.Unstructured
+			var after *wanted
 			if name != "delete" {
-				object = &unmarshal(t, usualObject)[0]
+				after = &wanted{object: &unmarshal(t, usualObject)[0]}
 			}
-			require.NoError(t, m.locals().write(t.Context(), move{&things, thingsV1}, "default/a", test.before, object))
+			require.NoError(t, m.atKube().write(t.Context(), move{&things, thingsV1}, "default/a", test.before, after))
 		})
 	}
 }

@@ -98,6 +98,8 @@ type session struct {
 	*Migration
 	state    State
 	revision int64
+	// meter measures the present pass over all objects.
+	meter *meter
 	// positions are up to where this process has compared objects, by resource.
 	positions map[string]*position
 	stopTails func()

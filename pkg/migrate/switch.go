@@ -21,9 +21,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,32 +46,25 @@ const (
 	availableTimeout = 2 * time.Minute
 )
 
-// switchAndStop makes kube-apiserver send requests to the server, and ends the watches that
-// it still has itself. What was done before is not done again. If the server can't be reached,
-// or the definitions have changed, nothing changes for clients, and the migration is back in the phase Copying.
-func (s *session) switchAndStop(ctx context.Context, f *freezer) error {
-	// After a restart, the webhook has to lead to this process.
-	if err := s.freeze(ctx, f); err != nil {
-		return err
-	}
+// switchToServer makes kube-apiserver send requests to the server, and ends the watches that
+// it still has itself. If the server can't be reached, or the definitions have changed, nothing
+// changes for clients, and the migration is back in the phase Copying.
+func (s *session) switchToServer(ctx context.Context, f *freezer) error {
 	if err := s.switchFirst(ctx, f); err != nil {
 		return err
 	}
-	for _, name := range s.config.APIServices {
-		if err := s.switchVersion(ctx, name); err != nil {
-			return err
-		}
-	}
-	for _, name := range s.config.APIServices {
-		if err := s.waitAvailable(ctx, name); err != nil {
-			return err
+	for _, do := range []func(context.Context, string) error{s.switchVersion, s.waitAvailable} {
+		for _, name := range s.config.APIServices {
+			if err := do(ctx, name); err != nil {
+				return err
+			}
 		}
 	}
 	// What other clients have made kube-apiserver write since is not older than what it has answered.
-	if err := s.beginHistory(ctx); err != nil {
+	if _, err := s.beginHistory(ctx); err != nil {
 		return err
 	}
-	if err := s.checkWatches(ctx); err != nil {
+	if err := s.checkHistory(ctx); err != nil {
 		return err
 	}
 	if !s.config.Defined {
@@ -79,16 +74,143 @@ func (s *session) switchAndStop(ctx context.Context, f *freezer) error {
 	return s.touch(ctx, true, keys.CopyKept)
 }
 
+// switchToKube makes kube-apiserver answer requests itself, and ends the watches that clients still
+// have at the server.
+func (s *session) switchToKube(ctx context.Context, _ *freezer) error {
+	begin := s.awaitHistory
+	if s.config.KubeEtcd == nil {
+		begin = s.beginKubeHistory
+	}
+	if err := begin(ctx); err != nil {
+		return err
+	}
+	for _, name := range s.config.APIServices {
+		if err := s.giveBack(ctx, name); err != nil {
+			return err
+		}
+	}
+	// The server's etcd may have gone on, with what others write.
+	if s.config.KubeEtcd != nil {
+		if err := s.awaitHistory(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.checkHistory(ctx); err != nil {
+		return err
+	}
+	now, err := s.serverRevision(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now+1, 10))); err != nil {
+		return err
+	}
+	return s.annotate(ctx, keys.CopyNone)
+}
+
+// beginKubeHistory makes kube-apiserver begin its history here, at a revision that no client has
+// seen from the server.
+func (s *session) beginKubeHistory(ctx context.Context) error {
+	if err := s.removeBypass(ctx, keys.CopyKept); err != nil {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	if _, err := s.raiseKube(ctx, 0); err != nil {
+		return err
+	}
+	return s.fillCaches(ctx)
+}
+
+// awaitHistory makes kube-apiserver begin its history at a revision that no client has seen from the
+// server, unless it has.
+func (s *session) awaitHistory(ctx context.Context) error {
+	now, err := s.serverRevision(ctx)
+	if err != nil || now < s.state.History {
+		return err
+	}
+	return s.renewHistory(ctx, raiseMargin)
+}
+
+// renewHistory raises the revision of kube-apiserver's etcd above where the server's will be after so
+// many more writes, and makes kube-apiserver begin its history there.
+func (s *session) renewHistory(ctx context.Context, ahead int64) error {
+	if _, err := s.raiseKube(ctx, ahead); err != nil {
+		return err
+	}
+	now, err := s.kubeRevision(ctx)
+	if err != nil {
+		return err
+	}
+	for _, on := range []bool{true, false} {
+		if err := s.touch(ctx, on, keys.CopyKept); err != nil {
+			return err
+		}
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	if err := s.fillCaches(ctx); err != nil {
+		return err
+	}
+	s.state.History = now
+	return s.save(ctx)
+}
+
+// giveBack makes an APIService kube-apiserver's own again, and returns when it is.
+func (s *session) giveBack(ctx context.Context, name string) error {
+	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
+		apiService, err := s.apiService(ctx, name)
+		if err != nil || apiService == nil {
+			return err // kube-apiserver makes it, if a definition has the version.
+		}
+		if apiService.Spec.Service == nil && apiService.Labels[cluster.ManagedLabel] != "" {
+			if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
+				return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
+			}
+			return s.answeredByServer(ctx, name, false)
+		}
+		patch := `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
+		if err = s.patchAPIService(ctx, name, patch); err == nil {
+			err = errors.New("it has just been changed")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
+	}
+	s.progress("%s is kube-apiserver's", name)
+	return nil
+}
+
+// apiService returns an APIService, or nil if there is none.
+func (m *Migration) apiService(ctx context.Context, name string) (*apiregistrationv1.APIService, error) {
+	apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the APIService %s: %w", name, err)
+	}
+	return apiService, nil
+}
+
+func (m *Migration) patchAPIService(ctx context.Context, name, patch string) error {
+	_, err := m.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
 // switchFirst switches one version, to see whether kube-apiserver reaches the server.
 func (s *session) switchFirst(ctx context.Context, f *freezer) error {
 	var local []string
 	for _, name := range s.config.APIServices {
-		apiService, err := s.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue // No definition has the version.
-		}
+		apiService, err := s.apiService(ctx, name)
 		if err != nil {
-			return fmt.Errorf("reading the APIService %s: %w", name, err)
+			return err
+		}
+		if apiService == nil {
+			continue // No definition has the version.
 		}
 		if apiService.Spec.Service != nil {
 			return nil // An earlier process has come further.
@@ -112,9 +234,7 @@ func (s *session) switchFirst(ctx context.Context, f *freezer) error {
 		return err
 	}
 	// kube-apiserver then restores the rest itself.
-	label := []byte(`{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}}}`)
-	_, patchErr := s.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
-	if patchErr != nil {
+	if patchErr := s.patchAPIService(ctx, name, `{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}}}`); patchErr != nil {
 		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
 	}
 	f.asked = false
@@ -136,13 +256,9 @@ func (m *Migration) waitAvailable(ctx context.Context, name string) error {
 // switchVersion makes an APIService lead to the server. There is no moment at which it leads
 // nowhere, and none at which kube-apiserver would undo the change.
 func (m *Migration) switchVersion(ctx context.Context, name string) error {
-	client := m.aggregator.ApiregistrationV1().APIServices()
-	apiService, err := client.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil // No definition has the version.
-	}
-	if err != nil {
-		return fmt.Errorf("reading the APIService %s: %w", name, err)
+	apiService, err := m.apiService(ctx, name)
+	if err != nil || apiService == nil {
+		return err // No definition has the version.
 	}
 	_, managed := apiService.Labels[cluster.ManagedLabel]
 	if apiService.Spec.Service != nil && !managed {
@@ -155,7 +271,7 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if err := m.patchAPIService(ctx, name, string(patch)); err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	m.progress("%s leads to the server", name)
@@ -168,8 +284,7 @@ func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bo
 	version, group, _ := strings.Cut(name, ".")
 	server, err := cluster.AnsweringServer(ctx, m.config.Cluster, group, version)
 	if apierrors.IsNotFound(err) {
-		_, getErr := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(getErr) {
+		if apiService, getErr := m.apiService(ctx, name); getErr == nil && apiService == nil {
 			return nil // No definition has the version.
 		}
 	}
@@ -187,11 +302,8 @@ func (m *Migration) answeredByServer(ctx context.Context, name string, wanted bo
 // available returns an error unless kube-apiserver has found that the server answers for a
 // version. It may answer itself for a moment yet.
 func (m *Migration) available(ctx context.Context, name string) error {
-	apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	apiService, err := m.apiService(ctx, name)
+	if err != nil || apiService == nil {
 		return err
 	}
 	if apiService.Spec.Service == nil {
@@ -208,10 +320,10 @@ func (m *Migration) available(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkWatches requires that the server ends watches that begin at the revisions of
+// checkHistory requires that the server ends watches that begin at the revisions of
 // kube-apiserver: clients then read everything again. Otherwise they would miss what has
 // happened since.
-func (s *session) checkWatches(ctx context.Context) error {
+func (s *session) checkHistory(ctx context.Context) error {
 	moves, err := s.moves(ctx)
 	if err != nil {
 		return err
@@ -266,19 +378,17 @@ func (s *session) stopServing(ctx context.Context) error {
 	if err := s.save(ctx); err != nil {
 		return err
 	}
-	for _, d := range found {
-		err := s.changeDefinition(ctx, d.Name, func(_ *unstructured.Unstructured, versions []any) []any {
-			for _, version := range versions {
-				if version, ok := version.(map[string]any); ok {
-					version["served"] = false
-				}
+	err = s.changeDefinitions(ctx, "ending the watches of", func(_ definition, _ *unstructured.Unstructured, versions []any) []any {
+		for _, version := range versions {
+			if version, ok := version.(map[string]any); ok {
+				version["served"] = false
 			}
-			return versions
-		})
-		if err != nil {
-			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s: %w", d.Name, err)
 		}
-		s.progress("%s is no longer served", d.Name)
+		return versions
+	})
+	if err != nil {
+		return err
 	}
+	s.progress("the definitions are no longer served")
 	return nil
 }

@@ -101,8 +101,8 @@ func TestChangedDefinitions(t *testing.T) {
 			want := "the CustomResourceDefinitions of example.com have changed since the migration began: " + test.want + "; clients use them as before: " +
 				"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now"
 			for phase, step := range map[Phase]func(context.Context) error{
-				Copying:   c.copyAll,
-				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, &freezer{}) },
+				Copying:   func(ctx context.Context) error { return c.copyAll(ctx, c.there()) },
+				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, c.there(), &freezer{}) },
 				Switching: func(ctx context.Context) error { return c.switchFirst(ctx, &freezer{asked: true}) },
 			} {
 				c.state.Phase = phase

@@ -18,11 +18,10 @@ package migrate
 
 import (
 	"encoding/json"
+	"path"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -76,45 +75,14 @@ func TestChangeVersions(t *testing.T) {
 	}
 }
 
-// Who can't write UIDs does not compare them; who can, does.
-func TestNormalized(t *testing.T) {
-	const (
-		usual  = `{"apiVersion": "example.com/migrate", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "resourceVersion": "7", "generation": 2, "finalizers": ["example.com/kept"]}, "spec": {"size": 1}}`
-		uid    = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "2", "generation": 2, "finalizers": ["example.com/kept"]}, "spec": {"size": 1}}`
-		size   = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "generation": 2, "finalizers": ["example.com/kept"]}, "spec": {"size": 2}}`
-		going  = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "generation": 2, "finalizers": ["example.com/kept"], "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"size": 1}}`
-		later  = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "generation": 2, "finalizers": ["example.com/kept"], "deletionTimestamp": "2026-01-01T00:00:09Z"}, "spec": {"size": 1}}`
-		stored = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "resourceVersion": "8", "generation": 2, "finalizers": ["example.com/kept"]}, "spec": {"size": 1}}`
-	)
-	for name, test := range map[string]struct {
-		a, b          string
-		byAPI, byEtcd bool
-	}{
-		"in another version": {usual, stored, true, true},
-		"another UID":        {usual, uid, true, false},
-		"another spec":       {usual, size, false, false},
-		"being deleted":      {usual, going, false, false},
-		"deleted later":      {going, later, true, false},
+func TestLocalPath(t *testing.T) {
+	for group, want := range map[string]string{
+		"argoproj.io":                            "/apis/io/v1/workflows.argoproj",
+		"restaurant.programming-kubernetes.info": "/apis/programming-kubernetes.info/v1/workflows.restaurant",
 	} {
-		t.Run(name, func(t *testing.T) {
-			for etcd, want := range map[*clientv3.Client]bool{nil: test.byAPI, {}: test.byEtcd} {
-				m := &Migration{config: Config{KubeEtcd: etcd}}
-				var contents []content
-				for _, text := range []string{test.a, test.b} {
-					object := &unstructured.Unstructured{}
-					if err := object.UnmarshalJSON([]byte(text)); err != nil {
-						t.Fatal(err)
-					}
-					_, content, err := m.normalized(object, schema.GroupVersion{Group: "example.com", Version: "v1"})
-					if err != nil {
-						t.Fatal(err)
-					}
-					contents = append(contents, content)
-				}
-				if got := contents[0] == contents[1]; got != want {
-					t.Errorf("got %t, want %t with etcd: %t", got, want, etcd != nil)
-				}
-			}
-		})
+		resource := local(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "workflows"})
+		if got := path.Join("/apis", resource.Group, resource.Version, resource.Resource); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

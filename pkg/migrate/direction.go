@@ -1,0 +1,337 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// maxFollows is how often changes are copied before writes are frozen, to leave little to be
+// copied then.
+const maxFollows = 10
+
+// fewChanges is how many changes there may be for the next to be copied under the freeze.
+const fewChanges = 100
+
+// errAllNew is the error for objects of which kube-apiserver has no copies.
+var errAllNew = errors.New("kube-apiserver has no copies of the objects any more, so that it would give a new UID to all of them, and the garbage collector would delete what they own: give --kube-etcd-servers")
+
+// direction is one of the two ways that objects move. The phases are the same both ways; these are
+// the differences.
+type direction struct {
+	to   target
+	last Phase
+	// moves returns what moves, once it can be copied.
+	moves func(context.Context) ([]move, error)
+	// prepare does what takes too long for changes to be followed meanwhile.
+	prepare func(context.Context) error
+	// overtake raises the revision of the etcd that objects move to above the other one's, while
+	// clients write, unless it is: then it is done. raise does so while writes are frozen.
+	overtake, raise func(context.Context) (done bool, err error)
+	// record keeps in the state which objects are notable.
+	record func(names []string)
+	// turn makes clients use the objects of the target.
+	turn func(context.Context, *freezer) error
+}
+
+// there is the way to the server.
+func (s *session) there() direction {
+	return direction{
+		to: s.atServer(), last: Moved,
+		moves: func(ctx context.Context) ([]move, error) {
+			if err := s.unchanged(ctx); err != nil {
+				return nil, err
+			}
+			if _, err := s.checkRevision(ctx, false); err != nil {
+				return nil, err
+			}
+			return s.moves(ctx)
+		},
+		prepare:  func(context.Context) error { return nil },
+		overtake: s.beginHistory,
+		raise:    s.beginHistory,
+		record:   func(names []string) { s.state.Finalized = names[:min(len(names), maxNamed)] },
+		turn:     s.switchToServer,
+	}
+}
+
+// back is the way back to kube-apiserver.
+func (s *session) back() direction {
+	raise := func(ctx context.Context) (bool, error) { return s.raiseKube(ctx, 0) }
+	d := direction{
+		to: s.atKube(), last: Returned,
+		moves: func(ctx context.Context) ([]move, error) {
+			if _, err := s.checkRevision(ctx, true); err != nil {
+				return nil, err
+			}
+			return s.movesBack(ctx)
+		},
+		prepare: func(ctx context.Context) error {
+			_, err := raise(ctx)
+			return err
+		},
+		overtake: raise,
+		raise:    raise,
+		record:   func(names []string) { s.state.NewUIDs = names },
+		turn:     s.switchToKube,
+	}
+	if s.config.KubeEtcd != nil {
+		var before int64
+		d.prepare = func(ctx context.Context) (err error) {
+			before, err = s.serverRevision(ctx)
+			return err
+		}
+		d.overtake = func(ctx context.Context) (bool, error) {
+			now, err := s.serverRevision(ctx)
+			if err != nil || now+raiseMargin < s.state.History {
+				return true, err
+			}
+			// As many writes as there were since will do.
+			return false, s.renewHistory(ctx, now-before+2*raiseMargin)
+		}
+	}
+	return d
+}
+
+// Run moves the objects, or continues to, and returns when clients use the server. If it
+// returns an error before the phase Switching, clients can write as before.
+func (m *Migration) Run(ctx context.Context) error { return m.move(ctx, m.resumeThere) }
+
+// Back moves the objects back into the CustomResourceDefinitions, or continues to, and returns
+// when clients use these. If it returns an error before the phase Switching, clients can write
+// to the server as before.
+func (m *Migration) Back(ctx context.Context) error { return m.move(ctx, m.resumeBack) }
+
+func (m *Migration) move(ctx context.Context, resume func(context.Context) (*session, error)) error {
+	// Before another process is kept from going on.
+	f, err := m.listen()
+	if err != nil {
+		return err
+	}
+	defer m.leave(f)
+	s, err := resume(ctx)
+	if err != nil {
+		return err
+	}
+	d := s.there()
+	if s.state.Returning {
+		d = s.back()
+	}
+	return s.through(ctx, d, f)
+}
+
+// resumeThere continues the way to the server, or begins it.
+func (m *Migration) resumeThere(ctx context.Context) (*session, error) {
+	s, err := m.resume(ctx, func(state State) error {
+		if state.Phase == Aborting {
+			return errors.New("the migration is being aborted: finish that with \"migrate abort\"")
+		}
+		if state.Returning {
+			return errors.New("the objects are moving, or have moved, back: continue with \"migrate back\", or finish that with \"migrate finish\"")
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrNone) {
+		return s, err
+	}
+	if _, err := m.checkRevision(ctx, false); err != nil {
+		return nil, err
+	}
+	plan, found, err := m.examine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := Failures(plan.findings); err != nil {
+		return nil, fmt.Errorf("%w: see \"migrate plan\"", err)
+	}
+	return m.begin(ctx, found...)
+}
+
+// resumeBack continues the way back, or begins it.
+func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
+	s, err := m.resume(ctx, func(state State) error {
+		if state.Phase == Moved {
+			_, err := m.checkRevision(ctx, true)
+			return err
+		}
+		if state.Returning {
+			return nil
+		}
+		return fmt.Errorf("the migration is in the phase %s: objects can move back when it is in the phase %s; until then, \"migrate abort\" undoes it", state.Phase, Moved)
+	})
+	if errors.Is(err, ErrNone) {
+		// The migration has been finished, or the server was installed before there were objects.
+		if err := m.checkRegistered(ctx); err != nil {
+			return nil, err
+		}
+		if m.config.KubeEtcd == nil {
+			return nil, errAllNew
+		}
+		if _, err := m.checkRevision(ctx, true); err != nil {
+			return nil, err
+		}
+		s, err = m.begin(ctx)
+		if err == nil {
+			s.state.Phase = Moved
+		}
+	}
+	if err != nil || s.state.Phase != Moved {
+		return s, err
+	}
+	s.state.Returning, s.state.Conversions, s.state.NewUIDs, s.state.History = true, nil, nil, 0
+	return s, s.enter(ctx, Copying)
+}
+
+// through goes through all phases up to the last.
+func (s *session) through(ctx context.Context, d direction, f *freezer) error {
+	if s.state.Phase == d.last {
+		return nil
+	}
+	defer s.stopFollowing()
+	for s.state.Phase != d.last {
+		s.progress("%s", s.state.Phase)
+		var (
+			next Phase
+			err  error
+		)
+		switch s.state.Phase {
+		case Copying:
+			next, err = Freezing, s.copyAll(ctx, d)
+		case Freezing:
+			next, err = Switching, s.freezeAndCompare(ctx, d, f)
+		case Switching:
+			next, err = Releasing, s.switchOver(ctx, d, f)
+		case Releasing:
+			next, err = d.last, s.release(ctx)
+		default:
+			err = fmt.Errorf("a newer release has begun the phase %s: use that", s.state.Phase)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.enter(ctx, next); err != nil {
+			return err
+		}
+	}
+	s.progress("%s", s.state.Phase)
+	return nil
+}
+
+// copyAll copies the objects while they change.
+func (s *session) copyAll(ctx context.Context, d direction) error {
+	moves, err := d.moves(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
+	if err := s.copyWhileUsed(ctx, moves, d.to); err != nil {
+		return err
+	}
+	for range maxPasses {
+		if _, err := s.checkRevision(ctx, s.state.Returning); err != nil {
+			return err
+		}
+		done, err := d.overtake(ctx)
+		if done || err != nil {
+			return err
+		}
+		// That can take a while.
+		if err := s.catchUp(ctx, moves, d.to); err != nil && !expired(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// freezeAndCompare makes the target's objects equal for good. After an error clients can write
+// again, and the migration is back in the phase Copying.
+func (s *session) freezeAndCompare(ctx context.Context, d direction, f *freezer) (err error) {
+	defer func() {
+		if err != nil {
+			err = s.goBack(ctx, err)
+		}
+	}()
+	moves, err := d.moves(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.freeze(ctx, f); err != nil {
+		return err
+	}
+	positions, err := s.copyFrozen(ctx, moves, d.to)
+	if err != nil {
+		return err
+	}
+	s.state.Objects, s.state.Revisions = map[string]int{}, map[string]string{}
+	var notable []string
+	for _, move := range moves {
+		position := positions[move.Resource]
+		s.progress("%d %s are equal", position.objects, move.GroupResource)
+		s.state.Objects[move.Resource], s.state.Revisions[move.Resource] = position.objects, position.revision
+		for _, key := range sets.List(position.notable) {
+			notable = append(notable, move.Resource+"/"+key)
+		}
+	}
+	d.record(notable)
+	_, err = d.raise(ctx)
+	return err
+}
+
+// switchOver makes clients use the objects of the target. What was done before is not done again.
+func (s *session) switchOver(ctx context.Context, d direction, f *freezer) error {
+	// After a restart, the webhook has to lead to this process.
+	if err := s.freeze(ctx, f); err != nil {
+		return err
+	}
+	return d.turn(ctx, f)
+}
+
+// release lets clients write where the objects have moved to.
+func (s *session) release(ctx context.Context) error {
+	s.state.Switched = time.Now().UTC().Truncate(time.Second)
+	if err := s.thaw(ctx); err != nil || s.state.Returning || !s.config.Defined {
+		return err
+	}
+	return s.touch(ctx, false, "")
+}
+
+// goBack lets clients write again where they did, after an error.
+func (s *session) goBack(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	// Whoever has continued the migration decides about that.
+	if saveErr := s.save(ctx); saveErr != nil {
+		return errors.Join(err, saveErr)
+	}
+	return errors.Join(err, s.thaw(ctx), s.enter(ctx, Copying))
+}
+
+// revisionOf returns a resourceVersion as the revision of etcd that it is.
+func revisionOf(resourceVersion string) (int64, error) {
+	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("kube-apiserver's resourceVersion %q is not a revision of etcd: %w", resourceVersion, err)
+	}
+	return revision, nil
+}

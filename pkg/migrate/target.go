@@ -1,0 +1,372 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/client-go/dynamic"
+)
+
+// fieldManager is who changes objects by kube-apiserver, in their managedFields.
+const fieldManager = "migrate"
+
+// held is what a target has of an object.
+type held struct {
+	content
+	uid types.UID
+	// The rest is what it takes to write it through kube-apiserver.
+	resourceVersion    string
+	deleted, finalized bool
+}
+
+// wanted is an object as a target is to have it: as bytes, or as kube-apiserver gets it.
+type wanted struct {
+	content
+	data   []byte
+	object *unstructured.Unstructured
+}
+
+// target is where objects are copied to, while clients use those that are read. Clients do not see
+// what it has, and nobody watches it.
+type target interface {
+	// encode returns an object as the target is to have it.
+	encode(move, *unstructured.Unstructured) (wanted, error)
+	// notable tells whether the state is to name an object of which the target has this.
+	notable(object *unstructured.Unstructured, before *held) bool
+	// all returns what the target has of a resource, by key, and one returns one object, or nil.
+	all(context.Context, move) (map[string]held, error)
+	one(ctx context.Context, move move, key string) (*held, error)
+	count(context.Context, move) (int, error)
+	// write writes an object, or deletes it if none is wanted.
+	write(ctx context.Context, move move, key string, before *held, after *wanted) error
+}
+
+// inEtcd are objects in an etcd.
+type inEtcd struct {
+	*clientv3.Client
+	// name is what errors call it.
+	name   string
+	prefix func(move) string
+	decode func(ctx context.Context, move move, key string, value []byte) (held, error)
+}
+
+func (e inEtcd) all(ctx context.Context, move move) (map[string]held, error) {
+	found := map[string]held{}
+	prefix := e.prefix(move)
+	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize)}
+	for key := prefix; ; {
+		response, err := e.Get(ctx, key, options...)
+		if err != nil {
+			return nil, fmt.Errorf("reading the %s from %s: %w", move.GroupResource, e.name, err)
+		}
+		for _, kv := range response.Kvs {
+			key = string(kv.Key)
+			if found[strings.TrimPrefix(key, prefix)], err = e.decode(ctx, move, key, kv.Value); err != nil {
+				return nil, err
+			}
+		}
+		if !response.More {
+			return found, nil
+		}
+		key += "\x00"
+	}
+}
+
+func (e inEtcd) one(ctx context.Context, move move, key string) (*held, error) {
+	key = e.prefix(move) + key
+	response, err := e.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", e.name, err)
+	}
+	if len(response.Kvs) == 0 {
+		return nil, nil
+	}
+	found, err := e.decode(ctx, move, key, response.Kvs[0].Value)
+	return &found, err
+}
+
+func (e inEtcd) count(ctx context.Context, move move) (int, error) {
+	response, err := e.Get(ctx, e.prefix(move), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", e.name, err)
+	}
+	return int(response.Count), nil
+}
+
+// atServer are objects in the server's etcd, as the server stores them.
+type atServer struct {
+	inEtcd
+	session *session
+}
+
+func (s *session) atServer() target {
+	return atServer{inEtcd{s.config.Etcd, "the server's etcd", func(move move) string { return move.Prefix }, decodeAtServer}, s}
+}
+
+// decodeAtServer encodes an object again, so that one of an older storage version can be compared.
+func decodeAtServer(ctx context.Context, move move, key string, encrypted []byte) (held, error) {
+	data, _, err := move.Transformer.TransformFromStorage(ctx, encrypted, value.DefaultContext(key))
+	if err == nil {
+		data, err = encode(move.Codec, data)
+	}
+	if err != nil {
+		return held{}, fmt.Errorf("the object %s in the server's etcd can't be read; check --encryption-provider-config: %w", key, err)
+	}
+	return held{content: contentOf(data)}, nil
+}
+
+func (atServer) encode(move move, object *unstructured.Unstructured) (wanted, error) {
+	data, err := object.MarshalJSON()
+	if err == nil {
+		data, err = encode(move.Codec, data)
+	}
+	if err != nil {
+		return wanted{}, fmt.Errorf("the server can't store it: %w", err)
+	}
+	return wanted{content: contentOf(data), data: data}, nil
+}
+
+// notable are objects with finalizers: nobody removes those of the copies that stay behind.
+func (atServer) notable(object *unstructured.Unstructured, _ *held) bool {
+	return len(object.GetFinalizers()) > 0
+}
+
+func (a atServer) write(ctx context.Context, move move, key string, _ *held, after *wanted) error {
+	key = a.prefix(move) + key
+	operation := clientv3.OpDelete(key)
+	if after != nil {
+		encrypted, err := move.Transformer.TransformToStorage(ctx, after.data, value.DefaultContext(key))
+		if err != nil {
+			return fmt.Errorf("encrypting it: %w", err)
+		}
+		operation = clientv3.OpPut(key, string(encrypted))
+	}
+	_, err := a.session.write(ctx, operation)
+	return err
+}
+
+// atKube is where kube-apiserver has its own objects while clients use the server's: its etcd, or
+// else BypassVersion.
+func (m *Migration) atKube() target {
+	if m.config.KubeEtcd != nil {
+		return m.inKubeEtcd()
+	}
+	return throughBypass{m}
+}
+
+// inKubeEtcd are objects in kube-apiserver's etcd, in JSON.
+type inKubeEtcd struct{ inEtcd }
+
+func (m *Migration) inKubeEtcd() inKubeEtcd {
+	prefix := func(move move) string { return path.Join(m.config.KubePrefix, move.Group, move.Resource) + "/" }
+	return inKubeEtcd{inEtcd{m.config.KubeEtcd, "kube-apiserver's etcd", prefix, decodeAtKube}}
+}
+
+// decodeAtKube reads an object as it is stored. One that is stored in another version is another one.
+func decodeAtKube(_ context.Context, move move, key string, value []byte) (held, error) {
+	if bytes.HasPrefix(value, []byte("k8s:enc:")) {
+		return held{}, fmt.Errorf("kube-apiserver encrypts the %s in its etcd: leave out --kube-etcd-servers, so that it writes them itself", move.GroupResource)
+	}
+	object := &unstructured.Unstructured{}
+	err := object.UnmarshalJSON(value)
+	if err != nil {
+		return held{}, fmt.Errorf("kube-apiserver's object %s can't be read: %w", key, err)
+	}
+	data, err := object.MarshalJSON()
+	return held{content: contentOf(data), uid: object.GetUID()}, err
+}
+
+// checkEncryption returns an error if kube-apiserver encrypts what this process would write as
+// it is.
+func (m *Migration) checkEncryption(ctx context.Context) error {
+	if m.config.KubeEtcd == nil {
+		return nil
+	}
+	moves, err := m.moves(ctx)
+	if err != nil {
+		return err
+	}
+	to := m.inKubeEtcd()
+	for _, move := range moves {
+		response, err := to.Get(ctx, to.prefix(move), clientv3.WithPrefix(), clientv3.WithLimit(1))
+		if err != nil {
+			return fmt.Errorf("reading kube-apiserver's etcd: %w", err)
+		}
+		for _, kv := range response.Kvs {
+			if _, err := to.decode(ctx, move, string(kv.Key), kv.Value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (inKubeEtcd) encode(move move, object *unstructured.Unstructured) (wanted, error) {
+	object.SetAPIVersion(move.from.GroupVersion().String())
+	object.SetResourceVersion("")
+	data, err := object.MarshalJSON()
+	return wanted{content: contentOf(data), data: data}, err
+}
+
+// notable are no objects: all keep their UIDs.
+func (inKubeEtcd) notable(*unstructured.Unstructured, *held) bool { return false }
+
+func (k inKubeEtcd) write(ctx context.Context, move move, key string, _ *held, after *wanted) (err error) {
+	key = k.prefix(move) + key
+	if after == nil {
+		_, err = k.Delete(ctx, key)
+	} else {
+		_, err = k.Put(ctx, key, string(after.data))
+	}
+	return err
+}
+
+// throughBypass are kube-apiserver's objects in BypassVersion.
+type throughBypass struct{ *Migration }
+
+// encode leaves out of the comparison what two etcds can't have in common, and what kube-apiserver
+// sets itself.
+func (throughBypass) encode(move move, object *unstructured.Unstructured) (wanted, error) {
+	object.SetAPIVersion(move.from.GroupVersion().String())
+	object.SetResourceVersion("")
+	compared := object.DeepCopy()
+	compared.SetManagedFields(nil)
+	for _, field := range setByKube {
+		unstructured.RemoveNestedField(compared.Object, "metadata", field)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		_ = unstructured.SetNestedField(compared.Object, true, "metadata", "deletionTimestamp")
+	}
+	data, err := compared.MarshalJSON()
+	return wanted{content: contentOf(data), object: object}, err
+}
+
+// setByKube are fields of the metadata that kube-apiserver sets itself.
+var setByKube = []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"}
+
+// notable are objects that get another UID.
+func (throughBypass) notable(object *unstructured.Unstructured, before *held) bool {
+	return before == nil || before.uid != object.GetUID()
+}
+
+func (m throughBypass) held(move move, object *unstructured.Unstructured) (held, error) {
+	found := held{
+		uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
+		deleted: object.GetDeletionTimestamp() != nil, finalized: len(object.GetFinalizers()) > 0,
+	}
+	encoded, err := m.encode(move, object)
+	found.content = encoded.content
+	return found, err
+}
+
+func (m throughBypass) all(ctx context.Context, move move) (map[string]held, error) {
+	found := map[string]held{}
+	_, err := m.list(ctx, move.bypass(), func(object *unstructured.Unstructured) (err error) {
+		found[keyOf(object)], err = m.held(move, object)
+		return err
+	})
+	return found, err
+}
+
+func (m throughBypass) one(ctx context.Context, move move, key string) (*held, error) {
+	object, err := m.get(ctx, move.bypass(), key)
+	if err != nil || object == nil {
+		return nil, err
+	}
+	found, err := m.held(move, object)
+	return &found, err
+}
+
+func (m throughBypass) count(ctx context.Context, move move) (int, error) {
+	_, count, err := m.revisionNow(ctx, move.bypass())
+	return count, err
+}
+
+func (m throughBypass) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
+	client, name := objectAt(m.dynamic.Resource(move.bypass()), key)
+	if after == nil {
+		return deleteHeld(ctx, client, name, before)
+	}
+	object := after.object
+	deleted := object.GetDeletionTimestamp() != nil
+	if before != nil && before.deleted && !deleted {
+		// It was deleted since, and created again under the same name.
+		if err := deleteHeld(ctx, client, name, before); err != nil {
+			return err
+		}
+		before = nil
+	}
+	object.SetAPIVersion(move.bypass().GroupVersion().String())
+	for _, field := range setByKube {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	var err error
+	if before == nil {
+		_, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	} else {
+		object.SetUID(before.uid)
+		object.SetResourceVersion(before.resourceVersion)
+		_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		err = nil // It was sent twice. What is written is compared afterwards.
+	}
+	if err != nil || !deleted || before != nil && before.deleted {
+		return err
+	}
+	policy := metav1.DeletePropagationBackground
+	for finalizer, of := range map[string]metav1.DeletionPropagation{
+		metav1.FinalizerDeleteDependents: metav1.DeletePropagationForeground, metav1.FinalizerOrphanDependents: metav1.DeletePropagationOrphan,
+	} {
+		if slices.Contains(object.GetFinalizers(), finalizer) {
+			policy = of
+		}
+	}
+	return client.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
+}
+
+// deleteHeld deletes an object from kube-apiserver's own etcd, whatever its finalizers: they
+// have been worked off, for the server's object.
+func deleteHeld(ctx context.Context, client dynamic.ResourceInterface, name string, before *held) error {
+	if before.finalized {
+		_, err := client.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	policy := metav1.DeletePropagationBackground
+	err := client.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
