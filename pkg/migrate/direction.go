@@ -161,7 +161,7 @@ func (m *Migration) resumeThere(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Failures(plan.findings); err != nil {
+	if err := Failures(plan.findings, "the objects from moving"); err != nil {
 		return nil, fmt.Errorf("%w: see \"migrate plan\"", err)
 	}
 	return m.begin(ctx, found...)

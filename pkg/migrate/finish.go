@@ -17,14 +17,19 @@ limitations under the License.
 package migrate
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // endOfWatches is how long after the switch there may be watches of the copies.
@@ -37,23 +42,16 @@ const deletionTimeout = 10 * time.Minute
 // migration. Clients and controllers do not notice: they do not see these.
 //
 // On the way back the copies are the server's. Otherwise they are kube-apiserver's, and are
-// removed with the CustomResourceDefinitions, unless the server needs those. Finish then
-// refuses to if copies have finalizers, which nobody would remove: their definition could never
-// go away.
+// removed with the CustomResourceDefinitions, unless the server needs those.
 func (m *Migration) Finish(ctx context.Context) error {
-	s, err := m.resume(ctx, func(state State) error {
-		switch {
-		case state.Phase != Moved && state.Phase != Returned:
-			return fmt.Errorf("the migration is in the phase %s: finish it when it is in the phase %s", state.Phase, Moved)
-		case state.Phase == Moved && !m.config.Defined && len(state.Finalized) > 0:
-			return fmt.Errorf("the copies that kube-apiserver has of %s, and perhaps of others, have finalizers, which nobody would remove: leave the CustomResourceDefinitions as they are, they do no harm", strings.Join(state.Finalized, ", "))
-		}
-		return nil
-	})
+	s, err := m.resume(ctx, func(state State) error { return m.finishable(ctx, state) })
 	if err != nil {
 		return err
 	}
 	if err := s.awaitEndOfWatches(ctx); err != nil {
+		return err
+	}
+	if err := m.finishable(ctx, s.state); err != nil {
 		return err
 	}
 	switch {
@@ -68,6 +66,152 @@ func (m *Migration) Finish(ctx context.Context) error {
 		return err
 	}
 	return s.forget(ctx)
+}
+
+// PlanFinish finds out whether the migration can be finished, and what that deletes. It changes
+// nothing.
+func (m *Migration) PlanFinish(ctx context.Context) ([]Finding, error) {
+	state, err := m.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{Migration: m}
+	err = p.run(ctx, nil, append(p.finishChecks(state), planCheck{"copies", func(ctx context.Context, _ []definition) error { return p.noteCopies(ctx, state) }}))
+	return p.findings, err
+}
+
+// finishable returns the first thing that keeps a migration from being finished.
+func (m *Migration) finishable(ctx context.Context, state State) error {
+	p := &plan{Migration: m}
+	if err := p.run(ctx, nil, p.finishChecks(state)); err != nil {
+		return err
+	}
+	for _, finding := range p.findings {
+		switch {
+		case finding.Status != Failure:
+		case finding.Fix == "":
+			return errors.New(finding.Cause)
+		default:
+			return &refusal{finding.Cause, finding.Fix}
+		}
+	}
+	return nil
+}
+
+func (p *plan) finishChecks(state State) []planCheck {
+	return []planCheck{
+		{"migration", p.require(NotEnded, func(context.Context) error {
+			if state.Phase == Moved || state.Phase == Returned {
+				return nil
+			}
+			return &refusal{fmt.Sprintf("the migration is in the phase %s", state.Phase), fmt.Sprintf("finish it when it is in the phase %s", Moved)}
+		})},
+		{"finalizers", p.require(CopiesFinalized, func(context.Context) error {
+			if state.Phase != Moved || p.config.Defined || len(state.Finalized) == 0 {
+				return nil
+			}
+			return &refusal{
+				fmt.Sprintf("the copies that kube-apiserver has of %s, and perhaps of others, have finalizers, which nobody would remove", strings.Join(state.Finalized, ", ")),
+				"leave the CustomResourceDefinitions as they are, they do no harm",
+			}
+		})},
+		{"apiservices", p.require(CopiesUsed, func(ctx context.Context) error { return p.checkAnswering(ctx, state) })},
+		{"definitions", p.require(VersionNotMoved, func(ctx context.Context) error { return p.checkNewVersions(ctx, state) })},
+	}
+}
+
+// checkAnswering returns an error unless clients use what is not deleted: after the way back
+// kube-apiserver's objects, and otherwise those of the server to which the objects were moved, in each
+// version that the definitions had.
+func (m *Migration) checkAnswering(ctx context.Context, state State) error {
+	moved, err := m.movedVersions(ctx, state)
+	if err != nil {
+		return err
+	}
+	served := false
+	for _, name := range sets.List(moved.Clone().Insert(m.config.APIServices...)) {
+		apiService, err := m.apiService(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case state.Phase == Returned && apiService != nil && apiService.Spec.Service != nil:
+			return &refusal{fmt.Sprintf("the APIService %s leads to a server, so that clients use what would be deleted", name), "delete the APIService: kube-apiserver creates it again for the definitions"}
+		case state.Phase == Returned, apiService == nil && !moved.Has(name):
+			continue
+		case apiService == nil:
+			return &refusal{fmt.Sprintf("there is no APIService %s, so that clients of this version do not reach the objects at the server", name), "apply the server's APIServices"}
+		}
+		if err := m.available(ctx, name); err != nil {
+			return fmt.Errorf("the server does not serve the objects: %w", err)
+		}
+		now, want := serviceOf(apiService.Spec.Service), cmp.Or(serviceOf(&m.config.Service), state.Service)
+		if want != "" && now != want {
+			return &refusal{fmt.Sprintf("the APIService %s leads to the Service %s, and the objects were moved to %s", name, now, want),
+				"make it lead there, or, if that is the same server, name its Service by --service-namespace and --service-name"}
+		}
+		served = true
+	}
+	if state.Phase == Moved && !served {
+		return &refusal{fmt.Sprintf("no APIService of %s leads to a server", m.config.Group), "apply the server's APIServices"}
+	}
+	return nil
+}
+
+// movedVersions are the APIServices of the versions that clients had before the objects moved.
+func (m *Migration) movedVersions(ctx context.Context, state State) (sets.Set[string], error) {
+	moved := sets.New[string]()
+	found, err := m.definitions(ctx)
+	for _, d := range found {
+		versions := state.Served[d.Name]
+		if m.config.Defined {
+			versions = d.served()
+		}
+		for _, version := range versions {
+			if version != BypassVersion {
+				moved.Insert(version + "." + m.config.Group)
+			}
+		}
+	}
+	return moved, err
+}
+
+// serviceOf names a Service, or returns "" for none.
+func serviceOf(service *apiregistrationv1.ServiceReference) string {
+	if service.Name == "" {
+		return ""
+	}
+	return service.Namespace + "/" + service.Name
+}
+
+// noteCopies says what is deleted.
+func (p *plan) noteCopies(ctx context.Context, state State) error {
+	if state.Phase == Returned {
+		for _, store := range p.config.Stores {
+			response, err := p.config.Etcd.Get(ctx, store.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil {
+				return fmt.Errorf("reading the server's etcd: %w", err)
+			}
+			p.notice(CopiesDeleted, "", "the server's %d %s would be deleted", response.Count, store.GroupResource)
+		}
+		return nil
+	}
+	moves, err := p.moves(ctx)
+	if err != nil {
+		return err
+	}
+	for _, move := range moves {
+		count, text := state.Objects[move.Resource], "kube-apiserver's own copies of the %d %s would be deleted, and their definition stays"
+		if p.config.KubeEtcd != nil {
+			if count, err = p.inKubeEtcd().count(ctx, move); err != nil {
+				return err
+			}
+		}
+		if !p.config.Defined {
+			text = "kube-apiserver's own copies of the %d %s would be deleted with their definition"
+		}
+		p.notice(CopiesDeleted, "", text, count, move.GroupResource)
+	}
+	return nil
 }
 
 // awaitEndOfWatches waits until nobody watches the copies any more, who would take their
@@ -92,9 +236,6 @@ func (s *session) finishBack(ctx context.Context) error {
 
 // finishDefined removes kube-apiserver's copies and leaves the definitions.
 func (s *session) finishDefined(ctx context.Context) error {
-	if err := s.checkAvailable(ctx); err != nil {
-		return err
-	}
 	moves, err := s.movesBack(ctx)
 	if err != nil {
 		return err
@@ -115,25 +256,10 @@ func (s *session) finishDefined(ctx context.Context) error {
 	return s.removeBypass(ctx, "")
 }
 
-func (s *session) checkAvailable(ctx context.Context) error {
-	for _, name := range s.config.APIServices {
-		if err := s.available(ctx, name); err != nil {
-			return fmt.Errorf("the server does not serve the objects: %w", err)
-		}
-	}
-	return nil
-}
-
 // deleteDefinitions deletes the definitions, with the copies that kube-apiserver has.
 func (s *session) deleteDefinitions(ctx context.Context) error {
-	if err := s.checkAvailable(ctx); err != nil {
-		return err
-	}
 	found, err := s.definitions(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.checkNewVersions(found); err != nil {
 		return err
 	}
 	// A definition that is applied again may be served, but clients do not see that.
@@ -165,15 +291,23 @@ func (s *session) deleteDefinitions(ctx context.Context) error {
 
 // checkNewVersions returns an error if definitions serve what the server does not have: since they
 // were applied, clients may have written to kube-apiserver's copies.
-func (m *Migration) checkNewVersions(found []definition) error {
+func (m *Migration) checkNewVersions(ctx context.Context, state State) error {
+	if state.Phase == Returned || m.config.Defined {
+		return nil
+	}
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return err
+	}
 	for _, d := range found {
 		for _, version := range d.served() {
-			name := version + "." + d.Spec.Group
-			if slices.Contains(m.config.APIServices, name) {
+			if slices.Contains(m.config.APIServices, version+"."+d.Spec.Group) {
 				continue
 			}
-			return fmt.Errorf("the CustomResourceDefinition %s serves the version %s, which the server does not have, so that kube-apiserver answers for it, and what was written there would be deleted: "+
-				"look at /apis/%s/%s/%s, write what is missing through another version, and set served of this version to false", d.Name, version, d.Spec.Group, version, d.Spec.Names.Plural)
+			return &refusal{
+				fmt.Sprintf("the CustomResourceDefinition %s serves the version %s, which the server does not have, so that kube-apiserver answers for it, and what was written there would be deleted", d.Name, version),
+				fmt.Sprintf("look at /apis/%s/%s/%s, write what is missing through another version, and set served of this version to false", d.Spec.Group, version, d.Spec.Names.Plural),
+			}
 		}
 	}
 	return nil

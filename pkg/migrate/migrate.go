@@ -68,7 +68,8 @@ type Config struct {
 	// Cluster reaches kube-apiserver as the user who moves the objects.
 	Cluster *rest.Config
 	// Service is that of the server, and CABundle has the certificate authorities, as
-	// PEM, of the certificate that it serves. Only Run needs them.
+	// PEM, of the certificate that it serves. Only Run needs them; Finish requires that the APIServices
+	// lead to the Service, or without one to that of Run.
 	Service  apiregistrationv1.ServiceReference
 	CABundle []byte
 	// Lease is that of the server's controllers, which must not run before the objects

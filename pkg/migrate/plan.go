@@ -62,8 +62,8 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// Failures returns an error if there are any.
-func Failures(findings []Finding) error {
+// Failures returns an error if findings keep something from being done.
+func Failures(findings []Finding, what string) error {
 	count := 0
 	for _, finding := range findings {
 		if finding.Status == Failure {
@@ -73,7 +73,7 @@ func Failures(findings []Finding) error {
 	if count == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d findings keep the objects from moving", count, len(findings))
+	return fmt.Errorf("%d of %d findings keep %s", count, len(findings), what)
 }
 
 // Plan finds out whether the objects can move, and what to know before. It changes nothing. It

@@ -61,4 +61,11 @@ const (
 	NotRegistered Reason = "NotRegistered"
 	Encrypted     Reason = "Encrypted"
 	NewUIDs       Reason = "NewUIDs"
+
+	// These are findings of what "finish" would do only.
+	NotEnded        Reason = "NotEnded"
+	CopiesFinalized Reason = "CopiesFinalized"
+	CopiesUsed      Reason = "CopiesUsed"
+	VersionNotMoved Reason = "VersionNotMoved"
+	CopiesDeleted   Reason = "CopiesDeleted"
 )

@@ -166,8 +166,8 @@ func (refusingDecoder) Decode([]byte, *schema.GroupVersionKind, runtime.Object) 
 var findings = map[Reason]struct {
 	change func(*scene)
 	want   string
-	// back says that it is found on the way back.
-	back bool
+	// back says that it is found on the way back, and finish that it is before the migration is finished.
+	back, finish bool
 }{
 	NothingDefined: {change: func(s *scene) { s.definition = "" }, want: "failure no CustomResourceDefinition defines a resource of example.com"},
 	DefinitionDeleted: {
@@ -363,6 +363,32 @@ var findings = map[Reason]struct {
 		},
 		want: "notice 1 things.example.com would move back, of which 1 get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: [default/one]",
 	},
+	NotEnded: {finish: true,
+		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Switching"}` },
+		want:   "failure the migration is in the phase Switching",
+	},
+	CopiesFinalized: {finish: true,
+		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Moved", "finalized": ["things/default/one"]}` },
+		want:   "failure the copies that kube-apiserver has of things/default/one, and perhaps of others, have finalizers, which nobody would remove",
+	},
+	CopiesUsed: {finish: true,
+		change: func(s *scene) {
+			s.registered()
+			s.etcd["/state"] = `{"phase": "Returned"}`
+		},
+		want: "failure the APIService v1.example.com leads to a server, so that clients use what would be deleted",
+	},
+	VersionNotMoved: {finish: true,
+		change: func(s *scene) {
+			s.registered()
+			s.inDefinition(`"served": false`, `"served": true`)
+		},
+		want: "failure the CustomResourceDefinition things.example.com serves the version v1beta1, which the server does not have, so that kube-apiserver answers for it, and what was written there would be deleted",
+	},
+	CopiesDeleted: {finish: true,
+		change: func(s *scene) { s.etcd["/state"] = `{"phase": "Moved", "objects": {"things": 3}}` },
+		want:   "notice kube-apiserver's own copies of the 3 things.example.com would be deleted with their definition",
+	},
 }
 
 // Each finding of a plan is shown by what leads to it, and is in the documentation.
@@ -390,6 +416,9 @@ func TestFindings(t *testing.T) {
 			plan := planned.Plan
 			if test.back {
 				plan = planned.PlanBack
+			}
+			if test.finish {
+				plan = planned.PlanFinish
 			}
 			all, err := plan(t.Context())
 			if err != nil {

@@ -80,6 +80,9 @@ type State struct {
 	// what it said about conversion.
 	Served      map[string][]string        `json:"served,omitempty"`
 	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
+	// Service is the namespace and the name of the server's Service to which the objects have moved.
+	// Older releases did not say.
+	Service string `json:"service,omitempty"`
 	// History is a revision of kube-apiserver's etcd before which it has no history of its own objects,
 	// which is known while they move back.
 	History int64 `json:"history,omitempty"`

@@ -50,7 +50,7 @@ func newMigration(t *testing.T) *Migration {
 	return &Migration{config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Report: func(progress Progress) { t.Log(progress.Message) }}}
 }
 
-// savedState is what the first release that could move objects back has written to etcd.
+// savedState has all fields of a state as they are in etcd. Those of a release never change.
 const savedState = `{
 	"group": "example.com",
 	"phase": "Switching",
@@ -65,6 +65,7 @@ const savedState = `{
 	"newUIDs": ["things/default/b"],
 	"served": {"things.example.com": ["v1", "v1beta1"]},
 	"conversions": {"things.example.com": {"strategy": "None"}},
+	"service": "server/server",
 	"history": 77
 }`
 
@@ -81,7 +82,7 @@ func TestSavedState(t *testing.T) {
 		Definitions: map[string]map[string]string{"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
 		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
 		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"}, Served: map[string][]string{"things.example.com": {"v1", "v1beta1"}},
-		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, History: 77,
+		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, Service: "server/server", History: 77,
 	}
 	got, err := m.Status(t.Context())
 	if err != nil {

@@ -53,6 +53,7 @@ func (s *session) switchToServer(ctx context.Context, f *freezer) error {
 	if err := s.switchFirst(ctx, f); err != nil {
 		return err
 	}
+	s.state.Service = serviceOf(&s.config.Service)
 	for _, do := range []func(context.Context, string) error{s.switchVersion, s.waitAvailable} {
 		for _, name := range s.config.APIServices {
 			if err := do(ctx, name); err != nil {

@@ -77,7 +77,7 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 		newCommand(name, base, groups, "abort", "Undoes a migration before clients use what the objects move to",
 			"Removes the objects from the server again, or leaves them there on the way back, and lets clients write. That is possible until the phase Switching.", abort),
 		newCommand(name, base, groups, "finish", "Deletes the copies from which the objects have moved",
-			"Deletes the copies of the objects that are left where these have moved from. For a server that does not need the CustomResourceDefinitions these are deleted as well. That can't be undone.", finish),
+			"Deletes the copies of the objects that are left where these have moved from. For a server that does not need the CustomResourceDefinitions these are deleted as well. That can't be undone: with --dry-run it only says what it would delete, and what is in the way.", finish),
 	)
 	return cmd
 }
@@ -94,6 +94,7 @@ type options struct {
 	format   string
 	kubeEtcd kubeEtcd
 	back     bool
+	dryRun   bool
 }
 
 func newCommand(name string, base *apiserver.Base, groups []registry.Group, use, short, long string, do func(*cobra.Command, *options, *migrate.Migration) error) *cobra.Command {
@@ -105,7 +106,8 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 		Long:  cmp.Or(long, short+"."),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, closeEtcd, err := o.migration(cmd.Context(), cmd.ErrOrStderr(), use)
+			named := cmd.Flags().Changed("service-namespace") || cmd.Flags().Changed("service-name")
+			m, closeEtcd, err := o.migration(cmd.Context(), cmd.ErrOrStderr(), use, named)
 			if err != nil {
 				return err
 			}
@@ -131,6 +133,9 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 	if use == "plan" {
 		own.BoolVar(&o.back, "back", false, "Plan the way back.")
 	}
+	if use == "finish" {
+		own.BoolVar(&o.dryRun, "dry-run", false, "Say what would be deleted, and whether that is possible; change nothing.")
+	}
 	if use == "plan" || use == "back" || use == "finish" {
 		o.kubeEtcd.addFlags(own)
 	}
@@ -153,7 +158,7 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 
 // migration returns one with what the flags say, and a function that closes its client of
 // etcd.
-func (o *options) migration(ctx context.Context, progress io.Writer, use string) (_ *migrate.Migration, closeEtcd func(), err error) {
+func (o *options) migration(ctx context.Context, progress io.Writer, use string, serviceNamed bool) (_ *migrate.Migration, closeEtcd func(), err error) {
 	completed, err := o.server.Complete()
 	if err != nil {
 		return nil, nil, err
@@ -167,6 +172,9 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string)
 	}
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, cluster.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
+	if use == "finish" && !serviceNamed {
+		config.Service = apiregistrationv1.ServiceReference{} // The migration knows it.
+	}
 	if use == "run" && o.caFile == "" && completed.ServingCert.Secret == "" {
 		errs = append(errs, errors.New("--service-ca-file must name a file, since there is no --serving-ca-secret"))
 	}
@@ -327,10 +335,15 @@ func plan(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 	if err != nil {
 		return err
 	}
+	return o.printFindings(cmd.OutOrStdout(), findings, "the objects from moving")
+}
+
+// printFindings returns an error if findings keep something from being done.
+func (o *options) printFindings(out io.Writer, findings []migrate.Finding, what string) (err error) {
 	if o.format == tool.FormatJSON {
-		err = tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"findings": findings})
+		err = tool.PrintJSON(out, map[string]any{"findings": findings})
 	} else {
-		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for _, finding := range findings {
 			text := finding.Cause
 			if finding.Fix != "" {
@@ -340,7 +353,7 @@ func plan(cmd *cobra.Command, o *options, m *migrate.Migration) error {
 		}
 		err = table.Flush()
 	}
-	return errors.Join(err, migrate.Failures(findings))
+	return errors.Join(err, migrate.Failures(findings, what))
 }
 
 func run(cmd *cobra.Command, o *options, m *migrate.Migration) error {
@@ -365,8 +378,15 @@ func abort(cmd *cobra.Command, _ *options, m *migrate.Migration) error {
 	return m.Abort(cmd.Context())
 }
 
-func finish(cmd *cobra.Command, _ *options, m *migrate.Migration) error {
-	return m.Finish(cmd.Context())
+func finish(cmd *cobra.Command, o *options, m *migrate.Migration) error {
+	if !o.dryRun {
+		return m.Finish(cmd.Context())
+	}
+	findings, err := m.PlanFinish(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return o.printFindings(cmd.OutOrStdout(), findings, "the copies from being deleted")
 }
 
 func printState(ctx context.Context, out io.Writer, format string, m *migrate.Migration) error {

@@ -175,6 +175,33 @@ func TestPlan(t *testing.T) {
 		require.Contains(t, stderr, "pizzas."+restaurant.GroupName+" serves the version v9, which the server does not have")
 		patch(`[{"op": "replace", "path": "/spec/versions/0/served", "value": false}]`)
 
+		// While a version has no APIService, clients depend on the copies.
+		apiService := "apiservice/v1beta1." + restaurant.GroupName
+		output, err := c.Kubectl(t.Context(), "get", apiService, "--output=json").Output()
+		require.NoError(t, err)
+		registered := parse(t, string(output))
+		registered.SetResourceVersion("")
+		output, err = registered.MarshalJSON()
+		require.NoError(t, err)
+		framework.Kubectl(t, c.ControlPlane, "delete", apiService)
+		for _, args := range [][]string{nil, {"--dry-run"}} {
+			code, stdout, stderr := c.migrate(t, "finish", args...)
+			require.Equal(t, 1, code)
+			require.Contains(t, stdout+stderr, "there is no APIService v1beta1."+restaurant.GroupName)
+			require.Equal(t, "Moved", c.phase(t))
+		}
+		c.kubectl(t, string(output), "create", "--filename=-")
+		controlplane.Eventually(t, func() error {
+			code, stdout, stderr := c.migrate(t, "finish", "--dry-run")
+			if code != 0 {
+				return fmt.Errorf("%s%s", stdout, stderr)
+			}
+			require.Regexp(t, `(?m)^notice  copies +kube-apiserver's own copies of the 2 pizzas\.\S+ would be deleted with their definition$`, stdout)
+			return nil
+		})
+		require.Equal(t, "Moved", c.phase(t))
+		framework.Kubectl(t, c.ControlPlane, "get", "customresourcedefinition", "pizzas."+restaurant.GroupName)
+
 		code, _, stderr = c.migrate(t, "finish")
 		require.Equal(t, 0, code, stderr)
 		require.Equal(t, "Error: no migration of the group has begun\n", c.phase(t))
@@ -184,7 +211,7 @@ func TestPlan(t *testing.T) {
 		dependents := framework.Kube(c.ControlPlane).CoreV1().ConfigMaps(metav1.NamespaceDefault)
 		require.NoError(t, c.pizzas().Delete(t.Context(), "after", metav1.DeleteOptions{}))
 		controlplane.Eventually(t, func() error { return gone(dependents.Get(t.Context(), "of-after", metav1.GetOptions{})) })
-		_, err := dependents.Get(t.Context(), "of-first", metav1.GetOptions{})
+		_, err = dependents.Get(t.Context(), "of-first", metav1.GetOptions{})
 		require.NoError(t, err)
 	})
 }
