@@ -78,6 +78,9 @@ type Config struct {
 	// FreezeAddress is host:port where Run listens, while writes are frozen, for
 	// kube-apiserver and the server to ask whether a write is allowed.
 	FreezeAddress string
+	// RaiseRevision lets Run and Back write the revisions by which the etcd that objects move to is
+	// behind the other one.
+	RaiseRevision bool
 	// Report, if set, is told what happens.
 	Report func(Progress)
 }

@@ -250,7 +250,10 @@ func (p *plan) checkEtcd(ctx context.Context, found []definition) error {
 // checkRevisions says how many revisions are missing in the etcd that objects move to.
 func (p *plan) checkRevisions(back bool) func(context.Context, []definition) error {
 	return p.require(RevisionTooLow, func(ctx context.Context) error {
-		_, err := p.checkRevision(ctx, back)
+		missed, err := p.checkRevision(ctx, back)
+		if err == nil && missed != "" {
+			p.notice(RevisionTooLow, "", "%s, which --raise-revision writes", missed)
+		}
 		return err
 	})
 }

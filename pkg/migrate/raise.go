@@ -224,12 +224,12 @@ func (m *Migration) missing(ctx context.Context, back bool) (missing, goal int64
 	return kube - server, kube, err
 }
 
-// checkRevision returns an error if revisions are missing that this command does not write, and
-// otherwise how many are.
-func (m *Migration) checkRevision(ctx context.Context, back bool) (missing int64, err error) {
+// checkRevision returns an error if revisions are missing that this process is not to write. Otherwise
+// it says how many are missing, if any.
+func (m *Migration) checkRevision(ctx context.Context, back bool) (missed string, err error) {
 	missing, goal, err := m.missing(ctx, back)
-	if err != nil {
-		return 0, err
+	if err != nil || missing <= 0 {
+		return "", err
 	}
 	to, from, most := "the server's etcd", "kube-apiserver's", int64(maxRaise)
 	if back {
@@ -238,19 +238,19 @@ func (m *Migration) checkRevision(ctx context.Context, back bool) (missing int64
 			most = maxRaiseByAPI
 		}
 	}
-	if missing <= most {
-		return missing, nil
+	missed = fmt.Sprintf("%s is %d revisions behind %s", to, missing, from)
+	if m.config.RaiseRevision && missing <= most {
+		return missed, nil
 	}
 	embedded := ""
 	if !back {
 		embedded = ", or of an embedded etcd by \"snapshot restore\""
 	}
-	err = &refusal{
-		cause: fmt.Sprintf("%s is %d revisions behind %s, so that clients that watch would see nothing until it has caught up", to, missing, from),
+	return missed, &refusal{
+		cause: missed + ", so that clients that watch would see nothing until it has caught up",
 		fix: fmt.Sprintf("restore a snapshot of %s by \"etcdutl snapshot restore --bump-revision=%d --mark-compacted\"%s, so that it goes on above the revision %d, "+
-			"since this command writes at most %d revisions there", to, missing+raiseMargin, embedded, goal, most),
+			"or give --raise-revision, by which this command writes up to %d empty revisions there", to, missing+raiseMargin, embedded, goal, most),
 	}
-	return missing, err
 }
 
 // raiseKube raises the revision of kube-apiserver's etcd above where the server's will be after so

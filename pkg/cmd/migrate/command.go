@@ -95,6 +95,7 @@ type options struct {
 	kubeEtcd kubeEtcd
 	back     bool
 	dryRun   bool
+	raise    bool
 }
 
 func newCommand(name string, base *apiserver.Base, groups []registry.Group, use, short, long string, do func(*cobra.Command, *options, *migrate.Migration) error) *cobra.Command {
@@ -139,6 +140,10 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 	if use == "plan" || use == "back" || use == "finish" {
 		o.kubeEtcd.addFlags(own)
 	}
+	if use == "plan" || use == "run" || use == "back" {
+		own.BoolVar(&o.raise, "raise-revision", false, ""+
+			"Write empty revisions to the etcd that the objects move to, until it is no longer behind the other one. Restoring a snapshot of it with --bump-revision does so without these writes.")
+	}
 	if use == "run" || use == "back" {
 		own.StringVar(&o.freezeAt, "freeze-address", ":9443", ""+
 			"Where this process listens while writes are frozen, as host:port, which kube-apiserver and the server must be able to reach. Without a host, that is the address from which this process reaches kube-apiserver, in a pod the pod's.")
@@ -170,6 +175,7 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string,
 		Lease:   completed.LeaderElection.ResourceName,
 		Report:  func(reported migrate.Progress) { o.report(progress, reported) },
 	}
+	config.RaiseRevision = o.raise
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, cluster.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
 	if use == "finish" && !serviceNamed {

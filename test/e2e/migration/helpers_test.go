@@ -58,6 +58,8 @@ type cluster struct {
 	binary string
 	// flags are what each command of "migrate" gets, too.
 	flags []string
+	// raise are the flags that allow to write missing revisions.
+	raise []string
 	// dataDir is the server's.
 	dataDir string
 	// freezeAddress is the same for each process, as that of a pod would be.
@@ -75,6 +77,9 @@ func newCluster(t *testing.T) *cluster {
 	require.NoError(t, c.APIServer.Start(t.Context()))
 	return c
 }
+
+// raiseRevision allows "migrate" to write missing revisions: the etcds of the tests are young.
+var raiseRevision = []string{"--raise-revision"}
 
 // newDefinedCluster has a server of custom resources instead.
 func newDefinedCluster(t *testing.T) *cluster {
@@ -107,7 +112,7 @@ func newDefinitions(t *testing.T) *cluster {
 	cp := controlplane.ForTest(t, controlplane.Config{
 		APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true, Flags: []string{"--run-controllers=false"}}},
 	})
-	c := &cluster{ControlPlane: cp, freezeAddress: fmt.Sprintf("127.0.0.1:%d", framework.FreePort(t))}
+	c := &cluster{ControlPlane: cp, raise: raiseRevision, freezeAddress: fmt.Sprintf("127.0.0.1:%d", framework.FreePort(t))}
 	webhook, err := framework.NewWebhook(cp, "webhook")
 	require.NoError(t, err)
 	manifests, err := framework.Kustomize(t.Context(), cp, "artifacts/crd")
@@ -183,6 +188,9 @@ func (c *cluster) args(command string) []string {
 	}
 	if command == "run" || command == "back" {
 		args = append(args, "--freeze-address="+c.freezeAddress)
+	}
+	if command == "run" || command == "back" || command == "plan" {
+		args = append(args, c.raise...)
 	}
 	return append(args, c.flags...)
 }

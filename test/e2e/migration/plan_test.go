@@ -108,6 +108,20 @@ func TestPlan(t *testing.T) {
 		_, err := c.pizzas().Patch(t.Context(), "first", types.MergePatchType, []byte(`{"spec":{"size":null}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 	})
+	t.Run("missing revisions", func(t *testing.T) {
+		const missing = `the server's etcd is \d+ revisions behind kube-apiserver's, so that clients that watch would see nothing until it has caught up: ` +
+			`restore a snapshot of the server's etcd by "etcdutl snapshot restore --bump-revision=\d+ --mark-compacted", or of an embedded etcd by "snapshot restore", so that it goes on above the revision \d+, ` +
+			`or give --raise-revision, by which this command writes up to 2000000 empty revisions there`
+		c.raise = nil
+		defer func() { c.raise = raiseRevision }()
+		failures := c.failures(t)
+		require.Len(t, failures, 1)
+		require.Regexp(t, "^etcd: "+missing+"$", failures[0])
+		code, _, stderr := c.migrate(t, "run")
+		require.Equal(t, 1, code)
+		require.Regexp(t, "^Error: "+missing+"\n$", stderr)
+		require.Equal(t, "Error: no migration of the group has begun\n", c.phase(t))
+	})
 	t.Run("nothing", func(t *testing.T) {
 		c.dependent(t, "first")
 		code, stdout, stderr := c.migrate(t, "plan")
@@ -115,7 +129,7 @@ func TestPlan(t *testing.T) {
 		require.NotContains(t, stdout, "failure")
 		for _, line := range []string{
 			`ok      apiservices  nothing is in the way`,
-			`ok      etcd         nothing is in the way`,
+			`notice  etcd         the server's etcd is \d+ revisions behind kube-apiserver's, which --raise-revision writes`,
 			`ok      controllers  nothing is in the way`,
 			`notice  objects      1 pizzas\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
 			`notice  objects      3 toppings\.\S+ would move, \d+ kB as JSON: 0 have finalizers, 0 are being deleted, 0 have owners`,
