@@ -22,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -135,8 +138,91 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// Under the freeze, what was compared before is not compared again, unless it can't be known what
-// has changed since, or something is wrong.
+// Watches that end at once are not begun again and again without a pause.
+func TestTailPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watches := 0
+		client := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
+		client.PrependWatchReactor("things", func(clienttesting.Action) (bool, watch.Interface, error) {
+			watches++
+			watcher := watch.NewFakeWithChanSize(0, false)
+			watcher.Stop()
+			return true, watcher, nil
+		})
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		m := &Migration{metadata: client}
+		if _, err := m.tail(ctx, thingsV1, "5"); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		// Eight in 1.27 seconds, and then one a second.
+		if watches != 8+58 {
+			t.Errorf("there were %d watches in a minute", watches)
+		}
+	})
+}
+
+// What was written at a kube-apiserver after the objects had been compared gets to the server.
+func TestCopyLate(t *testing.T) {
+	store := things
+	store.Codec, store.Transformer = unstructured.UnstructuredJSONScheme, identity.NewEncryptCheckTransformer()
+	resource := local(thingsV1)
+	scene := usualScene()
+	scene.store = store
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	m.config.Report = func(Progress) {}
+	late := unmarshal(t, usualObject)[0]
+	late.SetName("late")
+	late.SetResourceVersion("8")
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		resource: "ThingList", {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
+	})
+	m.dynamic = client
+	define(t, m, usualDefinition)
+	client.PrependReactor("list", resource.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+		list.SetResourceVersion("9")
+		return true, list, nil
+	})
+	client.PrependReactor("get", resource.Resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.(clienttesting.GetAction).GetName() != "late" {
+			return true, nil, apierrors.NewNotFound(resource.GroupResource(), "gone")
+		}
+		return true, late.DeepCopy(), nil
+	})
+	watches := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
+	m.metadata = watches
+	watches.PrependWatchReactor(resource.Resource, func(clienttesting.Action) (bool, watch.Interface, error) {
+		watcher := watch.NewFakeWithChanSize(3, false)
+		for _, event := range []watch.Event{event("gone", "7"), event("late", "8"), event("", "9")} {
+			watcher.Action(event.Type, event.Object)
+		}
+		return true, watcher, nil
+	})
+	c, err := m.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.state.Revisions = map[string]string{"things": "6"}
+	for _, name := range []string{"gone", "kept"} {
+		if _, err := m.config.Etcd.Put(t.Context(), store.Key("default", name), usualObject); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.copyLate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	found, err := c.atServer().all(t.Context(), move{&store, thingsV1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys := slices.Sorted(maps.Keys(found)); !slices.Equal(keys, []string{"default/kept", "default/late"}) {
+		t.Errorf("the server has %v", keys)
+	}
+}
+
 // What has changed before all objects are read need not be looked at one by one, and what changes
 // later does.
 func TestForget(t *testing.T) {
@@ -207,6 +293,8 @@ func list(t *testing.T, m *Migration) map[string]held {
 	return found
 }
 
+// Under the freeze, what was compared before is not compared again, unless it can't be known what
+// has changed since, or something is wrong.
 func TestCopyFrozen(t *testing.T) {
 	known := func(pending ...string) map[string]*position {
 		p := newPosition("5")

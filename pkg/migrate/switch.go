@@ -61,6 +61,9 @@ func (s *session) switchToServer(ctx context.Context, f *freezer) error {
 			}
 		}
 	}
+	if err := s.copyLate(ctx); err != nil {
+		return err
+	}
 	// What other clients have made kube-apiserver write since is not older than what it has answered.
 	if _, err := s.beginHistory(ctx); err != nil {
 		return err
@@ -73,6 +76,42 @@ func (s *session) switchToServer(ctx context.Context, f *freezer) error {
 	}
 	// kube-apiserver ends its watches, which continue at the server.
 	return s.touch(ctx, true, keys.CopyKept)
+}
+
+// copyLate copies what kube-apiservers have accepted that learned late of the freeze. By now all of
+// them send writes to the server, where they wait.
+func (s *session) copyLate(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	moves, err := s.moves(ctx)
+	if err != nil {
+		return err
+	}
+	// All wait at the same time.
+	positions := make([]*position, len(moves))
+	for i := range moves {
+		revision := s.state.Revisions[moves[i].Resource]
+		moves[i].from = local(moves[i].from)
+		positions[i] = newPosition(revision)
+		if positions[i].tail, err = s.tail(ctx, moves[i].from, revision); err != nil {
+			return err
+		}
+	}
+	for i, move := range moves {
+		count, err := s.follow(ctx, move, positions[i], s.atServer())
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case expired(err), apierrors.IsNotFound(err):
+			// As when an earlier process has come further.
+			s.progress("it can't be known whether %s were written after the freeze: %v", move.GroupResource, err)
+		case err != nil:
+			return err
+		case count > 0:
+			s.progress("%d %s were written after the freeze, by a kube-apiserver that learned late of it, and have been copied", count, move.GroupResource)
+		}
+	}
+	return nil
 }
 
 // switchToKube makes kube-apiserver answer requests itself, and ends the watches that clients still

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 )
 
 const (
@@ -36,13 +37,16 @@ const (
 	// watchSeconds is how long a watch lasts. Servers send a bookmark two seconds before its end,
 	// which says that there are no changes up to then but those that were sent.
 	watchSeconds = 3
+	// minPause and maxPause are how long to wait before the next watch after one that brought nothing:
+	// a proxy may end each at once.
+	minPause, maxPause = 10 * time.Millisecond, time.Second
 )
 
 // tail collects which objects of a resource change, for as long as its context lasts: longer than
 // servers keep what was changed.
 type tail struct {
-	*Migration
-	from schema.GroupVersionResource
+	client metadata.ResourceInterface
+	from   schema.GroupVersionResource
 
 	lock sync.Mutex
 	// changed are objects, as namespace/name, that have changed up to a revision.
@@ -62,15 +66,27 @@ func (m *Migration) tail(ctx context.Context, from schema.GroupVersionResource, 
 	if err != nil {
 		return nil, err
 	}
-	t := &tail{Migration: m, from: from, changed: sets.New[string](), reached: reached, news: make(chan struct{}), renew: func() {}}
+	t := &tail{client: m.metadata.Resource(from), from: from, changed: sets.New[string](), reached: reached, news: make(chan struct{}), renew: func() {}}
 	go t.run(ctx)
 	return t, nil
 }
 
 func (t *tail) run(ctx context.Context) {
 	var err error
-	for err == nil && ctx.Err() == nil {
-		err = t.watch(ctx)
+	for pause := minPause; err == nil && ctx.Err() == nil; {
+		began, before := time.Now(), t.position()
+		if err = t.watch(ctx); err != nil {
+			break
+		}
+		if t.position() > before || time.Since(began) > maxPause {
+			pause = minPause
+			continue
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, maxPause)
 	}
 	if err == nil {
 		return
@@ -79,6 +95,12 @@ func (t *tail) run(ctx context.Context) {
 	defer t.lock.Unlock()
 	t.err = fmt.Errorf("watching the %s: %w", t.from.GroupResource(), err)
 	t.tell()
+}
+
+func (t *tail) position() int64 {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.reached
 }
 
 // watch collects what one watch says until it ends. No more is asked for than the metadata.
@@ -90,7 +112,7 @@ func (t *tail) watch(ctx context.Context) error {
 	after := fmt.Sprint(t.reached)
 	t.lock.Unlock()
 	seconds := int64(watchSeconds)
-	watcher, err := t.metadata.Resource(t.from).Watch(ctx, metav1.ListOptions{ResourceVersion: after, AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
+	watcher, err := t.client.Watch(ctx, metav1.ListOptions{ResourceVersion: after, AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
 	if ctx.Err() != nil {
 		return nil
 	}
