@@ -21,8 +21,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,26 +105,20 @@ func (s *session) copy(ctx context.Context, move move, to target) (difference, e
 	if err := s.save(ctx); err != nil {
 		return difference{}, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var (
-		wg    sync.WaitGroup
-		slots = make(chan struct{}, writers)
-	)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
 	found, err := s.compare(ctx, move, to, func(key string, before *held, after *wanted) error {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			if err := to.write(ctx, move, key, before, after); err != nil {
-				cancel(fmt.Errorf("writing %s %s: %w", move.GroupResource, key, err))
+				return fmt.Errorf("writing %s %s: %w", move.GroupResource, key, err)
 			}
+			return nil
 		})
 		return context.Cause(ctx)
 	})
-	wg.Wait()
 	// What has failed first has canceled the rest.
-	if cause := context.Cause(ctx); cause != nil {
-		return difference{}, cause
+	if failed := group.Wait(); failed != nil {
+		return difference{}, failed
 	}
 	return found, err
 }

@@ -23,6 +23,7 @@ import (
 	"path"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -107,28 +108,18 @@ func (s *session) follow(ctx context.Context, move move, position *position, to 
 
 // copyPending makes the objects equal that may differ. Those that did are pending afterwards.
 func (s *session) copyPending(ctx context.Context, move move, position *position, to target) (int, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var (
-		wg      sync.WaitGroup
-		mu      sync.Mutex
-		slots   = make(chan struct{}, writers)
-		written = sets.New[string]()
-	)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	var mu sync.Mutex
+	written := sets.New[string]()
 	for key := range position.pending {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if ctx.Err() != nil {
-				return
-			}
+		group.Go(func() error {
 			differed, notable, err := s.copyOne(ctx, move, to, key)
+			if err != nil {
+				return fmt.Errorf("copying the object %s of %s: %w", key, move.GroupResource, err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				cancel(fmt.Errorf("copying the object %s of %s: %w", key, move.GroupResource, err))
-				return
-			}
 			if differed {
 				written.Insert(key)
 			}
@@ -136,11 +127,11 @@ func (s *session) copyPending(ctx context.Context, move move, position *position
 			if notable {
 				position.notable.Insert(key)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		return 0, cause
+	if err := group.Wait(); err != nil {
+		return 0, err
 	}
 	position.pending = written
 	return len(written), nil
@@ -255,39 +246,38 @@ func expired(err error) bool {
 func (s *session) copyFrozen(ctx context.Context, moves []move, to target) (map[string]*position, error) {
 	positions := map[string]*position{}
 	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		others []move
+		failed error
 	)
 	for _, move := range moves {
 		known := s.positions[move.Resource]
 		if known == nil {
+			mu.Lock()
+			others = append(others, move)
+			mu.Unlock()
 			continue
 		}
 		wg.Go(func() {
 			err := s.followFrozen(ctx, move, known, to)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-				return
+			switch {
+			case err == nil:
+				positions[move.Resource] = known
+			case expired(err) || errors.Is(err, errDiffers):
+				s.progress("comparing all objects: %v", err)
+				others = append(others, move)
+			default:
+				failed = err
 			}
-			positions[move.Resource] = known
 		})
 	}
 	wg.Wait()
 	s.stopFollowing()
-	for _, err := range errs {
-		if !expired(err) && !errors.Is(err, errDiffers) {
-			return nil, err
-		}
-		s.progress("comparing all objects: %v", err)
-	}
-	var others []move
-	for _, move := range moves {
-		if positions[move.Resource] == nil {
-			others = append(others, move)
-		}
+	if failed != nil {
+		return nil, failed
 	}
 	if len(others) == 0 {
 		return positions, nil

@@ -20,11 +20,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,38 +53,23 @@ type counter struct {
 
 // raise writes until the revision is above the goal.
 func (c counter) raise(ctx context.Context, goal int64) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var (
-		reached atomic.Int64
-		wg      sync.WaitGroup
-	)
+	group, writing := errgroup.WithContext(ctx)
 	for worker := range writers {
-		wg.Go(func() {
-			for reached.Load() <= goal && ctx.Err() == nil {
-				revision, err := c.write(ctx, worker)
-				if err != nil {
-					cancel(fmt.Errorf("raising the revision of %s: %w", c.name, err))
-					return
+		group.Go(func() error {
+			for revision := int64(0); revision <= goal; {
+				var err error
+				if revision, err = c.write(writing, worker); err != nil {
+					return fmt.Errorf("raising the revision of %s: %w", c.name, err)
 				}
-				setAtLeast(&reached, revision)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if err := c.clean(context.WithoutCancel(ctx)); err != nil {
-		cancel(err)
+	err := group.Wait()
+	if cleanErr := c.clean(context.WithoutCancel(ctx)); err == nil {
+		err = cleanErr
 	}
-	return context.Cause(ctx)
-}
-
-func setAtLeast(value *atomic.Int64, least int64) {
-	for {
-		before := value.Load()
-		if before >= least || value.CompareAndSwap(before, least) {
-			return
-		}
-	}
+	return err
 }
 
 // raiseAbove raises the revision of an etcd above another one, unless it is.
@@ -118,21 +102,13 @@ func (m *Migration) kubeRevision(ctx context.Context) (int64, error) {
 
 // serverCounter raises the revision of the server's etcd.
 func (s *session) serverCounter() counter {
-	key := s.config.StateKey + ".revision"
-	return counter{
-		name: "the server's etcd", now: s.serverRevision,
-		write: func(ctx context.Context, _ int) (int64, error) {
-			response, err := s.write(ctx, clientv3.OpPut(key, ""))
-			if err != nil {
-				return 0, err
-			}
-			return response.Header.Revision, nil
-		},
-		clean: func(ctx context.Context) error {
-			_, err := s.write(ctx, clientv3.OpDelete(key))
-			return err
-		},
-	}
+	return byKey("the server's etcd", s.serverRevision, s.config.StateKey+".revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
+		response, err := s.write(ctx, op)
+		if err != nil {
+			return 0, err
+		}
+		return response.Header.Revision, nil
+	})
 }
 
 // kubeCounter raises the revision of kube-apiserver's etcd: there, or else by changing ConfigMaps.
@@ -141,18 +117,22 @@ func (s *session) kubeCounter() counter {
 	if s.config.KubeEtcd == nil {
 		return counter{name: name, now: s.kubeRevision, write: s.changeConfigMap, clean: s.deleteConfigMaps}
 	}
-	key := s.config.KubePrefix + "/migrate.revision"
+	return byKey(name, s.kubeRevision, s.config.KubePrefix+"/migrate.revision", func(ctx context.Context, op clientv3.Op) (int64, error) {
+		response, err := s.config.KubeEtcd.Txn(ctx).Then(op).Commit()
+		if err != nil {
+			return 0, err
+		}
+		return response.Header.Revision, nil
+	})
+}
+
+// byKey raises the revision of an etcd by writing one key.
+func byKey(name string, now func(context.Context) (int64, error), key string, do func(context.Context, clientv3.Op) (int64, error)) counter {
 	return counter{
-		name: name, now: s.kubeRevision,
-		write: func(ctx context.Context, _ int) (int64, error) {
-			response, err := s.config.KubeEtcd.Put(ctx, key, "")
-			if err != nil {
-				return 0, err
-			}
-			return response.Header.Revision, nil
-		},
+		name: name, now: now,
+		write: func(ctx context.Context, _ int) (int64, error) { return do(ctx, clientv3.OpPut(key, "")) },
 		clean: func(ctx context.Context) error {
-			_, err := s.config.KubeEtcd.Delete(ctx, key)
+			_, err := do(ctx, clientv3.OpDelete(key))
 			return err
 		},
 	}

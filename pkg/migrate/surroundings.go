@@ -125,15 +125,18 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	}
 	registered := p.kube.AdmissionregistrationV1()
 	var webhooks, policies []string
+	add := func(names *[]string, name string, rules []admissionregistrationv1.RuleWithOperations) {
+		if p.matches(rules, resources) {
+			*names = append(*names, name)
+		}
+	}
 	validating, err := registered.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the webhooks: %w", err)
 	}
 	for _, configuration := range validating.Items {
 		for _, webhook := range configuration.Webhooks {
-			if p.matches(webhook.Rules, resources) {
-				webhooks = append(webhooks, webhook.Name)
-			}
+			add(&webhooks, webhook.Name, webhook.Rules)
 		}
 	}
 	mutating, err := registered.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
@@ -142,9 +145,7 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	}
 	for _, configuration := range mutating.Items {
 		for _, webhook := range configuration.Webhooks {
-			if p.matches(webhook.Rules, resources) {
-				webhooks = append(webhooks, webhook.Name)
-			}
+			add(&webhooks, webhook.Name, webhook.Rules)
 		}
 	}
 	if len(webhooks) > 0 {
@@ -156,9 +157,7 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	}
 	if err == nil {
 		for _, policy := range validatingPolicies.Items {
-			if constraints := policy.Spec.MatchConstraints; constraints != nil && p.matches(rulesOf(constraints.ResourceRules), resources) {
-				policies = append(policies, policy.Name)
-			}
+			add(&policies, policy.Name, rulesOf(policy.Spec.MatchConstraints))
 		}
 	}
 	mutatingPolicies, err := registered.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
@@ -167,9 +166,7 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	}
 	if err == nil {
 		for _, policy := range mutatingPolicies.Items {
-			if constraints := policy.Spec.MatchConstraints; constraints != nil && p.matches(rulesOf(constraints.ResourceRules), resources) {
-				policies = append(policies, policy.Name)
-			}
+			add(&policies, policy.Name, rulesOf(policy.Spec.MatchConstraints))
 		}
 	}
 	if len(policies) > 0 {
@@ -199,9 +196,11 @@ func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string]) erro
 	return nil
 }
 
-func rulesOf(named []admissionregistrationv1.NamedRuleWithOperations) (rules []admissionregistrationv1.RuleWithOperations) {
-	for _, rule := range named {
-		rules = append(rules, rule.RuleWithOperations)
+func rulesOf(constraints *admissionregistrationv1.MatchResources) (rules []admissionregistrationv1.RuleWithOperations) {
+	if constraints != nil {
+		for _, rule := range constraints.ResourceRules {
+			rules = append(rules, rule.RuleWithOperations)
+		}
 	}
 	return rules
 }
