@@ -35,16 +35,25 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// BypassVersion is a version of each resource that only exists while objects move back. By it
-// kube-apiserver reads and writes the objects in its own etcd, while all other versions lead
-// to the server.
+// Three ways lead past the APIServices to what kube-apiserver has itself. Each is for something that
+// the API offers no other way for.
+//
+//   - BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of its
+//     own, since the webhook that freezes writes and the definition's conversion must not apply to it,
+//     and since it has no APIService.
+//   - local reads what kube-apiserver serves in the versions that clients use. That fills its caches
+//     before clients come, and finds late writes. It changes nothing, and so needs no version.
+//   - schemaMarker makes kube-apiserver end the watches of a resource, and begin its history again.
+//     Servers do that when a definition changes, and for no other reason.
+
+// BypassVersion is a version of each resource that only exists while objects move back. In it
+// kube-apiserver reads and writes the objects in its own etcd. All other versions lead to the server.
 const BypassVersion = "migrate"
 
 // bypassTimeout bounds the wait for kube-apiserver to serve a new version.
 const bypassTimeout = time.Minute
 
-// schemaMarker ends the description of a schema in a definition that was changed for no other
-// reason than to have its watches ended: that is what a server does on any change.
+// schemaMarker ends the description of a schema in a definition that is changed to end its watches.
 const schemaMarker = " (objects are being moved)"
 
 // bypass is where kube-apiserver's own objects of a resource are.
@@ -106,7 +115,7 @@ func (s *session) addBypass(ctx context.Context) error {
 }
 
 // removeBypass removes that version, whereupon kube-apiserver also forgets the history of the
-// objects: who watches has to list them again.
+// objects: clients that watch have to list them again.
 func (s *session) removeBypass(ctx context.Context, annotation string) error {
 	return s.changeDefinitions(ctx, "removing the version "+BypassVersion+" from", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
 		if s.config.Defined {

@@ -26,14 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// maxFollows is how often changes are copied before writes are frozen, to leave little to be
-// copied then.
-const maxFollows = 10
-
-// fewChanges is how many changes there may be for the next to be copied under the freeze.
-const fewChanges = 100
-
-// errAllNew is the error for objects of which kube-apiserver has no copies.
+// errAllNew refuses to move objects back without kube-apiserver's etcd when it has no copies of them.
 var errAllNew = errors.New("kube-apiserver has no copies of the objects any more, so that it would give a new UID to all of them, and the garbage collector would delete what they own: give --kube-etcd-servers")
 
 // direction is one of the two ways that objects move. The phases are the same both ways; these are

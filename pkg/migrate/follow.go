@@ -41,6 +41,11 @@ const (
 	maxPasses = 3
 	// maxRounds is how often what is written under the freeze is compared again.
 	maxRounds = 3
+	// maxFollows is how often changes are copied before writes are frozen, to leave little to be
+	// copied then.
+	maxFollows = 10
+	// fewChanges is how many changes there may be for the next to be copied under the freeze.
+	fewChanges = 100
 )
 
 // position is what is known of the objects of a resource that are followed. All objects were

@@ -62,8 +62,8 @@ type State struct {
 	Definitions map[string]map[string]string `json:"definitions,omitempty"`
 	// Objects are how many were read from kube-apiserver last, by resource.
 	Objects map[string]int `json:"objects,omitempty"`
-	// Revisions are those of kube-apiserver's etcd of which the server has all objects,
-	// by resource. They are set when all objects were compared.
+	// Revisions are those at which all objects were last compared and equal, by resource. They are
+	// revisions of the etcd that the objects move from.
 	Revisions map[string]string `json:"revisions,omitempty"`
 	// Finalized are the objects, as resource/namespace/name, that had finalizers when
 	// they moved: at most as many as an error can name.

@@ -33,7 +33,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// fieldManager is who changes objects by kube-apiserver, in their managedFields.
+// fieldManager names this program in the managedFields of objects that it changes.
 const fieldManager = "migrate"
 
 // held is what a target has of an object.
@@ -57,7 +57,7 @@ type wanted struct {
 type target interface {
 	// encode returns an object as the target is to have it.
 	encode(move, *unstructured.Unstructured) (wanted, error)
-	// notable tells whether the state is to name an object of which the target has this.
+	// notable tells whether the state is to name an object, given what the target has of it.
 	notable(object *unstructured.Unstructured, before *held) bool
 	// all returns what the target has of a resource, by key, and one returns one object, or nil.
 	all(context.Context, move) (map[string]held, error)
