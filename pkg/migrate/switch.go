@@ -78,8 +78,8 @@ func (s *session) switchToServer(ctx context.Context, f *freezer) error {
 	return s.touch(ctx, true, keys.CopyKept)
 }
 
-// copyLate copies what kube-apiservers have accepted that learned late of the freeze. By now all of
-// them send writes to the server, where they wait.
+// copyLate copies what kube-apiservers have accepted that learned late of the freeze. By now the one
+// that answers sends writes to the server, where they wait.
 func (s *session) copyLate(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
