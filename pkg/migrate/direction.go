@@ -192,7 +192,8 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 		return s, err
 	}
 	s.state.Returning, s.state.Conversions, s.state.NewUIDs, s.state.History = true, nil, nil, 0
-	return s, s.enter(ctx, Copying)
+	err = s.enter(ctx, Copying)
+	return s, err
 }
 
 // through goes through all phases up to the last.

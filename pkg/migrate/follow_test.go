@@ -239,7 +239,6 @@ func TestForget(t *testing.T) {
 
 // recorder is a target that has all objects, and says what it was asked.
 type recorder struct {
-	target
 	did    []string
 	there  int
 	differ map[string]int

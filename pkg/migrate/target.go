@@ -257,9 +257,7 @@ func (throughBypass) encode(move move, object *unstructured.Unstructured) (wante
 	object.SetResourceVersion("")
 	compared := object.DeepCopy()
 	compared.SetManagedFields(nil)
-	for _, field := range setByKube {
-		unstructured.RemoveNestedField(compared.Object, "metadata", field)
-	}
+	withoutSetByKube(compared)
 	if object.GetDeletionTimestamp() != nil {
 		_ = unstructured.SetNestedField(compared.Object, true, "metadata", "deletionTimestamp")
 	}
@@ -267,8 +265,12 @@ func (throughBypass) encode(move move, object *unstructured.Unstructured) (wante
 	return wanted{content: contentOf(data), object: object}, err
 }
 
-// setByKube are fields of the metadata that kube-apiserver sets itself.
-var setByKube = []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"}
+// withoutSetByKube removes the metadata that kube-apiserver sets itself.
+func withoutSetByKube(object *unstructured.Unstructured) {
+	for _, field := range []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+}
 
 // notable are objects that get another UID.
 func (throughBypass) notable(object *unstructured.Unstructured, before *held) bool {
@@ -323,9 +325,7 @@ func (m throughBypass) write(ctx context.Context, move move, key string, before 
 		before = nil
 	}
 	object.SetAPIVersion(move.bypass().GroupVersion().String())
-	for _, field := range setByKube {
-		unstructured.RemoveNestedField(object.Object, "metadata", field)
-	}
+	withoutSetByKube(object)
 	var err error
 	if before == nil {
 		_, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
