@@ -142,7 +142,6 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 	// HTTP/2 keeps the library's limit: kube-apiserver's client refuses to send more, and calls that
 	// 503.
 	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: server.MaxHeaderBytes, ReadHeaderTimeout: headerPatience}
-	server.RegisterOnShutdown(func() { base.SetKeepAlivesEnabled(false) })
 	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		told := newGoAwayConn(conn)
