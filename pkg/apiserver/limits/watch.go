@@ -20,7 +20,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,6 +39,9 @@ const (
 	// another where it was.
 	eventPatience = 10 * time.Second
 	eventInterval = 50 * time.Millisecond
+	// largestHalfLife is how long it takes until the largest object that has been seen counts half.
+	// Each watch sees those that there are again.
+	largestHalfLife = time.Minute
 	// eventsAhead is how many events may wait for the library, which flushes when there are none.
 	eventsAhead = 16
 )
@@ -56,18 +59,49 @@ func watchShareOf(req *http.Request) watchShare {
 }
 
 // LargeObjects are those of a resource. The zero value knows none.
-type LargeObjects struct{ largest atomic.Int64 }
+type LargeObjects struct {
+	mu sync.Mutex
+	// largest is the size of an object that was the largest one when it was seen.
+	largest int64
+	seen    time.Time
+}
 
 // See tells of an object that is stored. It returns its size, or 0 if it is not a large one.
 func (l *LargeObjects) See(object runtime.Object) int64 {
 	size := largeSize(object)
-	for largest := l.largest.Load(); size > largest && !l.largest.CompareAndSwap(largest, size); largest = l.largest.Load() {
+	if size == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if size >= l.recent() {
+		l.largest, l.seen = size, time.Now()
 	}
 	return size
 }
 
-// None tells whether none has been seen.
-func (l *LargeObjects) None() bool { return l.largest.Load() == 0 }
+// None tells whether none has ever been seen.
+func (l *LargeObjects) None() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.largest == 0
+}
+
+// Largest returns the size of the largest object of late, or 0 if there was no large one.
+func (l *LargeObjects) Largest() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recent()
+}
+
+// recent is for those who have locked it.
+func (l *LargeObjects) recent() int64 {
+	size := l.largest >> (time.Since(l.seen) / largestHalfLife)
+	if size < largeObject {
+		return 0
+	}
+	return size
+}
 
 // Watch begins a watch, whose large events take memory from the budget of the request whose
 // context this is. It begins with copies of objects that a watch cache has ready, some at a time,
@@ -79,7 +113,7 @@ func (l *LargeObjects) Watch(ctx context.Context, begin func() (watch.Interface,
 		return begin()
 	}
 	w := &boundedWatch{large: l, share: share.share, events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1)}
-	if ahead := l.largest.Load() * eventFactor; ahead > 0 && !w.take(ctx, ahead) {
+	if ahead := l.Largest() * eventFactor; ahead > 0 && !w.take(ctx, ahead) {
 		return nil, errTooMuchMemory("large objects")
 	}
 	var err error

@@ -169,6 +169,60 @@ func TestBeginOfWatches(t *testing.T) {
 	})
 }
 
+// An object that is gone does not keep watches from beginning for ever.
+func TestLargestObjectIsForgotten(t *testing.T) {
+	large := func(size int) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", size)}}
+	}
+	const size = 16 * largeObject
+	for name, test := range map[string]struct {
+		after time.Duration
+		// then is seen after that time, unless it is nil.
+		then *metav1.PartialObjectMetadata
+		want int64
+	}{
+		"at once":                {0, nil, largeSize(large(size))},
+		"after a while":          {largestHalfLife, nil, largeSize(large(size)) / 2},
+		"after a long time":      {5 * largestHalfLife, nil, 0},
+		"after a very long time": {1000 * largestHalfLife, nil, 0},
+		"seen again":             {5 * largestHalfLife, large(size), largeSize(large(size))},
+		"a smaller one at once":  {0, large(size / 2), largeSize(large(size))},
+		"a smaller one later":    {5 * largestHalfLife, large(size / 2), largeSize(large(size / 2))},
+		"a small one":            {5 * largestHalfLife, large(1), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seen LargeObjects
+				require.True(t, seen.None())
+				seen.See(large(size))
+				time.Sleep(test.after)
+				if test.then != nil {
+					seen.See(test.then)
+				}
+				require.Equal(t, test.want, seen.Largest())
+				require.False(t, seen.None())
+			})
+		})
+	}
+}
+
+// Watches begin although there has been an object that would not leave memory for them.
+func TestWatchesAfterALargeObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
+		var large LargeObjects
+		large.See(object)
+		budget := newBudget(userPart*largeSize(object)*eventFactor, 1)
+		time.Sleep(time.Hour)
+		for range 9 { // All before any of them is known to bring nothing.
+			watched, err := large.Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: budget.share("anna")}), func() (watch.Interface, error) { return watch.NewFake(), nil })
+			require.NoError(t, err)
+			defer watched.Stop()
+		}
+		require.Zero(t, budget.used)
+	})
+}
+
 func TestSizeOf(t *testing.T) {
 	text := strings.Repeat("x", 100)
 	for name, test := range map[string]struct {
