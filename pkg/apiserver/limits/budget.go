@@ -80,21 +80,26 @@ func newBudget(limit int64, maxWaits int) *budget {
 	return &budget{limit: limit, maxWaits: maxWaits, users: map[string]int64{}, waits: map[string]int{}}
 }
 
-// keep counts what a watch cache keeps for a while of what a user has changed.
+// keep counts what a watch cache keeps for a while of what a user has changed. It counts in the
+// part of that user alone: what is past refuses nobody else.
 func (b *budget) keep(user string, bytes int64) {
 	b.mu.Lock()
-	b.count(user, bytes)
+	b.countUser(user, bytes)
 	b.mu.Unlock()
 	time.AfterFunc(historyTime, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.count(user, -bytes)
+		b.countUser(user, -bytes)
 	})
 }
 
 // count is for those who have locked the budget.
 func (b *budget) count(user string, bytes int64) {
 	b.used += bytes
+	b.countUser(user, bytes)
+}
+
+func (b *budget) countUser(user string, bytes int64) {
 	if b.users[user] += bytes; b.users[user] == 0 {
 		delete(b.users, user)
 	}

@@ -25,6 +25,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
@@ -123,6 +125,42 @@ func TestListMemory(t *testing.T) {
 	}
 	if err := TakeListMemory(context.Background(), 1<<40); err != nil {
 		t.Errorf("what is not a request of a client: %v", err)
+	}
+}
+
+// What a user has changed or deleted counts for that user only, until watch caches forget it.
+func TestHistoryMemory(t *testing.T) {
+	const part, bytes = 100, 10
+	for name, test := range map[string]struct {
+		history int64
+		user    string
+		after   time.Duration
+		want    bool
+	}{
+		"another user":                           {userPart * part, "ben", 0, true},
+		"another user after more than there is":  {100 * userPart * part, "ben", 0, true},
+		"the user with less than a part":         {part - bytes, "anna", 0, true},
+		"the user with a part":                   {part, "anna", 0, false},
+		"the user, before it is forgotten":       {part, "anna", historyTime - time.Second, false},
+		"the user, when it is forgotten":         {part, "anna", historyTime + time.Second, true},
+		"the user, when much has been forgotten": {100 * userPart * part, "anna", historyTime + time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := newBudget(userPart*part, DefaultBounds().WaitsPerUser)
+				memory.keep("anna", test.history)
+				time.Sleep(test.after)
+				share := memory.share(test.user)
+				if got := share.take(bytes); got != test.want {
+					t.Errorf("got %v, want %v", got, test.want)
+				}
+				share.release()
+				time.Sleep(2 * historyTime)
+				if memory.used != 0 || len(memory.users) != 0 {
+					t.Errorf("%d bytes are still taken, of %v", memory.used, memory.users)
+				}
+			})
+		})
 	}
 }
 
