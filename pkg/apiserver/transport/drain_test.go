@@ -52,6 +52,7 @@ func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 	drain := NewDrain(testStreams, limits.DefaultBounds())
 	server := httptest.NewUnstartedServer(drain.Handler(handler))
 	server.EnableHTTP2 = true
+	require.NoError(t, http2.ConfigureServer(server.Config, nil)) //nolint:staticcheck // SA1019: the library does so.
 	server.Listener = drain.Listener(server.Listener)
 	opened, told := make(chan struct{}), make(chan struct{})
 	server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
@@ -137,6 +138,7 @@ func TestARequestAfterGoAway(t *testing.T) {
 		_, _ = io.Copy(w, req.Body)
 	})))
 	server.EnableHTTP2 = true
+	require.NoError(t, http2.ConfigureServer(server.Config, nil)) //nolint:staticcheck // SA1019: the library does so.
 	server.Listener = drain.Listener(server.Listener)
 	server.StartTLS()
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
