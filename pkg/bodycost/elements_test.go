@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 		json, yaml, apply = "application/json", "application/yaml", "application/apply-patch+yaml"
 
 		tooMany  = "all lists and objects together must not have more than 100 elements"
-		tooLong  = "YAML must not have more than 100 lines, commas, brackets and dashes outside of strings: send JSON"
+		tooLong  = "YAML must not have more than 100 lines, commas, brackets and dashes: send JSON"
 		tooOther = "YAML must be in UTF-8"
 	)
 	// Each has two elements too many.

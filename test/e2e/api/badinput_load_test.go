@@ -51,7 +51,7 @@ func TestHugeRequests(t *testing.T) {
 		tooDeep   = "the patch is nested more than 100 levels deep"
 		tooLong   = "the patch has a list of more than 1000 elements: send a merge patch or an apply patch"
 		tooMany   = "all lists and objects together must not have more than 20000 elements"
-		yamlLines = "YAML must not have more than 20000 lines, commas, brackets and dashes outside of strings: send JSON"
+		yamlLines = "YAML must not have more than 20000 lines, commas, brackets and dashes: send JSON"
 		number    = "a number has more than 256 characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after 18 digits: …"
 	)
 	huge := strings.Repeat("x", 4<<20)
