@@ -21,12 +21,9 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
-	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -34,27 +31,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// rememberCertificate is how long a front proxy's certificate is not verified again.
-const rememberCertificate = time.Minute
-
 // FrontProxy believes request headers only while no user could send them with a
 // certificate of theirs. That is checked before the server starts, too, but the
 // certificate authorities can be rotated while it runs. Who sends the headers is
 // then taken for who their certificate says: kube-apiserver for a user without
 // permissions, so that all it forwards is refused.
 // Upstream fault 29.
-//
-// The library verifies the certificate for each request, which is a sixth of what a get
-// costs. A FrontProxy remembers it for a minute, until it expires or the certificate
-// authorities change. That who sends it has its key was shown by the handshake of the
-// connection.
 type FrontProxy struct {
 	authenticator.Request
-	// headers takes request headers for true, whoever sends them.
-	headers authenticator.Request
-	// verified has the certificates of front proxies that have been verified.
-	verified *cache.Expiring
-	config   *authenticatorfactory.RequestHeaderConfig
+	config *authenticatorfactory.RequestHeaderConfig
 	// clientCAs are those of users and of front proxies.
 	clientCAs dynamiccertificates.CAContentProvider
 	// overlapping is the subject of a certificate authority of both, or nil.
@@ -64,14 +49,7 @@ type FrontProxy struct {
 // NewFrontProxy guards the library's authenticator of request headers. The certificate
 // authorities are those of users and of front proxies together.
 func NewFrontProxy(delegate authenticator.Request, config *authenticatorfactory.RequestHeaderConfig, clientCAs dynamiccertificates.CAContentProvider) *FrontProxy {
-	headers := headerrequest.NewDynamic(config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes)
-	f := &FrontProxy{
-		Request:   delegate,
-		headers:   group.NewAuthenticatedGroupAdder(headers),
-		verified:  cache.NewExpiring(),
-		config:    config,
-		clientCAs: clientCAs,
-	}
+	f := &FrontProxy{Request: delegate, config: config, clientCAs: clientCAs}
 	clientCAs.AddListener(f)
 	f.Enqueue()
 	return f
@@ -119,52 +97,13 @@ func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 	if !f.namesUser(req) {
 		return f.Request.AuthenticateRequest(req)
 	}
-	certificate, remembered := f.remembers(req)
-	delegate := f.Request
-	if remembered {
-		delegate = f.headers
-	}
-	response, ok, err := delegate.AuthenticateRequest(req)
+	response, ok, err := f.Request.AuthenticateRequest(req)
 	// The authenticator of the headers removes them when it has believed them, and no
 	// other does.
 	if ok && !f.namesUser(req) {
 		response.User = frontProxied{response.User}
-		if !remembered {
-			f.remember(certificate)
-		}
 	}
 	return response, ok, err
-}
-
-// verification is that of a certificate by authorities. A rotation makes other ones.
-type verification struct {
-	certificate *x509.Certificate
-	authorities *x509.CertPool
-}
-
-// remembers returns the certificate of a request, with what would verify it, and tells whether
-// that was done less than a minute ago.
-func (f *FrontProxy) remembers(req *http.Request) (verification, bool) {
-	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
-		return verification{}, false
-	}
-	options, ok := f.config.CAContentProvider.VerifyOptions()
-	if !ok {
-		return verification{}, false
-	}
-	v := verification{req.TLS.PeerCertificates[0], options.Roots}
-	allowed := f.config.AllowedClientNames.Value()
-	if len(allowed) > 0 && !slices.Contains(allowed, v.certificate.Subject.CommonName) {
-		return v, false
-	}
-	_, remembered := f.verified.Get(v)
-	return v, remembered
-}
-
-func (f *FrontProxy) remember(v verification) {
-	if v.certificate != nil {
-		f.verified.Set(v, nil, min(rememberCertificate, time.Until(v.certificate.NotAfter)))
-	}
 }
 
 func (f *FrontProxy) namesUser(req *http.Request) bool {
