@@ -140,7 +140,7 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-selector-requirements", &b.SelectorRequirements, "How many requirements and values a label or field selector may have."},
 		{"max-body-elements", &b.BodyElements, "How many elements all lists and objects in a request's body may have together."},
 		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. Requests beyond are told to retry."},
-		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server. Further ones wait until one of them ends; those beyond eight times as many are closed."},
+		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server. Further ones are closed."},
 		{"max-streams-per-user", &b.StreamsPerUser, "How many streams, such as those that follow an object, a user may have at once. Requests beyond are told to retry."},
 		{"max-forwarded-streams-per-user", &b.ForwardedStreamsPerUser, "How many streams a user may have at once through kube-apiserver, where each takes a seat of priority and fairness for up to a minute. Requests beyond are told to retry."},
 		{"max-slow-requests-per-user", &b.WaitsPerUser, "How many requests of a user may at once wait for more than a moment until their clients have sent a body or read a response. Requests beyond are told to retry, and responses end."},

@@ -23,148 +23,52 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// waitingPerConnection is how many connections may wait for each that a client may have.
-const waitingPerConnection = 8
-
-// BoundConnections returns a listener that lets an IP address have ConnectionsPerClient
-// connections at a time. Further ones wait, as far as they are not too many, until
-// another of the client ends: kube-apiserver, which comes from one address for all users,
-// dials for each of the requests that it has before its first connection stands, and
-// needs few of these connections later.
+// BoundConnections returns a listener that closes connections of an IP address beyond
+// ConnectionsPerClient at a time.
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
-	l := &boundedListener{
-		Listener: listener,
-		limit:    bounds.ConnectionsPerClient,
-		next:     make(chan accepted),
-		closed:   make(chan struct{}),
-		clients:  map[string]*client{},
-	}
-	l.begin = sync.OnceFunc(func() { go l.run() })
-	l.end = sync.OnceFunc(func() { close(l.closed) })
-	return l
+	return &boundedListener{Listener: listener, limit: bounds.ConnectionsPerClient, clients: map[string]int{}}
 }
 
 type boundedListener struct {
 	net.Listener
-	limit      int
-	begin, end func()
-	next       chan accepted
-	closed     chan struct{}
+	limit int
 
-	mu      sync.Mutex
-	clients map[string]*client
-}
-
-// accepted is what an Accept returns.
-type accepted struct {
-	conn net.Conn
-	err  error
-}
-
-// client is an IP address that has connections.
-type client struct {
-	open    int
-	waiting []net.Conn
+	mu sync.Mutex
+	// clients are how many connections each IP address has.
+	clients map[string]int
 }
 
 // Accept returns the next connection whose client does not have too many.
 func (l *boundedListener) Accept() (net.Conn, error) {
-	l.begin()
-	select {
-	case next := <-l.next:
-		return next.conn, next.err
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close closes the listener and the connections that wait.
-func (l *boundedListener) Close() error {
-	l.end()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.clients {
-		for _, conn := range c.waiting {
-			_ = conn.Close()
-		}
-		c.waiting = nil
-	}
-	return l.Listener.Close()
-}
-
-func (l *boundedListener) run() {
 	for {
 		conn, err := l.Listener.Accept()
-		if err == nil && !l.enter(conn) {
-			continue
+		if err != nil {
+			return nil, err
 		}
-		if !l.hand(conn, err) {
-			return
+		client := clientAddress(conn)
+		if l.enter(client) {
+			return &boundedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(client) })}, nil
 		}
-	}
-}
-
-// hand has Accept return a connection or an error, and tells whether it can.
-func (l *boundedListener) hand(conn net.Conn, err error) bool {
-	if conn != nil {
-		conn = &boundedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(conn) })}
-	}
-	select {
-	case l.next <- accepted{conn, err}:
-		return true
-	case <-l.closed:
-		if conn != nil {
-			_ = conn.Close()
-		}
-		return false
-	}
-}
-
-// enter tells whether a connection need not wait.
-func (l *boundedListener) enter(conn net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	address := clientAddress(conn)
-	c := l.clients[address]
-	if c == nil {
-		c = &client{}
-		l.clients[address] = c
-	}
-	switch {
-	case c.open < l.limit:
-		c.open++
-		return true
-	case len(c.waiting) < waitingPerConnection*l.limit && !l.isClosed():
-		c.waiting = append(c.waiting, conn)
-	default:
 		_ = conn.Close() // The client is told by nothing else.
 	}
-	return false
 }
 
-func (l *boundedListener) isClosed() bool {
-	select {
-	case <-l.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// leave gives the place of a connection that has ended to the client's next.
-func (l *boundedListener) leave(conn net.Conn) {
+// enter tells whether a client may have another connection.
+func (l *boundedListener) enter(client string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	address := clientAddress(conn)
-	c := l.clients[address]
-	if len(c.waiting) > 0 {
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		go l.hand(next, nil)
-		return
+	if l.clients[client] >= l.limit {
+		return false
 	}
-	if c.open--; c.open == 0 {
-		delete(l.clients, address)
+	l.clients[client]++
+	return true
+}
+
+func (l *boundedListener) leave(client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.clients[client]--; l.clients[client] == 0 {
+		delete(l.clients, client)
 	}
 }
 
