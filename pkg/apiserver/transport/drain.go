@@ -40,6 +40,8 @@ const (
 	// drainInterval is how often connections without requests are looked for. What has
 	// been answered between two looks is written by the second.
 	drainInterval = 250 * time.Millisecond
+	// headerPatience is how long the headers of a request over HTTP/1.1 may take.
+	headerPatience = 10 * time.Second
 )
 
 // Drain ends the connections of a stopping server without losing a request.
@@ -61,8 +63,8 @@ const (
 // Upstream fault 75.
 type Drain struct {
 	streams uint32
-	// textBytes is how large the headers of a request over HTTP/1.1 may be, with its path and
-	// query. Each connection keeps as much while they arrive.
+	// textBytes is how large the headers of a request may be, with its path and query. Each
+	// connection keeps as much while they arrive.
 	textBytes int
 	frames    *framePace
 
@@ -123,8 +125,8 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 
 // takeHTTP2 makes a server serve HTTP/2 on connections that can be told to end, and that are
 // read no faster than their clients may send. It has the options of the library's, which nobody
-// can set: SecureServingInfo.Serve. HTTP/1.1 gets narrower ones, as nothing else slows its headers
-// down.
+// can set: SecureServingInfo.Serve. Only headers are bounded more narrowly. A client in Go, such as
+// that of kube-apiserver, refuses to send more over HTTP/2, and kube-apiserver calls that 503.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
 func (d *Drain) takeHTTP2(server *http.Server) {
@@ -139,9 +141,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerStream:     buffer,
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
-	// HTTP/2 keeps the library's limit: kube-apiserver's client refuses to send more, and calls that
-	// 503.
-	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: server.MaxHeaderBytes, ReadHeaderTimeout: headerPatience}
+	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes}
 	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		told := newGoAwayConn(conn)

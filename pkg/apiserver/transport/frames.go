@@ -17,10 +17,10 @@ limitations under the License.
 package transport
 
 import (
+	"context"
 	"encoding/binary"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/net/http2"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -31,22 +31,16 @@ import (
 
 const (
 	// framesPerSecond is how many frames of HTTP/2 that bring neither a request nor a part of
-	// one are read from an IP address in a second, and framesAtOnce of how many seconds at once.
+	// its body are read from an IP address in a second, and framesAtOnce of how many seconds at once.
 	framesPerSecond = 500
 	framesAtOnce    = 2
-	// bytesPerFrame of headers count as such a frame. To decode them takes longer than to send
-	// them, and is done before the server can tell that they are too many. They take memory
-	// until the request or the connection ends, and may never be complete.
-	bytesPerFrame = 4 << 10
-	// headerPatience is how long the headers of a request may take, over HTTP/1.1, too.
-	headerPatience = 10 * time.Second
 	// bytesPerUpdate is what has to be written to a client before it may tell once more that
 	// it has read. Go's client tells it twice for each 4 KiB.
 	bytesPerUpdate = 1 << 10
 	// updatesPerWrite is for clients that tell it for each event of a watch, of the stream and
 	// of the connection.
 	updatesPerWrite = 2
-	// frameClients is of how many IP addresses it is remembered how many frames they have sent.
+	// frameClients is the number of tracked IP addresses.
 	frameClients = 4096
 )
 
@@ -64,7 +58,7 @@ func newFramePace(perSecond float32) *framePace {
 	return &framePace{perSecond: perSecond, clients: lru.New(frameClients)}
 }
 
-// of returns what has to be asked before a frame is read from an IP address.
+// of returns the bucket of an IP address, which has a token for each frame.
 func (p *framePace) of(address string) flowcontrol.RateLimiter {
 	found, ok := p.clients.Get(address)
 	if !ok {
@@ -79,21 +73,27 @@ func (p *framePace) of(address string) flowcontrol.RateLimiter {
 type pacedConn struct {
 	*goAwayConn
 	pace flowcontrol.RateLimiter
+	// open ends with the connection, so that nothing is left waiting for a token.
+	open context.Context
+	end  context.CancelFunc
 	// trusted connections are not paced.
 	trusted atomic.Bool
-	// read follows the frames of the client, headers are bytes that have not counted as a frame
-	// yet, and patience ends the connection if headers that have begun do not end. They belong
-	// to who reads.
-	read     frameScanner
-	headers  int
-	patience *time.Timer
+	// read follows the frames of the client. It belongs to the reader.
+	read frameScanner
 	// unread are bytes that have been written and of which the client has not told that it has
 	// read them.
 	unread atomic.Int64
 }
 
 func (p *framePace) conn(conn *goAwayConn) *pacedConn {
-	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), read: frameScanner{payload: len(http2.ClientPreface)}}
+	open, end := context.WithCancel(context.Background())
+	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), open: open, end: end, read: frameScanner{payload: len(http2.ClientPreface)}}
+}
+
+// Close closes the connection.
+func (c *pacedConn) Close() error {
+	c.end()
+	return c.goAwayConn.Close()
 }
 
 // Write writes frames, or parts of them.
@@ -113,36 +113,16 @@ func (c *pacedConn) Read(frames []byte) (int, error) {
 // sees is told which frames the client has sent, and returns when the next may be read.
 func (c *pacedConn) sees(length int, kind http2.FrameType, flags http2.Flags) {
 	c.received(kind, flags)
-	headers := kind == http2.FrameHeaders || kind == http2.FrameContinuation
-	if headers {
-		c.awaitHeaders(flags.Has(http2.FlagHeadersEndHeaders))
-	}
-	switch {
-	case c.trusted.Load():
-	case headers:
-		for c.headers += length; c.headers >= bytesPerFrame; c.headers -= bytesPerFrame {
-			c.pace.Accept()
-		}
-	case !c.isFree(length, kind, flags):
-		c.pace.Accept()
+	if !c.trusted.Load() && !c.isFree(length, kind, flags) {
+		_ = c.pace.Wait(c.open) // It fails when the connection is closed, and then the next read does.
 	}
 }
 
-// awaitHeaders is told of each frame with headers whether it is the last one. The library waits
-// for that without a limit.
-func (c *pacedConn) awaitHeaders(last bool) {
-	switch {
-	case !last && c.patience == nil && !c.trusted.Load():
-		c.patience = time.AfterFunc(headerPatience, func() { _ = c.Close() })
-	case last && c.patience != nil:
-		c.patience.Stop()
-		c.patience = nil
-	}
-}
-
-// isFree tells whether a client may send a frame as often as it can that has no headers.
+// isFree tells whether a client may send a frame as often as it can.
 func (c *pacedConn) isFree(length int, kind http2.FrameType, flags http2.Flags) bool {
 	switch kind {
+	case http2.FrameHeaders: // It begins a request. How large its headers may be is bounded.
+		return true
 	case http2.FrameData:
 		return length > 0 || flags.Has(http2.FlagDataEndStream)
 	case http2.FrameWindowUpdate:

@@ -17,12 +17,14 @@ limitations under the License.
 package transport
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,9 +50,14 @@ func newTurnstile(places int) *turnstile {
 	return &turnstile{arrived: make(chan struct{}, places), tokens: make(chan struct{}, places)}
 }
 
-func (s *turnstile) Accept() {
+func (s *turnstile) Wait(ctx context.Context) error {
 	s.arrived <- struct{}{}
-	<-s.tokens
+	select {
+	case <-s.tokens:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func TestFramesThatWait(t *testing.T) {
@@ -63,25 +70,24 @@ func TestFramesThatWait(t *testing.T) {
 		written int64
 		want    int
 	}{
-		"a request with a body": {header(5, http2.FrameHeaders, 0) + header(3, http2.FrameContinuation, http2.FlagHeadersEndHeaders) +
-			header(9, http2.FrameData, 0) + header(0, http2.FrameData, http2.FlagDataEndStream), 0, 0},
-		"headers of many bytes":              {header(bytesPerFrame-1, http2.FrameHeaders, 0) + header(1, http2.FrameContinuation, http2.FlagHeadersEndHeaders), 0, 1},
-		"headers of several requests":        {strings.Repeat(header(bytesPerFrame/2-1, http2.FrameHeaders, http2.FlagHeadersEndHeaders), 4), 0, 1},
-		"headers of more bytes than a frame": {header(3*bytesPerFrame, http2.FrameHeaders, http2.FlagHeadersEndHeaders), 0, 3},
-		"nothing of a body":                  {header(0, http2.FrameData, 0), 0, 1},
-		"a reset":                            {header(5, http2.FrameHeaders, 0) + header(4, http2.FrameRSTStream, 0), 0, 1},
-		"settings, a ping and a priority":    {header(6, http2.FrameSettings, 0) + header(8, http2.FramePing, 0) + header(5, http2.FramePriority, 0), 0, 3},
-		"answers":                            {header(0, http2.FrameSettings, http2.FlagSettingsAck) + header(8, http2.FramePing, http2.FlagPingAck), 0, 2},
-		"a kind that nobody knows":           {header(200, 0xee, 0), 0, 1},
-		"updates without a reason":           {update + update, 0, 2},
-		"updates of what was written":        {update + update, 2 * bytesPerUpdate, 0},
-		"more updates than was written of":   {update + update + update, 2*bytesPerUpdate - 1, 2},
+		"a request with a body": {header(5, http2.FrameHeaders, http2.FlagHeadersEndHeaders) + header(9, http2.FrameData, 0) +
+			header(0, http2.FrameData, http2.FlagDataEndStream), 0, 0},
+		"headers that go on": {header(5, http2.FrameHeaders, 0) + header(3, http2.FrameContinuation, 0) +
+			header(0, http2.FrameContinuation, http2.FlagHeadersEndHeaders), 0, 2},
+		"nothing of a body":                {header(0, http2.FrameData, 0), 0, 1},
+		"a reset":                          {header(5, http2.FrameHeaders, 0) + header(4, http2.FrameRSTStream, 0), 0, 1},
+		"settings, a ping and a priority":  {header(6, http2.FrameSettings, 0) + header(8, http2.FramePing, 0) + header(5, http2.FramePriority, 0), 0, 3},
+		"answers":                          {header(0, http2.FrameSettings, http2.FlagSettingsAck) + header(8, http2.FramePing, http2.FlagPingAck), 0, 2},
+		"a kind that nobody knows":         {header(200, 0xee, 0), 0, 1},
+		"updates without a reason":         {update + update, 0, 2},
+		"updates of what was written":      {update + update, 2 * bytesPerUpdate, 0},
+		"more updates than was written of": {update + update + update, 2*bytesPerUpdate - 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for size := 1; size <= len(http2.ClientPreface)+len(test.frames); size += 1 + size/64 {
 				pace := newTurnstile(len(test.frames))
 				close(pace.tokens)
-				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, read: frameScanner{payload: len(http2.ClientPreface)}}
+				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, open: t.Context(), read: frameScanner{payload: len(http2.ClientPreface)}}
 				conn.unread.Store(test.written)
 				for rest := []byte(http2.ClientPreface + test.frames); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 					conn.read.scan(rest[:min(size, len(rest))], conn.sees)
@@ -161,43 +167,45 @@ func TestPacedConnections(t *testing.T) {
 	require.Empty(t, pace.arrived)
 }
 
-// Headers that never ended kept what had come of them, on each of many connections.
-func TestHeadersThatNeverEnd(t *testing.T) {
-	for name, end := range map[string]bool{"ended": true, "never ended": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, server := net.Pipe()
-				conn := newFramePace(framesPerSecond).conn(newGoAwayConn(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})))
-				began := time.Now()
-				ended := make(chan time.Duration, 1)
-				go func() {
-					_, _ = io.Copy(io.Discard, conn)
-					ended <- time.Since(began)
-				}()
-				secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
-				_, err := io.WriteString(secured, http2.ClientPreface)
-				require.NoError(t, err)
-				go func() { _, _ = io.Copy(io.Discard, secured) }()
+// A connection that is closed waits for nothing, whatever its IP address has sent.
+func TestClosedConnectionsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const connections = 10
+		pace := newFramePace(1)
+		var clients []net.Conn
+		ended := make(chan struct{}, connections)
+		certificates := []tls.Certificate{certificate(t)}
+		for range connections {
+			client, server := net.Pipe()
+			conn := pace.conn(newGoAwayConn(tls.Server(server, &tls.Config{Certificates: certificates})))
+			go func() {
+				_, _ = io.Copy(io.Discard, conn)
+				ended <- struct{}{}
+			}()
+			secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+			go func() {
+				_, _ = io.WriteString(secured, http2.ClientPreface)
 				framer := http2.NewFramer(secured, nil)
-				require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}}))
-				require.NoError(t, framer.WriteContinuation(1, end, []byte{0x84}))
-				want := headerPatience
-				if end {
-					time.AfterFunc(2*headerPatience, func() { _ = secured.Close() })
-					want = 2 * headerPatience
+				for framer.WritePing(false, [8]byte{}) == nil {
 				}
-				require.Equal(t, want, <-ended)
-				_ = client.Close()
-			})
-		})
-	}
+			}()
+			clients = append(clients, client, conn)
+		}
+		time.Sleep(time.Minute)
+		began := time.Now()
+		for _, conn := range clients {
+			_ = conn.Close()
+		}
+		for range connections {
+			<-ended
+		}
+		require.Zero(t, time.Since(began))
+	})
 }
 
-// Connections of HTTP/1.1, whose headers come at any speed, keep less of them than those of HTTP/2
-// may, where kube-apiserver's client would refuse to send more.
+// Connections keep headers while they arrive, and no more of them than a request may have.
 func TestHeadersOfEachProtocol(t *testing.T) {
-	bounds := limits.Bounds{HeaderBytes: 8 << 10, PathBytes: 8 << 10, QueryBytes: 8 << 10}
-	drain := NewDrain(testStreams, bounds)
+	drain := NewDrain(testStreams, limits.Bounds{HeaderBytes: 8 << 10, PathBytes: 8 << 10, QueryBytes: 8 << 10})
 	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})))
@@ -207,24 +215,54 @@ func TestHeadersOfEachProtocol(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	for name, test := range map[string]struct {
-		http2 bool
-		bytes int
-		want  int
+		protocol string
+		bytes    int
+		want     string
 	}{
-		"HTTP/1.1":                 {false, 16 << 10, http.StatusNoContent},
-		"HTTP/1.1, more than that": {false, 64 << 10, http.StatusRequestHeaderFieldsTooLarge},
-		"HTTP/2":                   {true, 64 << 10, http.StatusNoContent},
+		"HTTP/1.1":                 {"http/1.1", 16 << 10, "204"},
+		"HTTP/1.1, more than that": {"http/1.1", 64 << 10, "431"},
+		"HTTP/2":                   {"h2", 16 << 10, "204"},
+		"HTTP/2, more than that":   {"h2", 64 << 10, "431"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: test.http2}
-			t.Cleanup(transport.CloseIdleConnections)
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+			conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{test.protocol}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 			require.NoError(t, err)
-			request.Header.Set("A", strings.Repeat("b", test.bytes))
-			response, err := (&http.Client{Transport: transport}).Do(request)
+			t.Cleanup(func() { _ = conn.Close() })
+			const each = 8 << 10
+			value := strings.Repeat("b", each)
+			if test.protocol == "http/1.1" {
+				_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: server\r\n"+strings.Repeat("A: "+value+"\r\n", test.bytes/each)+"\r\n")
+				require.NoError(t, err)
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, test.want, strconv.Itoa(response.StatusCode))
+				return
+			}
+			// A client of the library refuses to send more than the server has told it.
+			_, err = io.WriteString(conn, http2.ClientPreface)
 			require.NoError(t, err)
-			require.NoError(t, response.Body.Close())
-			require.Equal(t, test.want, response.StatusCode)
+			framer := http2.NewFramer(conn, conn)
+			framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+			require.NoError(t, framer.WriteSettings())
+			var block bytes.Buffer
+			encoder := hpack.NewEncoder(&block)
+			fields := [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "server"}, {":path", "/"}}
+			for range test.bytes / each {
+				fields = append(fields, [2]string{"a", value})
+			}
+			for _, field := range fields {
+				require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
+			}
+			require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
+			for {
+				frame, err := framer.ReadFrame()
+				require.NoError(t, err)
+				if frame, ok := frame.(*http2.MetaHeadersFrame); ok {
+					require.Equal(t, test.want, frame.PseudoValue("status"))
+					return
+				}
+			}
 		})
 	}
 }

@@ -303,6 +303,9 @@ func endless(protocol string, begin func(io.Writer, *attacker) error) func(conte
 	}
 }
 
+// begunBytes of headers are less than the server ends at once.
+const begunBytes = 320 << 10
+
 // beginHeaders sends the headers of a request but for the last.
 func beginHeaders(conn io.Writer, a *attacker) error {
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -312,11 +315,11 @@ func beginHeaders(conn io.Writer, a *attacker) error {
 	if err := w.WriteSettings(); err != nil {
 		return err
 	}
-	const each, all = 8 << 10, 1<<20 - 1<<13
+	const each = 8 << 10
 	if err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: w.block(http.MethodGet, menuPath)}); err != nil {
 		return err
 	}
-	for range all / each {
+	for range begunBytes / each {
 		var block bytes.Buffer
 		_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "a", Value: strings.Repeat("b", each), Sensitive: true}) // To memory.
 		if err := w.WriteContinuation(1, false, block.Bytes()); err != nil {
@@ -326,10 +329,9 @@ func beginHeaders(conn io.Writer, a *attacker) error {
 	return nil
 }
 
-// beginText does that in HTTP/1.1, with less than the server ends at once.
+// beginText does that in HTTP/1.1.
 func beginText(conn io.Writer, _ *attacker) error {
-	const size = 320 << 10
-	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("b", size))
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("b", begunBytes))
 	return err
 }
 
