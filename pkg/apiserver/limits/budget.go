@@ -175,35 +175,19 @@ func (s *share) release() {
 	s.released = true
 }
 
-// give gives a part back.
-func (s *share) give(bytes int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(-bytes)
-}
-
 func (s *share) add(bytes int64) {
 	s.taken += bytes
 	s.count(s.user, bytes)
 }
 
-// listed returns how much is taken for a list.
-func (s *share) listed() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.list
-}
-
 // read reads a body to its end, and takes from the budget what it costs to decode it: all at
-// once if its length is known, so that of several large ones some are read to their ends. It
-// calls progress with the size of what it has read so far.
-func (s *share) read(body io.Reader, length int64, progress func(int)) ([]byte, error) {
+// once if its length is known, so that of several large ones some are read to their ends.
+func (s *share) read(body io.Reader, length int64) ([]byte, error) {
 	if length > 0 && !s.take(length*decodeFactor) {
 		return nil, errBudget
 	}
 	var text []byte
 	for chunk := make([]byte, readChunk); ; {
-		progress(len(text))
 		n, err := body.Read(chunk)
 		if length < 0 && !s.take(int64(n)*decodeFactor) {
 			return nil, errBudget

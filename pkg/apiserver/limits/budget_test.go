@@ -168,7 +168,7 @@ func TestBrokenBody(t *testing.T) {
 	memory := newBudget(1<<20, DefaultBounds().WaitsPerUser)
 	share := memory.share("")
 	failure := errors.New("broken")
-	if _, err := share.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)), -1, func(int) {}); !errors.Is(err, failure) {
+	if _, err := share.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)), -1); !errors.Is(err, failure) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
 	share.release()

@@ -45,7 +45,7 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			share := memory.share(userName(req))
 			share.watch = watchShareOf(req)
 			defer share.release()
-			w = withPace(w, req, share, longRunning)
+			w = withDeadlines(w, req, share, longRunning)
 			req = req.WithContext(context.WithValue(req.Context(), shareKey{}, listShare{share, listFactorFor(req), objectFactorFor(req, info.Verb)}))
 			if err := checkBody(w, req, info.Verb, maxBody, share, check); err != nil {
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
@@ -65,16 +65,13 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 	default: // The handlers of all others ignore it.
 		return nil
 	}
-	begun, control := time.Now(), http.NewResponseController(w)
-	end, limited := req.Context().Deadline()
+	control, deadline := http.NewResponseController(w), time.Now().Add(bodyTime)
+	if end, limited := req.Context().Deadline(); limited && end.Before(deadline) {
+		deadline = end
+	}
+	_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
 	wait := share.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
-	body, err := share.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1), func(read int) {
-		deadline := begun.Add(pace(read))
-		if limited && end.Before(deadline) {
-			deadline = end
-		}
-		wait.unlessEnded(func() { _ = control.SetReadDeadline(deadline) }) // Without it, there is that of WithBodyDeadline.
-	})
+	body, err := share.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1))
 	ended := wait.over()
 	switch {
 	case ended && err != nil:

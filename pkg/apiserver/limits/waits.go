@@ -42,16 +42,24 @@ type clientWait struct {
 	end   func()
 	timer *time.Timer
 
-	mu                     sync.Mutex
-	counted, ended, isOver bool
+	mu    sync.Mutex
+	state waitState
 }
+
+type waitState int
+
+const (
+	waitShort waitState = iota
+	// waitCounted is the state of a long wait, waitEnded that of one too many.
+	waitCounted
+	waitEnded
+	waitOver
+)
 
 // awaitClient begins a wait, which counts as one of the user's after some time. If there are too
 // many of them then, it calls end.
 func (s *share) awaitClient(end func()) *clientWait {
 	w := &clientWait{share: s, end: end}
-	w.mu.Lock() // The timer may be earlier than its assignment.
-	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(slowAfter, w.late)
 	return w
 }
@@ -59,21 +67,13 @@ func (s *share) awaitClient(end func()) *clientWait {
 func (w *clientWait) late() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isOver {
-		return
-	}
-	if w.counted = w.addWait(); !w.counted {
-		w.ended = true
+	switch {
+	case w.state == waitOver:
+	case w.addWait():
+		w.state = waitCounted
+	default:
+		w.state = waitEnded
 		w.end()
-	}
-}
-
-// unlessEnded does what prolongs the wait, if it may still go on.
-func (w *clientWait) unlessEnded(prolong func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.ended {
-		prolong()
 	}
 }
 
@@ -82,12 +82,12 @@ func (w *clientWait) over() (ended bool) {
 	w.timer.Stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.isOver = true
-	if w.counted {
-		w.counted = false
+	if w.state == waitCounted {
 		w.removeWait()
 	}
-	return w.ended
+	ended = w.state == waitEnded
+	w.state = waitOver
+	return ended
 }
 
 // addWait tells whether the user may have another wait.
