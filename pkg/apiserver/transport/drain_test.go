@@ -27,6 +27,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -272,6 +273,24 @@ func TestGoAwayWaitsForCalm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that reads nothing does not keep the server from giving up on it.
+func TestGoAwayIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		conn := newGoAwayConn(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}))
+		secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+		const frame = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+		go func() { _, _ = io.WriteString(conn, frame) }()
+		_, err := io.ReadFull(secured, make([]byte, len(frame)))
+		require.NoError(t, err)
+		synctest.Wait()
+		began := time.Now()
+		conn.goAway()
+		require.Equal(t, eventTime, time.Since(began))
+	})
 }
 
 // certificate is that of a server whose name nobody looks at.

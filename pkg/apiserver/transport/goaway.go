@@ -84,6 +84,9 @@ func (c *goAwayConn) tell() error {
 		return nil
 	}
 	c.told = true
+	// A client that reads nothing is not waited for any longer than by a response.
+	_ = c.SetWriteDeadline(time.Now().Add(eventTime))
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
 	if err := c.awaitCalm(); err != nil {
 		return err
 	}
