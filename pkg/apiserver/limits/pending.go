@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,8 +39,9 @@ const pendingRetrySeconds = 1
 // until its work has ended, which the library does not: as soon as a client resets a
 // stream of HTTP/2, or closes its connection, it may have another, while the library goes
 // on with the first in a goroutine of its own. So the client's context is kept from the
-// library, and given back by WithClientContext to what can end with it. Health checks and
-// long-running requests, which end with their clients, are not counted.
+// library, and given back by WithClientContext to what can end with it. That also ends the count,
+// since the library goes on with the work on a request whose time is over, too. Health checks
+// and long-running requests, which end with their clients, are not counted.
 func WithPendingBound(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
 	longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds) http.Handler {
 	var pending atomic.Int64
@@ -52,14 +54,18 @@ func WithPendingBound(next http.Handler, serializer runtime.NegotiatedSerializer
 			next.ServeHTTP(w, req)
 			return
 		}
-		defer pending.Add(-1)
+		counted := &countedRequest{client: req.Context(), end: sync.OnceFunc(func() { pending.Add(-1) })}
+		defer func() {
+			if !counted.inWork.Load() {
+				counted.end()
+			}
+		}()
 		if pending.Add(1) > int64(bounds.RequestsInFlight) {
 			err := apierrors.NewTooManyRequests(fmt.Sprintf("this server works on %d requests already", bounds.RequestsInFlight), pendingRetrySeconds)
 			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
 			return
 		}
-		client := req.Context()
-		next.ServeHTTP(w, req.WithContext(context.WithValue(context.WithoutCancel(client), clientKey{}, client)))
+		next.ServeHTTP(w, req.WithContext(context.WithValue(context.WithoutCancel(counted.client), countedKey{}, counted)))
 	})
 }
 
@@ -72,12 +78,25 @@ func isHealthCheck(path string) bool {
 	return false
 }
 
-// clientKey is that of the context of the client of a request.
-type clientKey struct{}
+// countedKey is that of the countedRequest of a context.
+type countedKey struct{}
 
-// WithClientContext ends the work on a request when its client has given it up.
+type countedRequest struct {
+	client context.Context
+	// end ends the count, however often it is called.
+	end func()
+	// inWork is set if WithClientContext calls it.
+	inWork atomic.Bool
+}
+
+// WithClientContext ends the work on a request when its client has given it up, and the count of
+// WithPendingBound when the work has ended.
 func WithClientContext(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if counted, ok := req.Context().Value(countedKey{}).(*countedRequest); ok {
+			counted.inWork.Store(true)
+			defer counted.end()
+		}
 		ctx, cancel := UntilClientLeaves(req.Context())
 		defer cancel()
 		next.ServeHTTP(w, req.WithContext(ctx))
@@ -86,15 +105,15 @@ func WithClientContext(next http.Handler) http.Handler {
 
 // UntilClientLeaves returns a context that ends with the client of WithPendingBound, too.
 func UntilClientLeaves(ctx context.Context) (context.Context, context.CancelFunc) {
-	client, ok := ctx.Value(clientKey{}).(context.Context)
+	counted, ok := ctx.Value(countedKey{}).(*countedRequest)
 	if !ok {
 		return ctx, func() {}
 	}
 	bounded, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(client, func() {
+	stop := context.AfterFunc(counted.client, func() {
 		// What fails now is no error of the server's.
 		httplog.SetStacktracePredicate(ctx, func(int) bool { return false })
-		cancel(context.Cause(client))
+		cancel(context.Cause(counted.client))
 	})
 	return bounded, func() {
 		stop()

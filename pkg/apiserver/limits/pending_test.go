@@ -25,9 +25,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -41,10 +43,11 @@ import (
 
 // chain is work with the bounds and the library's handlers around it that are special
 // about clients that leave.
-func chain(work http.HandlerFunc, bounds Bounds) http.Handler {
+func chain(work http.HandlerFunc, bounds Bounds, timeout time.Duration) http.Handler {
 	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{})
 	longRunning := func(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
 	handler := genericfilters.WithTimeoutForNonLongRunningRequests(WithClientContext(work), longRunning)
+	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, longRunning, requests.NewCodecs(), timeout)
 	handler = genericapifilters.WithRequestInfo(handler, resolver)
 	return WithPendingBound(handler, requests.NewCodecs(), resolver, longRunning, bounds)
 }
@@ -59,7 +62,7 @@ func TestPendingUntilTheirEnd(t *testing.T) {
 				started <- req.Context()
 				<-goOn
 			}
-		}, Bounds{RequestsInFlight: 1})
+		}, Bounds{RequestsInFlight: 1}, time.Minute)
 
 		ctx, leave := context.WithCancel(t.Context())
 		go handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, things, nil))
@@ -87,6 +90,28 @@ func TestPendingUntilTheirEnd(t *testing.T) {
 	})
 }
 
+// The library answers when the time for a request is over, and goes on with the work.
+func TestPendingAfterTheirTime(t *testing.T) {
+	const things = "/apis/example.com/v1/things"
+	started, goOn := make(chan struct{}), make(chan struct{})
+	handler := chain(func(_ http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPost {
+			close(started)
+			<-goOn
+		}
+	}, Bounds{RequestsInFlight: 1}, time.Second)
+	first := serve(handler, httptest.NewRequest(http.MethodPost, things, nil))
+	<-started
+	if first.Code != http.StatusGatewayTimeout {
+		t.Errorf("got status %d", first.Code)
+	}
+	requireStatus(t, serve(handler, httptest.NewRequest(http.MethodGet, things, nil)), "this server works on 1 requests already", http.StatusTooManyRequests)
+	close(goOn)
+	for serve(handler, httptest.NewRequest(http.MethodGet, things, nil)).Code != http.StatusOK {
+		runtime.Gosched() // Its end is counted.
+	}
+}
+
 // A client that resets each of its streams once had as many requests in work as it
 // could send, and the memory for them.
 func TestRapidResets(t *testing.T) {
@@ -99,7 +124,7 @@ func TestRapidResets(t *testing.T) {
 		}
 		<-goOn
 		working.Add(-1)
-	}, DefaultBounds()))
+	}, DefaultBounds(), time.Minute))
 	server.EnableHTTP2 = true
 	server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
 	server.StartTLS()
@@ -157,7 +182,7 @@ func resetStreams(conn net.Conn, n uint32) {
 
 // TestGivenUpBeforeItBegins does nothing for a client that has left already.
 func TestGivenUpBeforeItBegins(t *testing.T) {
-	handler := chain(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }, Bounds{RequestsInFlight: 1})
+	handler := chain(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }, Bounds{RequestsInFlight: 1}, time.Minute)
 	request := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/things", nil)
 	ctx, leave := context.WithCancel(request.Context())
 	leave()
