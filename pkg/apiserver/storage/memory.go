@@ -23,13 +23,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
@@ -37,33 +32,11 @@ import (
 // averageInterval is how long the average size of the objects of a resource is remembered.
 const averageInterval = 5 * time.Second
 
-// boundedLists has each list take what it needs while it is converted and encoded from the
-// budget of the requests, as soon as its length is known: what a watch cache has returned is
-// shared with it, and costs nothing yet. Large objects do so one by one: what is read, changed
-// and watched. What of them a watch cache keeps for watches counts as well. Without a watch cache,
-// their sizes are known when they have been read.
-type boundedLists struct {
-	generic.RESTOptionsGetter
-}
-
-// GetRESTOptions returns how a resource is stored.
-func (g boundedLists) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err != nil {
-		return options, err
-	}
-	decorator := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-		inner, destroy, err := decorator(config, prefix, key, newObject, newList, attributes, trigger, indexers)
-		bounded := &boundedStorage{Interface: inner, large: new(limits.LargeObjects)}
-		if cache, cached := inner.(*awaitedCache); cached {
-			bounded.large, bounded.newObject = cache.large, newObject
-		}
-		return bounded, destroy, err
-	}
-	return options, nil
-}
-
+// boundedStorage charges each list to the budget of the requests as soon as its length is known:
+// what a watch cache has returned is shared with it, and costs nothing before it is converted
+// and encoded. Large objects are charged one by one: those that are read, changed and watched. So
+// is what a watch cache keeps of them for watches. Without a watch cache, their sizes are known
+// when they have been read.
 type boundedStorage struct {
 	storage.Interface
 	// newObject makes an object to look one up in the cache, nil without a cache.

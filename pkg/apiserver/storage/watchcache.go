@@ -44,7 +44,7 @@ import (
 
 // withCache is how a resource is stored that has a watch cache.
 func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
-	return boundedLists{watchHistory{getter, s.Etcd, raw, s.history}}
+	return watchHistory{getter, s.Etcd, raw, s.history}
 }
 
 // BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
@@ -81,7 +81,7 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 // uncached is the library's UndecoratedStorage.
 func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error), newObject, newList func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 	inner, destroy, err := h.raw.make(config, newObject, newList, prefix)
-	return &begun{inner, h.history, config.GroupResource.Group}, destroy, err
+	return &boundedStorage{Interface: &begun{inner, h.history, config.GroupResource.Group}, large: new(limits.LargeObjects)}, destroy, err
 }
 
 // cacher is the library's StorageWithCacher, but for what the cache reads.
@@ -110,7 +110,8 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 		return nil, func() {}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	return &awaitedCache{&begun{delegator, h.history, config.GroupResource.Group}, large, watchCache.Wait, time.Now().Add(fillTimeout)}, sync.OnceFunc(func() {
+	awaited := &awaitedCache{&begun{delegator, h.history, config.GroupResource.Group}, watchCache.Wait, time.Now().Add(fillTimeout)}
+	return &boundedStorage{Interface: awaited, newObject: newObject, large: large}, sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
 		destroy()
@@ -125,7 +126,6 @@ const fillTimeout = 15 * time.Second
 // until the cache has read the objects, and not every client tries again.
 type awaitedCache struct {
 	storage.Interface
-	large *limits.LargeObjects
 	wait  func(context.Context) error
 	until time.Time
 }

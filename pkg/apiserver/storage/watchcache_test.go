@@ -92,7 +92,7 @@ func TestListsWaitForANewCache(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
 					inner := filling{ready: began.Add(test.fills)}
-					c := &awaitedCache{inner, nil, inner.wait, began.Add(fillTimeout - test.age)}
+					c := &awaitedCache{inner, inner.wait, began.Add(fillTimeout - test.age)}
 					ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
 					defer cancel()
 					if err := read(ctx, c); !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
