@@ -132,17 +132,9 @@ func (s *share) take(bytes int64) bool {
 func (s *share) takeList(bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.released {
-		return false
-	}
 	s.add(-s.list)
 	s.list = 0
-	bytes = min(bytes, s.limit/userPart)
-	if !s.tryAdd(bytes) {
-		return false
-	}
-	s.list = bytes
-	return true
+	return s.raise(bytes)
 }
 
 // raiseList takes more memory than for the request's last list, and keeps that if there is not
@@ -150,6 +142,10 @@ func (s *share) takeList(bytes int64) bool {
 func (s *share) raiseList(bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.raise(bytes)
+}
+
+func (s *share) raise(bytes int64) bool {
 	more := min(bytes, s.limit/userPart) - s.list
 	if s.released || more > 0 && !s.tryAdd(more) {
 		return false
@@ -172,7 +168,7 @@ func (s *share) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(-s.taken)
-	s.released = true
+	s.list, s.released = 0, true
 }
 
 func (s *share) add(bytes int64) {

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -201,17 +202,9 @@ func (w *boundedWatch) run(ctx context.Context) {
 
 // take waits for memory, and tells whether there was enough.
 func (w *boundedWatch) take(ctx context.Context, bytes int64) bool {
-	for begun := time.Now(); !w.share.raiseList(bytes); {
-		select {
-		case <-time.After(eventInterval):
-		case <-ctx.Done():
-			return false
-		}
-		if time.Since(begun) > eventPatience {
-			return false
-		}
-	}
-	return true
+	return wait.PollUntilContextTimeout(ctx, eventInterval, eventPatience, true, func(context.Context) (bool, error) {
+		return w.share.raiseList(bytes), nil
+	}) == nil
 }
 
 func offer(c chan<- struct{}) {
