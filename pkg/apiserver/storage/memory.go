@@ -18,6 +18,7 @@ package storage
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,8 @@ type boundedStorage struct {
 
 	// average is the size of an object as it is stored, as it was at some nanosecond.
 	average, at atomic.Int64
+	// first is done when the average has been asked for once.
+	first sync.Once
 }
 
 // GetList lists objects as far as there is memory for them.
@@ -140,18 +143,21 @@ func (s *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	return s.large.Watch(ctx, func() (watch.Interface, error) { return s.Interface.Watch(ctx, key, opts) })
 }
 
-// refresh asks for the average from time to time. No list waits for that, since it takes an
-// answer of etcd, which a list from the cache does not need.
+// refresh asks for the average from time to time. Only the first lists wait for that, since it
+// takes an answer of etcd, which a list from the cache does not need.
 func (s *boundedStorage) refresh() {
+	s.first.Do(s.askAverage)
 	now, at := time.Now().UnixNano(), s.at.Load()
 	if time.Duration(now-at) < averageInterval || !s.at.CompareAndSwap(at, now) {
 		return
 	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), averageInterval)
-		defer cancel()
-		if stats, err := s.Stats(ctx); err == nil {
-			s.average.Store(stats.EstimatedAverageObjectSizeBytes)
-		}
-	}()
+	go s.askAverage()
+}
+
+func (s *boundedStorage) askAverage() {
+	ctx, cancel := context.WithTimeout(context.Background(), averageInterval)
+	defer cancel()
+	if stats, err := s.Stats(ctx); err == nil {
+		s.average.Store(stats.EstimatedAverageObjectSizeBytes)
+	}
 }
