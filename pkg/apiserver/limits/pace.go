@@ -27,10 +27,12 @@ import (
 const (
 	// bodyTime is how long a body may take to arrive.
 	bodyTime = 30 * time.Second
-	// responseTime is how long a client may take to read a response, and eventTime is that for
-	// each part of one that goes on.
-	responseTime, eventTime = 60 * time.Second, 30 * time.Second
+	// responseTime is how long a client may take to read a response.
+	responseTime = 60 * time.Second
 )
+
+// EventTime is how long a client may take to read a part of a response that goes on.
+const EventTime = 30 * time.Second
 
 // timedWriter ends a response that its client does not read. The library waits for as long
 // as the connection lives, with all of the response in memory: what times a request out
@@ -76,7 +78,7 @@ func (w *timedWriter) Flush() {
 func (w *timedWriter) awaitClient() (over func() bool) {
 	end := func() { _ = w.control.SetWriteDeadline(time.Now()) }
 	if w.longRunning {
-		return time.AfterFunc(eventTime, end).Stop
+		return time.AfterFunc(EventTime, end).Stop
 	}
 	if !w.begun {
 		w.begun = true

@@ -100,14 +100,14 @@ func TestPendingAfterTheirTime(t *testing.T) {
 			<-goOn
 		}
 	}, Bounds{RequestsInFlight: 1}, time.Second)
-	first := serve(handler, httptest.NewRequest(http.MethodPost, things, nil))
+	first := requests.Serve(handler, httptest.NewRequest(http.MethodPost, things, nil))
 	<-started
 	if first.Code != http.StatusGatewayTimeout {
 		t.Errorf("got status %d", first.Code)
 	}
-	requireStatus(t, serve(handler, httptest.NewRequest(http.MethodGet, things, nil)), "this server works on 1 requests already", http.StatusTooManyRequests)
+	requests.RequireStatus(t, requests.Serve(handler, httptest.NewRequest(http.MethodGet, things, nil)), "this server works on 1 requests already", http.StatusTooManyRequests)
 	close(goOn)
-	for serve(handler, httptest.NewRequest(http.MethodGet, things, nil)).Code != http.StatusOK {
+	for requests.Serve(handler, httptest.NewRequest(http.MethodGet, things, nil)).Code != http.StatusOK {
 		runtime.Gosched() // Its end is counted.
 	}
 }

@@ -83,7 +83,7 @@ func TestListsTakeMemory(t *testing.T) {
 				// One list is being sent when the same user asks for another.
 				var handler http.Handler
 				depth := 0
-				handler = limits.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				handler = filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					err := list(req.Context())
 					if depth++; depth == 1 {
 						assert.NoError(t, err)
@@ -186,7 +186,7 @@ func testLargeObjects(t *testing.T, stored func(metav1.PartialObjectMetadata) *b
 				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = part * most * size
 				var work func(context.Context)
-				handler := limits.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				handler := filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					work(req.Context())
 				}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, 1<<20)
 				do := func(verb string, what func(context.Context)) {
@@ -231,7 +231,7 @@ func testObjectThatWaits(t *testing.T, stored func(metav1.PartialObjectMetadata)
 		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
 	}
 	var work func(context.Context)
-	handler := limits.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	handler := filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		work(req.Context())
 	}), serializer.NewCodecFactory(runtime.NewScheme()), func(*http.Request, *genericapirequest.RequestInfo) bool { return false }, bounds, 1<<20)
 	do := func(what func(context.Context)) {

@@ -289,7 +289,7 @@ func TestGoAwayIsNotRead(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		conn.goAway()
-		require.Equal(t, eventTime, time.Since(began))
+		require.Equal(t, limits.EventTime, time.Since(began))
 	})
 }
 

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const (
@@ -85,7 +87,7 @@ func (c *goAwayConn) tell() error {
 	}
 	c.told = true
 	// A client that reads nothing is not waited for any longer than by a response.
-	_ = c.SetWriteDeadline(time.Now().Add(eventTime))
+	_ = c.SetWriteDeadline(time.Now().Add(limits.EventTime))
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
 	if err := c.awaitCalm(); err != nil {
 		return err
