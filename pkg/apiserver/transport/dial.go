@@ -43,7 +43,7 @@ const (
 	redialLimit = time.Hour
 )
 
-// EtcdDialer returns a dialer for these servers that is patient, or nil if only gRPC's own reaches
+// EtcdDialer returns a dialer for these servers that tries again, or nil if only gRPC's own reaches
 // them. Dial is nil for servers that are reached directly. The library lets nobody set how long
 // gRPC waits between its attempts.
 func EtcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
@@ -56,9 +56,9 @@ func EtcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
 	if !slices.ContainsFunc(servers, func(server string) bool {
 		return !strings.HasPrefix(server, "https://")
 	}) {
-		dial = proved(dial)
+		dial = probeTLS(dial)
 	}
-	return patient(dial)
+	return retryDial(dial)
 }
 
 // dialable tells whether servers are reached by TCP, and directly: only gRPC's own dialer
@@ -77,18 +77,18 @@ func dialable(servers []string) bool {
 	return true
 }
 
-// proved returns a dialer that has seen a TLS handshake end before it connects. What accepts
+// probeTLS returns a dialer that has seen a TLS handshake end before it connects. What accepts
 // connections need not be etcd: a balancer or a node that forwards its port does so, too, while
 // etcd is away.
-func proved(dial utilnet.DialFunc) utilnet.DialFunc {
+func probeTLS(dial utilnet.DialFunc) utilnet.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		connection, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		// gRPC verifies the connection that it gets.
-		proof := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // G402: see above.
-		err = proof.HandshakeContext(ctx)
+		probe := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // G402: see above.
+		err = probe.HandshakeContext(ctx)
 		_ = connection.Close()
 		if err != nil {
 			return nil, err
@@ -97,10 +97,10 @@ func proved(dial utilnet.DialFunc) utilnet.DialFunc {
 	}
 }
 
-// patient returns a dialer that does not return before there is a connection. After each
+// retryDial returns a dialer that does not return before there is a connection. After each
 // attempt that has failed gRPC waits longer for the next one, up to two minutes; so it is
 // left in its first attempt, however long etcd is unavailable.
-func patient(dial utilnet.DialFunc) utilnet.DialFunc {
+func retryDial(dial utilnet.DialFunc) utilnet.DialFunc {
 	type result struct {
 		connection net.Conn
 		err        error

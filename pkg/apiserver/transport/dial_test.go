@@ -32,9 +32,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestPatientDialer has a server away for many attempts to connect: gRPC must have taken
+// TestRetryDial has a server away for many attempts to connect: gRPC must have taken
 // them for one or two, since it waits longer after each.
-func TestPatientDialer(t *testing.T) {
+func TestRetryDial(t *testing.T) {
 	for name, test := range map[string]struct {
 		connectTimeout time.Duration
 		attempts       int32
@@ -52,7 +52,7 @@ func TestPatientDialer(t *testing.T) {
 			t.Cleanup(server.Stop)
 
 			var dials, attempts atomic.Int32
-			dial := patient(func(ctx context.Context, network, address string) (net.Conn, error) {
+			dial := retryDial(func(ctx context.Context, network, address string) (net.Conn, error) {
 				if dials.Add(1) < 8 {
 					return nil, errors.New("refused")
 				}
@@ -117,7 +117,7 @@ func TestConnectionsWithoutEtcd(t *testing.T) {
 			}()
 
 			var dials atomic.Int32
-			dial := patient(proved(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			dial := retryDial(probeTLS(func(ctx context.Context, network, _ string) (net.Conn, error) {
 				address := etcd.Listener.Addr()
 				if dials.Add(1) < 3 {
 					address = something.Addr()
@@ -139,10 +139,10 @@ func TestConnectionsWithoutEtcd(t *testing.T) {
 	}
 }
 
-// TestPatienceEnds with the client's.
-func TestPatienceEnds(t *testing.T) {
+// TestRetryDialEnds when its context is cancelled.
+func TestRetryDialEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	dial := patient(func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := retryDial(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		cancel()
 		<-ctx.Done()
 		return nil, ctx.Err()
