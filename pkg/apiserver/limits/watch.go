@@ -59,16 +59,16 @@ func watchShareOf(req *http.Request) watchShare {
 	return watchShare{silent: req.Header.Get("Upgrade") != ""} // To a WebSocket.
 }
 
-// LargeObjects are those of a resource. The zero value knows none.
-type LargeObjects struct {
+// LargestObject is the size of the largest object of a resource of late. The zero value has seen none.
+type LargestObject struct {
 	mu sync.Mutex
 	// largest is the size of an object that was the largest one when it was seen.
 	largest int64
 	seen    time.Time
 }
 
-// See tells of an object that is stored. It returns its size, or 0 if it is not a large one.
-func (l *LargeObjects) See(object runtime.Object) int64 {
+// Observe returns the size of an object that is stored, or 0 if it is not a large one.
+func (l *LargestObject) Observe(object runtime.Object) int64 {
 	size := largeSize(object)
 	if size == 0 {
 		return 0
@@ -82,21 +82,21 @@ func (l *LargeObjects) See(object runtime.Object) int64 {
 }
 
 // None tells whether none has ever been seen.
-func (l *LargeObjects) None() bool {
+func (l *LargestObject) None() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.largest == 0
 }
 
 // Largest returns the size of the largest object of late, or 0 if there was no large one.
-func (l *LargeObjects) Largest() int64 {
+func (l *LargestObject) Largest() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.recent()
 }
 
 // recent is for those who have locked it.
-func (l *LargeObjects) recent() int64 {
+func (l *LargestObject) recent() int64 {
 	size := l.largest >> (time.Since(l.seen) / largestHalfLife)
 	if size < largeObject {
 		return 0
@@ -108,7 +108,7 @@ func (l *LargeObjects) recent() int64 {
 // context this is. It begins with copies of objects that a watch cache has ready, some at a time,
 // and which are counted as the largest there is until no more come. Events that the watch cache
 // encodes once for all watches take none.
-func (l *LargeObjects) Watch(ctx context.Context, begin func() (watch.Interface, error)) (watch.Interface, error) {
+func (l *LargestObject) Watch(ctx context.Context, begin func() (watch.Interface, error)) (watch.Interface, error) {
 	share, ok := ctx.Value(shareKey{}).(listShare)
 	if !ok {
 		return begin()
@@ -133,7 +133,7 @@ func (l *LargeObjects) Watch(ctx context.Context, begin func() (watch.Interface,
 
 type boundedWatch struct {
 	watch.Interface
-	large   *LargeObjects
+	large   *LargestObject
 	share   *share
 	events  chan watch.Event
 	flushed chan struct{}
@@ -169,7 +169,7 @@ func (w *boundedWatch) run(ctx context.Context) {
 		}
 		size := eventSize(event.Object)
 		if size > 0 {
-			w.large.See(event.Object)
+			w.large.Observe(event.Object)
 			if !w.take(ctx, size*eventFactor) {
 				return
 			}

@@ -72,7 +72,7 @@ func TestLargeEvents(t *testing.T) {
 				request.Header = test.header
 				share.watch = watchShareOf(request)
 				inner := watch.NewFake()
-				watched, err := new(LargeObjects).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
+				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
 				require.NoError(t, err)
 				requireTaken := func(times int64) {
 					t.Helper()
@@ -108,7 +108,7 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 		budget := newBudget(userPart*(eventFactor+keptFactor)*largeSize(object), 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, *share) {
 			share, inner := budget.share("anna"), watch.NewFake()
-			watched, err := new(LargeObjects).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
+			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
 			require.NoError(t, err)
 			return inner, watched, share
 		}
@@ -137,8 +137,8 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 func TestBeginOfWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
-		var large LargeObjects
-		large.See(object)
+		var large LargestObject
+		large.Observe(object)
 		ahead := largeSize(object) * eventFactor
 		budget := newBudget(userPart*ahead, 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
@@ -192,12 +192,12 @@ func TestLargestObjectIsForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var seen LargeObjects
+				var seen LargestObject
 				require.True(t, seen.None())
-				seen.See(large(size))
+				seen.Observe(large(size))
 				time.Sleep(test.after)
 				if test.then != nil {
-					seen.See(test.then)
+					seen.Observe(test.then)
 				}
 				require.Equal(t, test.want, seen.Largest())
 				require.False(t, seen.None())
@@ -210,8 +210,8 @@ func TestLargestObjectIsForgotten(t *testing.T) {
 func TestWatchesAfterALargeObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
-		var large LargeObjects
-		large.See(object)
+		var large LargestObject
+		large.Observe(object)
 		budget := newBudget(userPart*largeSize(object)*eventFactor, 1)
 		time.Sleep(time.Hour)
 		for range 9 { // All before any of them is known to bring nothing.

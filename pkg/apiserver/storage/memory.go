@@ -42,7 +42,7 @@ type boundedStorage struct {
 	storage.Interface
 	// newObject makes an object to look one up in the cache, nil without a cache.
 	newObject func() runtime.Object
-	large     *limits.LargeObjects
+	large     *limits.LargestObject
 
 	// average is the size of an object as it is stored, as it was at some nanosecond.
 	average, at atomic.Int64
@@ -92,7 +92,7 @@ func (s *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOp
 
 // Create stores an object.
 func (s *boundedStorage) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
-	s.large.See(object)
+	s.large.Observe(object)
 	return s.Interface.Create(ctx, key, object, out, ttl)
 }
 

@@ -137,8 +137,8 @@ func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Ob
 
 // cachedObject stores an object that a watch cache knows.
 func cachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
-	large := new(limits.LargeObjects)
-	large.See(&object)
+	large := new(limits.LargestObject)
+	large.Observe(&object)
 	return &boundedStorage{
 		Interface: &storedObject{PartialObjectMetadata: object}, large: large,
 		newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} },
@@ -147,7 +147,7 @@ func cachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
 
 // uncachedObject stores an object without a watch cache.
 func uncachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
-	return &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, large: new(limits.LargeObjects)}
+	return &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, large: new(limits.LargestObject)}
 }
 
 func TestLargeObjectsTakeMemory(t *testing.T) {

@@ -81,7 +81,7 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 // uncached is the library's UndecoratedStorage.
 func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error), newObject, newList func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 	inner, destroy, err := h.raw.make(config, newObject, newList, prefix)
-	return &boundedStorage{Interface: &begun{inner, h.history, config.GroupResource.Group}, large: new(limits.LargeObjects)}, destroy, err
+	return &boundedStorage{Interface: &begun{inner, h.history, config.GroupResource.Group}, large: new(limits.LargestObject)}, destroy, err
 }
 
 // cacher is the library's StorageWithCacher, but for what the cache reads.
@@ -90,7 +90,7 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 	if err != nil {
 		return nil, func() {}, err
 	}
-	large := new(limits.LargeObjects)
+	large := new(limits.LargestObject)
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             &historicStorage{Interface: etcd, large: large},
 		Versioner:           storage.APIObjectVersioner{},
@@ -157,7 +157,7 @@ func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListO
 type historicStorage struct {
 	storage.Interface
 	// large gets to know what the cache gets.
-	large  *limits.LargeObjects
+	large  *limits.LargestObject
 	listed bool // Only the cache's reflector lists, one list after the other.
 	// present is the revision up to which a watch brings what is past, or 0, and largePast the
 	// size of the large objects that it has brought.
@@ -178,7 +178,7 @@ func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.
 		return err
 	}
 	return meta.EachListItem(list, func(object runtime.Object) error {
-		s.large.See(object)
+		s.large.Observe(object)
 		return nil
 	})
 }
@@ -224,7 +224,7 @@ func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.Li
 // see has the cache list what is stored now if the past can't be read, which
 // the cache would try again and again otherwise, or is too large.
 func (s *historicStorage) see(event watch.Event) (watch.Event, bool) {
-	size := s.large.See(event.Object)
+	size := s.large.Observe(event.Object)
 	present := s.present.Load()
 	if present == 0 {
 		return event, true

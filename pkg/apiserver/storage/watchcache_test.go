@@ -109,7 +109,7 @@ func TestListsWaitForANewCache(t *testing.T) {
 
 func TestHistoryThatIsTooLarge(t *testing.T) {
 	const size = 1 << 20
-	past := &historicStorage{Interface: versionedStorage{}, large: new(limits.LargeObjects)}
+	past := &historicStorage{Interface: versionedStorage{}, large: new(limits.LargestObject)}
 	past.present.Store(1000)
 	for at := range 100 {
 		event, keep := past.see(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -139,7 +139,7 @@ func TestCacheTellsOfLargeObjects(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := &historicStorage{Interface: versionedStorage{object: object}, large: new(limits.LargeObjects)}
+			source := &historicStorage{Interface: versionedStorage{object: object}, large: new(limits.LargestObject)}
 			require.True(t, source.large.None())
 			require.NoError(t, see(source))
 			require.False(t, source.large.None())

@@ -31,9 +31,9 @@ import (
 
 const (
 	// framesPerSecond is how many frames of HTTP/2 that bring neither a request nor a part of
-	// its body are read from an IP address in a second, and framesAtOnce of how many seconds at once.
+	// its body are read from an IP address in a second, and frameBurst how many at once.
 	framesPerSecond = 500
-	framesAtOnce    = 2
+	frameBurst      = 2 * framesPerSecond
 	// bytesPerUpdate is what has to be written to a client before it may tell once more that
 	// it has read. Go's client tells it twice for each 4 KiB.
 	bytesPerUpdate = 1 << 10
@@ -63,7 +63,7 @@ func (p *framePace) of(address string) flowcontrol.RateLimiter {
 	found, ok := p.clients.Get(address)
 	if !ok {
 		// Of two that are made at the same time, one is forgotten.
-		found = flowcontrol.NewTokenBucketRateLimiter(p.perSecond, int(p.perSecond*framesAtOnce))
+		found = flowcontrol.NewTokenBucketRateLimiter(p.perSecond, frameBurst)
 		p.clients.Add(address, found)
 	}
 	return found.(flowcontrol.RateLimiter)
@@ -106,12 +106,12 @@ func (c *pacedConn) Write(frames []byte) (int, error) {
 // Read reads frames, or parts of them, and waits as long as each frame must.
 func (c *pacedConn) Read(frames []byte) (int, error) {
 	n, err := c.goAwayConn.Read(frames)
-	c.read.scan(frames[:n], c.sees)
+	c.read.scan(frames[:n], c.onFrame)
 	return n, err
 }
 
-// sees is told which frames the client has sent, and returns when the next may be read.
-func (c *pacedConn) sees(length int, kind http2.FrameType, flags http2.Flags) {
+// onFrame is told which frames the client has sent, and returns when the next may be read.
+func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags) {
 	c.received(kind, flags)
 	if !c.trusted.Load() && !c.isFree(length, kind, flags) {
 		_ = c.pace.Wait(c.open) // It fails when the connection is closed, and then the next read does.

@@ -91,7 +91,7 @@ func TestFramesThatWait(t *testing.T) {
 				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, open: t.Context(), read: frameScanner{payload: len(http2.ClientPreface)}}
 				conn.unread.Store(test.written)
 				for rest := []byte(http2.ClientPreface + test.frames); len(rest) > 0; rest = rest[min(size, len(rest)):] {
-					conn.read.scan(rest[:min(size, len(rest))], conn.sees)
+					conn.read.scan(rest[:min(size, len(rest))], conn.onFrame)
 				}
 				require.Len(t, pace.arrived, test.want, "in reads of %d bytes", size)
 			}
