@@ -105,23 +105,23 @@ func (b *budget) countUser(user string, bytes int64) {
 	}
 }
 
-func (b *budget) share(user string) *share { return &share{budget: b, user: user} }
+func (b *budget) reserve(user string) *reservation { return &reservation{budget: b, user: user} }
 
-// share is what one request has taken of a budget.
-type share struct {
+// reservation is what one request has taken of a budget.
+type reservation struct {
 	*budget
 	user string
 	// taken, of which list is for a list, an object or the event of a watch, are protected by
 	// the budget.
 	taken, list int64
-	// released shares take nothing any more: a watch may still be on its way to its end.
+	// released reservations take nothing any more: a watch may still be on its way to its end.
 	released bool
-	watch    watchShare
+	watch    watchReservation
 }
 
 // take tells whether there was enough. It does not wait for others: two that wait for
 // each other, with a part of their bodies read, would do so forever.
-func (s *share) take(bytes int64) bool {
+func (s *reservation) take(bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tryAdd(bytes)
@@ -129,7 +129,7 @@ func (s *share) take(bytes int64) bool {
 
 // takeList takes memory for a list instead of that for the request's last one. A list larger
 // than the part of a user is counted as that, since nobody could ever have it otherwise.
-func (s *share) takeList(bytes int64) bool {
+func (s *reservation) takeList(bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(-s.list)
@@ -139,13 +139,13 @@ func (s *share) takeList(bytes int64) bool {
 
 // raiseList takes more memory than for the request's last list, and keeps that if there is not
 // enough.
-func (s *share) raiseList(bytes int64) bool {
+func (s *reservation) raiseList(bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.raise(bytes)
 }
 
-func (s *share) raise(bytes int64) bool {
+func (s *reservation) raise(bytes int64) bool {
 	more := min(bytes, s.limit/userPart) - s.list
 	if s.released || more > 0 && !s.tryAdd(more) {
 		return false
@@ -155,7 +155,7 @@ func (s *share) raise(bytes int64) bool {
 }
 
 // tryAdd lets a user's only request have more than the part of a user.
-func (s *share) tryAdd(bytes int64) bool {
+func (s *reservation) tryAdd(bytes int64) bool {
 	others := s.users[s.user] > s.taken
 	if s.used+bytes > s.limit || others && s.users[s.user]+bytes > s.limit/userPart {
 		return false
@@ -164,21 +164,21 @@ func (s *share) tryAdd(bytes int64) bool {
 	return true
 }
 
-func (s *share) release() {
+func (s *reservation) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(-s.taken)
 	s.list, s.released = 0, true
 }
 
-func (s *share) add(bytes int64) {
+func (s *reservation) add(bytes int64) {
 	s.taken += bytes
 	s.count(s.user, bytes)
 }
 
 // read reads a body to its end, and takes from the budget what it costs to decode it: all at
 // once if its length is known, so that of several large ones some are read to their ends.
-func (s *share) read(body io.Reader, length int64) ([]byte, error) {
+func (s *reservation) read(body io.Reader, length int64) ([]byte, error) {
 	if length > 0 && !s.take(length*decodeFactor) {
 		return nil, errBudget
 	}
@@ -198,11 +198,11 @@ func (s *share) read(body io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// shareKey is that of the share of a request and the factor of its lists.
-type shareKey struct{}
+// reservationKey is that of the reservation of a request, with the factors of its lists and objects.
+type reservationKey struct{}
 
-type listShare struct {
-	*share
+type listReservation struct {
+	*reservation
 	// factor is that of lists, object that of a single object.
 	factor, object int64
 }
@@ -212,7 +212,7 @@ type listShare struct {
 // have too much of it, the error tells the client to retry. Contexts of no request of a
 // client take nothing.
 func TakeListMemory(ctx context.Context, bytes int64) error {
-	s, ok := ctx.Value(shareKey{}).(listShare)
+	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok || s.takeList(bytes*s.factor) {
 		return nil
 	}
@@ -221,14 +221,14 @@ func TakeListMemory(ctx context.Context, bytes int64) error {
 
 // TakesMemory tells whether the context is that of a client's request.
 func TakesMemory(ctx context.Context) bool {
-	_, ok := ctx.Value(shareKey{}).(listShare)
+	_, ok := ctx.Value(reservationKey{}).(listReservation)
 	return ok
 }
 
 // TakeObjectMemory takes memory for a request that reads or changes an object, as it is stored,
 // like TakeListMemory. Small objects take none.
 func TakeObjectMemory(ctx context.Context, object runtime.Object) error {
-	s, ok := ctx.Value(shareKey{}).(listShare)
+	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
 		return nil
 	}
@@ -241,7 +241,7 @@ func TakeObjectMemory(ctx context.Context, object runtime.Object) error {
 // KeepObjectMemory takes memory for what an object has been, from who has changed or deleted it,
 // for as long as watch caches keep it at least.
 func KeepObjectMemory(ctx context.Context, object runtime.Object) {
-	s, ok := ctx.Value(shareKey{}).(listShare)
+	s, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
 		return
 	}

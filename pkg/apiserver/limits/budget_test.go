@@ -150,11 +150,11 @@ func TestHistoryMemory(t *testing.T) {
 				memory := newBudget(userPart*part, DefaultBounds().WaitsPerUser)
 				memory.keep("anna", test.history)
 				time.Sleep(test.after)
-				share := memory.share(test.user)
-				if got := share.take(bytes); got != test.want {
+				reservation := memory.reserve(test.user)
+				if got := reservation.take(bytes); got != test.want {
 					t.Errorf("got %v, want %v", got, test.want)
 				}
-				share.release()
+				reservation.release()
 				time.Sleep(2 * historyTime)
 				if memory.used != 0 || len(memory.users) != 0 {
 					t.Errorf("%d bytes are still taken, of %v", memory.used, memory.users)
@@ -166,12 +166,12 @@ func TestHistoryMemory(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	memory := newBudget(1<<20, DefaultBounds().WaitsPerUser)
-	share := memory.share("")
+	reservation := memory.reserve("")
 	failure := errors.New("broken")
-	if _, err := share.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)), -1); !errors.Is(err, failure) {
+	if _, err := reservation.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)), -1); !errors.Is(err, failure) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
-	share.release()
+	reservation.release()
 	if memory.used != 0 || len(memory.users) != 0 {
 		t.Errorf("%d bytes are still taken, of %v", memory.used, memory.users)
 	}

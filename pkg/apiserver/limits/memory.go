@@ -42,12 +42,12 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
-			share := memory.share(userName(req))
-			share.watch = watchShareOf(req)
-			defer share.release()
-			w = withDeadlines(w, req, share, longRunning)
-			req = req.WithContext(context.WithValue(req.Context(), shareKey{}, listShare{share, listFactorFor(req), objectFactorFor(req, info.Verb)}))
-			if err := checkBody(w, req, info.Verb, maxBody, share, check); err != nil {
+			reservation := memory.reserve(userName(req))
+			reservation.watch = watchReservationOf(req)
+			defer reservation.release()
+			w = withDeadlines(w, req, reservation, longRunning)
+			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{reservation, listFactorFor(req), objectFactorFor(req, info.Verb)}))
+			if err := checkBody(w, req, info.Verb, maxBody, reservation, check); err != nil {
 				version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 				responsewriters.ErrorNegotiated(err, serializer, version, w, req)
 				return
@@ -59,7 +59,7 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
-func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, share *share, check func(*http.Request, string, []byte) error) error {
+func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, reservation *reservation, check func(*http.Request, string, []byte) error) error {
 	switch verb {
 	case "create", "update", "patch", "delete", "deletecollection":
 	default: // The handlers of all others ignore it.
@@ -70,12 +70,12 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 		deadline = end
 	}
 	_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
-	wait := share.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
-	body, err := share.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1))
+	wait := reservation.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
+	body, err := reservation.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1))
 	ended := wait.over()
 	switch {
 	case ended && err != nil:
-		return errTooManyWaits(share.maxWaits)
+		return errTooManyWaits(reservation.maxWaits)
 	case errors.Is(err, errBudget):
 		return errTooMuchMemory("bodies")
 	case err != nil:

@@ -40,8 +40,8 @@ const EventTime = 30 * time.Second
 // Upstream fault 76.
 type timedWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	share   *share
+	control     *http.ResponseController
+	reservation *reservation
 	// longRunning responses may pause for any time between writes.
 	longRunning bool
 	// begun is set by the first write.
@@ -49,10 +49,10 @@ type timedWriter struct {
 }
 
 // withDeadlines returns a writer for the response to a request.
-func withDeadlines(w http.ResponseWriter, req *http.Request, share *share, longRunning genericapirequest.LongRunningRequestCheck) http.ResponseWriter {
+func withDeadlines(w http.ResponseWriter, req *http.Request, reservation *reservation, longRunning genericapirequest.LongRunningRequestCheck) http.ResponseWriter {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	return responsewriter.WrapForHTTP1Or2(&timedWriter{
-		ResponseWriter: w, control: http.NewResponseController(w), share: share, longRunning: ok && longRunning(req, info),
+		ResponseWriter: w, control: http.NewResponseController(w), reservation: reservation, longRunning: ok && longRunning(req, info),
 	})
 }
 
@@ -69,8 +69,8 @@ func (w *timedWriter) Write(content []byte) (int, error) {
 func (w *timedWriter) Flush() {
 	defer w.awaitClient()()
 	_ = w.control.Flush() // The next write fails, too.
-	if w.share.watch.flushed != nil {
-		w.share.watch.flushed()
+	if w.reservation.watch.flushed != nil {
+		w.reservation.watch.flushed()
 	}
 }
 
@@ -84,5 +84,5 @@ func (w *timedWriter) awaitClient() (over func() bool) {
 		w.begun = true
 		_ = w.control.SetWriteDeadline(time.Now().Add(responseTime)) // Without one, the request's end is one.
 	}
-	return w.share.awaitClient(end).over
+	return w.reservation.awaitClient(end).over
 }

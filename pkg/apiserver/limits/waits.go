@@ -37,7 +37,7 @@ const (
 // fairness: a single user whose bodies never come would keep all seats of a priority level
 // from all other users of it.
 type clientWait struct {
-	*share
+	*reservation
 	// end ends the wait.
 	end   func()
 	timer *time.Timer
@@ -58,8 +58,8 @@ const (
 
 // awaitClient begins a wait, which counts as one of the user's after some time. If there are too
 // many of them then, it calls end.
-func (s *share) awaitClient(end func()) *clientWait {
-	w := &clientWait{share: s, end: end}
+func (s *reservation) awaitClient(end func()) *clientWait {
+	w := &clientWait{reservation: s, end: end}
 	w.timer = time.AfterFunc(slowAfter, w.late)
 	return w
 }
@@ -91,7 +91,7 @@ func (w *clientWait) over() (ended bool) {
 }
 
 // addWait tells whether the user may have another wait.
-func (s *share) addWait() bool {
+func (s *reservation) addWait() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waits[s.user] >= s.maxWaits {
@@ -101,7 +101,7 @@ func (s *share) addWait() bool {
 	return true
 }
 
-func (s *share) removeWait() {
+func (s *reservation) removeWait() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waits[s.user]--; s.waits[s.user] == 0 {

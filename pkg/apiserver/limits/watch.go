@@ -47,16 +47,16 @@ const (
 	eventsAhead = 16
 )
 
-// watchShare is what the budget has to know of the request for a watch.
-type watchShare struct {
+// watchReservation is what the budget has to know of the request for a watch.
+type watchReservation struct {
 	// silent is set if the library does not tell when an event has been written.
 	silent bool
 	// flushed is called when it has.
 	flushed func()
 }
 
-func watchShareOf(req *http.Request) watchShare {
-	return watchShare{silent: req.Header.Get("Upgrade") != ""} // To a WebSocket.
+func watchReservationOf(req *http.Request) watchReservation {
+	return watchReservation{silent: req.Header.Get("Upgrade") != ""} // To a WebSocket.
 }
 
 // LargestObject is the size of the largest object of a resource of late. The zero value has seen none.
@@ -109,11 +109,11 @@ func (l *LargestObject) recent() int64 {
 // and which are counted as the largest there is until no more come. Events that the watch cache
 // encodes once for all watches take none.
 func (l *LargestObject) Watch(ctx context.Context, begin func() (watch.Interface, error)) (watch.Interface, error) {
-	share, ok := ctx.Value(shareKey{}).(listShare)
+	reservation, ok := ctx.Value(reservationKey{}).(listReservation)
 	if !ok {
 		return begin()
 	}
-	w := &boundedWatch{large: l, share: share.share, events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1)}
+	w := &boundedWatch{large: l, reservation: reservation.reservation, events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1)}
 	if ahead := l.Largest() * eventFactor; ahead > 0 && !w.take(ctx, ahead) {
 		return nil, errTooMuchMemory("large objects")
 	}
@@ -121,7 +121,7 @@ func (l *LargestObject) Watch(ctx context.Context, begin func() (watch.Interface
 	if w.Interface, err = begin(); err != nil {
 		return nil, err
 	}
-	share.watch.flushed = func() {
+	reservation.watch.flushed = func() {
 		if len(w.events) == 0 {
 			offer(w.flushed)
 		}
@@ -133,11 +133,11 @@ func (l *LargestObject) Watch(ctx context.Context, begin func() (watch.Interface
 
 type boundedWatch struct {
 	watch.Interface
-	large   *LargestObject
-	share   *share
-	events  chan watch.Event
-	flushed chan struct{}
-	cancel  func()
+	large       *LargestObject
+	reservation *reservation
+	events      chan watch.Event
+	flushed     chan struct{}
+	cancel      func()
 }
 
 // ResultChan returns the channel of the events.
@@ -164,7 +164,7 @@ func (w *boundedWatch) run(ctx context.Context) {
 			}
 		case <-idle:
 			idle = nil
-			w.share.takeList(kept)
+			w.reservation.takeList(kept)
 			continue
 		}
 		size := eventSize(event.Object)
@@ -183,7 +183,7 @@ func (w *boundedWatch) run(ctx context.Context) {
 		if size == 0 {
 			continue
 		}
-		if w.share.watch.silent {
+		if w.reservation.watch.silent {
 			kept = max(kept, size*eventFactor)
 			continue
 		}
@@ -193,7 +193,7 @@ func (w *boundedWatch) run(ctx context.Context) {
 			return
 		}
 		kept = max(kept, size*keptFactor)
-		w.share.takeList(kept)
+		w.reservation.takeList(kept)
 		if idle != nil {
 			idle = time.After(eventInterval)
 		}
@@ -203,7 +203,7 @@ func (w *boundedWatch) run(ctx context.Context) {
 // take waits for memory, and tells whether there was enough.
 func (w *boundedWatch) take(ctx context.Context, bytes int64) bool {
 	return wait.PollUntilContextTimeout(ctx, eventInterval, eventPatience, true, func(context.Context) (bool, error) {
-		return w.share.raiseList(bytes), nil
+		return w.reservation.raiseList(bytes), nil
 	}) == nil
 }
 

@@ -67,12 +67,12 @@ func TestLargeEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				budget := newBudget(1<<30, 1)
-				share := budget.share("anna")
+				reservation := budget.reserve("anna")
 				request := httptest.NewRequest(http.MethodGet, "/", nil)
 				request.Header = test.header
-				share.watch = watchShareOf(request)
+				reservation.watch = watchReservationOf(request)
 				inner := watch.NewFake()
-				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
+				watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
 				require.NoError(t, err)
 				requireTaken := func(times int64) {
 					t.Helper()
@@ -87,15 +87,15 @@ func TestLargeEvents(t *testing.T) {
 					inner.Add(test.object)
 					require.Equal(t, watch.Added, (<-watched.ResultChan()).Type)
 					requireTaken(test.writing)
-					share.watch.flushed()
+					reservation.watch.flushed()
 					requireTaken(test.written)
 				}
 				watched.Stop()
 				synctest.Wait()
 				_, open := <-watched.ResultChan()
 				require.False(t, open)
-				share.release()
-				require.False(t, share.takeList(1))
+				reservation.release()
+				require.False(t, reservation.takeList(1))
 				require.Zero(t, budget.used)
 			})
 		})
@@ -106,13 +106,13 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
 		budget := newBudget(userPart*(eventFactor+keptFactor)*largeSize(object), 1)
-		begin := func() (*watch.FakeWatcher, watch.Interface, *share) {
-			share, inner := budget.share("anna"), watch.NewFake()
-			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: share}), func() (watch.Interface, error) { return inner, nil })
+		begin := func() (*watch.FakeWatcher, watch.Interface, *reservation) {
+			reservation, inner := budget.reserve("anna"), watch.NewFake()
+			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
 			require.NoError(t, err)
-			return inner, watched, share
+			return inner, watched, reservation
 		}
-		first, firstWatched, share := begin()
+		first, firstWatched, reservation := begin()
 		first.Add(object)
 		<-firstWatched.ResultChan()
 
@@ -120,7 +120,7 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 		second.Add(object)
 		time.Sleep(eventPatience / 2)
 		require.Empty(t, secondWatched.ResultChan(), "two have as much memory as one may")
-		share.watch.flushed()
+		reservation.watch.flushed()
 		require.Equal(t, watch.Added, (<-secondWatched.ResultChan()).Type)
 
 		begun := time.Now()
@@ -143,7 +143,7 @@ func TestBeginOfWatches(t *testing.T) {
 		budget := newBudget(userPart*ahead, 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
 			inner := watch.NewFake()
-			watched, err := large.Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: budget.share("anna")}), func() (watch.Interface, error) { return inner, nil })
+			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve("anna")}), func() (watch.Interface, error) { return inner, nil })
 			return inner, watched, err
 		}
 		first, firstWatched, err := begin()
@@ -215,7 +215,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 		budget := newBudget(userPart*largeSize(object)*eventFactor, 1)
 		time.Sleep(time.Hour)
 		for range 9 { // All before any of them is known to bring nothing.
-			watched, err := large.Watch(context.WithValue(t.Context(), shareKey{}, listShare{share: budget.share("anna")}), func() (watch.Interface, error) { return watch.NewFake(), nil })
+			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve("anna")}), func() (watch.Interface, error) { return watch.NewFake(), nil })
 			require.NoError(t, err)
 			defer watched.Stop()
 		}
