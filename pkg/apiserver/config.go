@@ -222,7 +222,7 @@ func (o CompletedOptions) applyTo(config *Config, ready requirements.Granted) er
 		return err
 	}
 	authentication.AwaitClientCAs(generic.SecureServing, ready.ClientCAs)
-	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.NoteUndecided); err != nil {
+	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.WithRetryableDenials); err != nil {
 		return err
 	}
 	if err := o.applyAudit(generic); err != nil {
@@ -340,7 +340,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(c.storage.WithReferences(handler)), config)
 	handler = limits.WithClientContext(filters.WithBodyBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	handler = limits.WithPendingBound(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
+	handler = limits.WithInFlightLimit(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
 	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
 	handler = c.drain.Handler(filters.WithRequestBounds(handler, config.Serializer, c.Bounds))
 	return cluster.WithServerHeader(handler, c.Name)

@@ -35,14 +35,14 @@ import (
 // pendingRetrySeconds is when a client may hope that other requests have ended.
 const pendingRetrySeconds = 1
 
-// WithPendingBound answers no more than RequestsInFlight requests at a time, and counts each
+// WithInFlightLimit refuses requests beyond RequestsInFlight with 429. It counts each
 // until its work has ended, which the library does not: as soon as a client resets a
 // stream of HTTP/2, or closes its connection, it may have another, while the library goes
 // on with the first in a goroutine of its own. So the client's context is kept from the
 // library, and given back by WithClientContext to what can end with it. That also ends the count,
 // since the library goes on with the work on a request whose time is over, too. Health checks
 // and long-running requests, which end with their clients, are not counted.
-func WithPendingBound(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
+func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
 	longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds) http.Handler {
 	var pending atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -90,7 +90,7 @@ type countedRequest struct {
 }
 
 // WithClientContext ends the work on a request when its client has given it up, and the count of
-// WithPendingBound when the work has ended.
+// WithInFlightLimit when the work has ended.
 func WithClientContext(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if counted, ok := req.Context().Value(countedKey{}).(*countedRequest); ok {
@@ -103,7 +103,7 @@ func WithClientContext(next http.Handler) http.Handler {
 	})
 }
 
-// UntilClientLeaves returns a context that ends with the client of WithPendingBound, too.
+// UntilClientLeaves returns a context that ends with the client of WithInFlightLimit, too.
 func UntilClientLeaves(ctx context.Context) (context.Context, context.CancelFunc) {
 	counted, ok := ctx.Value(countedKey{}).(*countedRequest)
 	if !ok {

@@ -49,7 +49,7 @@ func chain(work http.HandlerFunc, bounds Bounds, timeout time.Duration) http.Han
 	handler := genericfilters.WithTimeoutForNonLongRunningRequests(WithClientContext(work), longRunning)
 	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, longRunning, requests.NewCodecs(), timeout)
 	handler = genericapifilters.WithRequestInfo(handler, resolver)
-	return WithPendingBound(handler, requests.NewCodecs(), resolver, longRunning, bounds)
+	return WithInFlightLimit(handler, requests.NewCodecs(), resolver, longRunning, bounds)
 }
 
 // The library answers as soon as the client leaves, and goes on with the work.

@@ -45,11 +45,11 @@ type history struct {
 	lock   sync.Mutex
 	begins map[string]uint64
 	// watches are all that clients have.
-	watches map[*begunWatch]struct{}
+	watches map[*movedWatch]struct{}
 }
 
 func newHistory() *history {
-	return &history{known: make(chan struct{}), begins: map[string]uint64{}, watches: map[*begunWatch]struct{}{}}
+	return &history{known: make(chan struct{}), begins: map[string]uint64{}, watches: map[*movedWatch]struct{}{}}
 }
 
 // follow reads what is stored under keys with a prefix, keys.HistoryKey, until the client is closed.
@@ -121,16 +121,16 @@ func (h *history) check(group string, revision uint64) *apierrors.StatusError {
 	return nil
 }
 
-// begun is a storage whose watches end when the objects turn out to have moved, and do not go on from
+// movedStorage ends its watches when the objects turn out to have moved, and lets none go on from
 // where they were before.
-type begun struct {
+type movedStorage struct {
 	storage.Interface
 	history *history
 	group   string
 }
 
 // Watch begins a watch, or ends it with an error if that is too old.
-func (s *begun) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseUint(opts.ResourceVersion, 10, 64)
 	if err != nil || ptr.Deref(opts.SendInitialEvents, false) {
 		revision = 0 // It begins with a list. If there is something else wrong with it, the library says so.
@@ -149,7 +149,7 @@ func (s *begun) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		cancel()
 		return nil, err
 	}
-	w := &begunWatch{inner, cancel, s.group, revision}
+	w := &movedWatch{inner, cancel, s.group, revision}
 	s.history.lock.Lock()
 	defer s.history.lock.Unlock()
 	if err := s.history.check(s.group, revision); err != nil {
@@ -165,8 +165,8 @@ func (s *begun) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	return w, nil
 }
 
-// begunWatch is a watch that may have to end.
-type begunWatch struct {
+// movedWatch is a watch that may have to end.
+type movedWatch struct {
 	watch.Interface
 	cancel context.CancelFunc
 	group  string
@@ -175,12 +175,12 @@ type begunWatch struct {
 }
 
 // Stop ends the watch.
-func (w *begunWatch) Stop() {
+func (w *movedWatch) Stop() {
 	w.cancel()
 	w.Interface.Stop()
 }
 
-func (h *history) forget(w *begunWatch) {
+func (h *history) forget(w *movedWatch) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	delete(h.watches, w)

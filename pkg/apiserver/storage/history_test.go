@@ -37,7 +37,7 @@ func TestWatchesThatNobodyStopsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory()
 		close(h.known)
-		store := &begun{watched{}, h, "example.com"}
+		store := &movedStorage{watched{}, h, "example.com"}
 		ctx, cancel := context.WithCancel(t.Context())
 		var last watch.Interface
 		for _, revision := range []string{"", "0", "7"} {

@@ -81,7 +81,7 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 // uncached is the library's UndecoratedStorage.
 func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error), newObject, newList func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 	inner, destroy, err := h.raw.make(config, newObject, newList, prefix)
-	return &boundedStorage{Interface: &begun{inner, h.history, config.GroupResource.Group}, large: new(limits.LargestObject)}, destroy, err
+	return &boundedStorage{Interface: &movedStorage{inner, h.history, config.GroupResource.Group}, large: new(limits.LargestObject)}, destroy, err
 }
 
 // cacher is the library's StorageWithCacher, but for what the cache reads.
@@ -110,7 +110,7 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 		return nil, func() {}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	awaited := &awaitedCache{&begun{delegator, h.history, config.GroupResource.Group}, watchCache.Wait, time.Now().Add(fillTimeout)}
+	awaited := &awaitedCache{&movedStorage{delegator, h.history, config.GroupResource.Group}, watchCache.Wait, time.Now().Add(fillTimeout)}
 	return &boundedStorage{Interface: awaited, newObject: newObject, large: large}, sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
@@ -218,12 +218,12 @@ func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.Li
 	if err != nil {
 		return nil, err
 	}
-	return watch.Filter(w, s.see), nil
+	return watch.Filter(w, s.refillIfCompacted), nil
 }
 
-// see has the cache list what is stored now if the past can't be read, which
+// refillIfCompacted has the cache list what is stored now if the past can't be read, which
 // the cache would try again and again otherwise, or is too large.
-func (s *historicStorage) see(event watch.Event) (watch.Event, bool) {
+func (s *historicStorage) refillIfCompacted(event watch.Event) (watch.Event, bool) {
 	size := s.large.Observe(event.Object)
 	present := s.present.Load()
 	if present == 0 {

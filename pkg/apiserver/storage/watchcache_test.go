@@ -112,7 +112,7 @@ func TestHistoryThatIsTooLarge(t *testing.T) {
 	past := &historicStorage{Interface: versionedStorage{}, large: new(limits.LargestObject)}
 	past.present.Store(1000)
 	for at := range 100 {
-		event, keep := past.see(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		event, keep := past.refillIfCompacted(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			ResourceVersion: strconv.Itoa(at + 1), Annotations: map[string]string{"a": strings.Repeat("x", size)},
 		}}})
 		require.True(t, keep)
@@ -134,7 +134,7 @@ func TestCacheTellsOfLargeObjects(t *testing.T) {
 			return s.GetList(t.Context(), "/", storage.ListOptions{ResourceVersion: "1"}, &metav1.PartialObjectMetadataList{})
 		},
 		"written later": func(s *historicStorage) error {
-			s.see(watch.Event{Type: watch.Added, Object: &object})
+			s.refillIfCompacted(watch.Event{Type: watch.Added, Object: &object})
 			return nil
 		},
 	} {
