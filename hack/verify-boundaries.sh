@@ -29,7 +29,9 @@ cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/w
 pkg/cmd/kit                   pkg/kit pkg/kit/codegen
 pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
 pkg/crdserver                 pkg/apiserver/storage pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
-pkg/kit/crd                   pkg/registry
+pkg/crdserver(tests)          pkg/etcd
+pkg/kit/crd                   pkg/registry pkg/kit/codegen
+pkg/kit/crd(tests)            pkg/registry/testing
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
 pkg/groups/*/lookup           pkg/generated pkg/apis
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups/*/lookup pkg/generated pkg/apis
@@ -72,7 +74,7 @@ pkg/bodycost
 pkg/kit/codegen
 pkg/kit                       pkg/kit/codegen artifacts
 artifacts
-pkg/migrate                   pkg/etcd/keys pkg/cluster
+pkg/migrate                   pkg/admission pkg/etcd/keys pkg/cluster
 pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis

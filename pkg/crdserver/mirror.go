@@ -18,6 +18,7 @@ package crdserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -30,9 +31,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	clients "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +48,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -66,6 +71,7 @@ type mirror struct {
 	groups sets.Set[string]
 	purge  bool
 
+	cluster     clients.CustomResourceDefinitionInterface
 	informers   externalversions.SharedInformerFactory
 	definitions listers.CustomResourceDefinitionLister
 	synced      cache.InformerSynced
@@ -88,7 +94,7 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 	if err != nil {
 		return nil, err
 	}
-	registrar, err := newRegistrar(config.Generic.ClientConfig)
+	registrar, err := newRegistrar(config.Generic.ClientConfig, certified(config.Generic.SecureServing))
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +109,7 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 	m := &mirror{
 		groups:    sets.New(o.Groups...),
 		purge:     o.PurgeDeleted,
+		cluster:   client.ApiextensionsV1().CustomResourceDefinitions(),
 		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		registrar: registrar,
 		leftovers: leftovers,
@@ -203,7 +210,7 @@ func (m *mirror) copyAll(ctx context.Context) error {
 			continue
 		}
 		klog.InfoS("A group is no longer among --groups: its objects stay in etcd, unserved", "definition", copied.Name)
-		if err := m.remove(ctx, copied.Name); err != nil {
+		if err := m.remove(ctx, &copied); err != nil {
 			return err
 		}
 	}
@@ -257,38 +264,79 @@ func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
 
 // sync makes the copy of a definition what it should be.
 func (m *mirror) sync(ctx context.Context, name string) error {
-	definition, err := m.definitions.Get(name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return m.syncDeleted(ctx, name)
-	case err != nil:
-		return err
-	case !apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established):
-		return nil // It will be, or its names are taken.
-	}
-	m.leftovers.forget(name)
-	switch definition.Annotations[keys.CopyAnnotation] {
-	case keys.CopyKept:
-		return nil
-	case keys.CopyNone:
-		return m.remove(ctx, name)
-	}
-	return m.write(ctx, definition)
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.trySync(ctx, name) })
 }
 
-// write writes the copy of a definition, unless it is the same already.
-func (m *mirror) write(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
-	wanted := &apiextensions.CustomResourceDefinition{}
-	if err := library.Scheme.Convert(copyOf(definition), wanted, nil); err != nil {
+// trySync returns a conflict if another replica changes the copy at the same time.
+func (m *mirror) trySync(ctx context.Context, name string) error {
+	copied, err := m.copyNamed(ctx, name)
+	if err != nil {
 		return err
 	}
-	copied := &apiextensions.CustomResourceDefinition{}
-	err := m.copies.GuaranteedUpdate(ctx, m.key(definition.Name), copied, true, nil,
-		storage.SimpleUpdate(func(runtime.Object) (runtime.Object, error) { return wanted.DeepCopy(), nil }), nil)
+	definition, err := existing(m.definitions.Get(name))
+	if err != nil {
+		return err
+	}
+	wanted, err := wantedCopy(definition, copied)
+	if err != nil {
+		return err
+	}
+	if !apiequality.Semantic.DeepEqual(wanted, copied) {
+		// The informer may be behind that of the replica that has written the copy. What
+		// kube-apiserver has once the copy has been read can't be older than the copy.
+		if definition, err = existing(m.cluster.Get(ctx, name, metav1.GetOptions{})); err != nil {
+			return err
+		}
+		if wanted, err = wantedCopy(definition, copied); err != nil {
+			return err
+		}
+	}
+	if definition == nil && copied != nil {
+		return m.syncDeleted(ctx, copied)
+	}
+	m.leftovers.forget(name)
+	switch wanted {
+	case copied:
+		return nil
+	case nil:
+		return m.remove(ctx, copied)
+	}
+	written, err := m.write(ctx, wanted)
 	if err == nil {
-		m.caches.fill(ctx, copied)
+		m.caches.fill(ctx, written)
 	}
 	return err
+}
+
+// existing returns nil for a definition that is not found.
+func existing(definition *apiextensionsv1.CustomResourceDefinition, err error) (*apiextensionsv1.CustomResourceDefinition, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return definition, err
+}
+
+// wantedCopy returns the copy that a definition should have, with the resourceVersion of the
+// present one. It returns nil for none, and the present one if that stays as it is.
+func wantedCopy(definition *apiextensionsv1.CustomResourceDefinition, copied *apiextensions.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
+	switch {
+	case definition == nil:
+		return nil, nil
+	case !apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established):
+		return copied, nil // It will be, or its names are taken.
+	case definition.Annotations[keys.CopyAnnotation] == keys.CopyKept:
+		return copied, nil
+	case definition.Annotations[keys.CopyAnnotation] == keys.CopyNone:
+		return nil, nil
+	}
+	wanted := &apiextensions.CustomResourceDefinition{}
+	if err := library.Scheme.Convert(copyOf(definition), wanted, nil); err != nil {
+		return nil, err
+	}
+	if copied != nil {
+		wanted.ResourceVersion = copied.ResourceVersion
+	}
+	return wanted, nil
 }
 
 // copyOf is a definition without what says that it is being deleted: the library, which
@@ -305,16 +353,8 @@ func copyOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensions
 }
 
 // syncDeleted looks after the copy of a definition that the cluster does not have.
-func (m *mirror) syncDeleted(ctx context.Context, name string) error {
-	copied := &apiextensions.CustomResourceDefinition{}
-	err := m.copies.Get(ctx, m.key(name), storage.GetOptions{}, copied)
-	if storage.IsNotFound(err) {
-		m.leftovers.forget(name)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+func (m *mirror) syncDeleted(ctx context.Context, copied *apiextensions.CustomResourceDefinition) error {
+	name := copied.Name
 	count, err := m.count(ctx, schema.GroupResource{Group: copied.Spec.Group, Resource: copied.Spec.Names.Plural})
 	if err != nil {
 		return err
@@ -322,11 +362,11 @@ func (m *mirror) syncDeleted(ctx context.Context, name string) error {
 	m.leftovers.set(name, count)
 	if count == 0 && copied.DeletionTimestamp.IsZero() {
 		klog.InfoS("A CustomResourceDefinition has been deleted in the cluster, and has no objects here: it is served no longer", "definition", name)
-		return m.remove(ctx, name)
+		return m.remove(ctx, copied)
 	}
 	m.queue.AddAfter(name, leftoverPeriod)
 	if m.purge {
-		return m.purgeObjects(ctx, name, count)
+		return m.purgeObjects(ctx, copied, count)
 	}
 	klog.ErrorS(nil, "A CustomResourceDefinition has been deleted in the cluster while it has objects here. They stay, and are served by the last definition: apply it again, or delete the objects, or start this server with --purge-deleted",
 		"definition", name, "objects", count)
@@ -335,35 +375,54 @@ func (m *mirror) syncDeleted(ctx context.Context, name string) error {
 
 // purgeObjects marks a copy as being deleted, upon which the library deletes the objects and
 // then the copy.
-func (m *mirror) purgeObjects(ctx context.Context, name string, count int64) error {
-	klog.InfoS("A CustomResourceDefinition has been deleted in the cluster: its objects are being deleted, by --purge-deleted", "definition", name, "objects", count)
+func (m *mirror) purgeObjects(ctx context.Context, copied *apiextensions.CustomResourceDefinition, count int64) error {
+	klog.InfoS("A CustomResourceDefinition has been deleted in the cluster: its objects are being deleted, by --purge-deleted", "definition", copied.Name, "objects", count)
+	if !copied.DeletionTimestamp.IsZero() {
+		return nil
+	}
 	now := metav1.Now()
-	err := m.copies.GuaranteedUpdate(ctx, m.key(name), &apiextensions.CustomResourceDefinition{}, false, nil,
-		storage.SimpleUpdate(func(object runtime.Object) (runtime.Object, error) {
-			copied, ok := object.(*apiextensions.CustomResourceDefinition)
-			if !ok {
-				return nil, fmt.Errorf("the copy is a %T", object)
-			}
-			if copied.DeletionTimestamp.IsZero() {
-				copied.DeletionTimestamp = &now
-				copied.Finalizers = []string{apiextensions.CustomResourceCleanupFinalizer}
-			}
-			return copied, nil
+	copied.DeletionTimestamp = &now
+	copied.Finalizers = []string{apiextensions.CustomResourceCleanupFinalizer}
+	_, err := m.write(ctx, copied)
+	return err
+}
+
+// copyNamed returns the copy of a definition, or nil if there is none.
+func (m *mirror) copyNamed(ctx context.Context, name string) (*apiextensions.CustomResourceDefinition, error) {
+	copied := &apiextensions.CustomResourceDefinition{}
+	err := m.copies.Get(ctx, m.key(name), storage.GetOptions{}, copied)
+	if storage.IsNotFound(err) {
+		return nil, nil
+	}
+	return copied, err
+}
+
+// write writes a copy in the place of the one with its resourceVersion.
+func (m *mirror) write(ctx context.Context, copied *apiextensions.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
+	written := &apiextensions.CustomResourceDefinition{}
+	return written, m.copies.GuaranteedUpdate(ctx, m.key(copied.Name), written, true, nil,
+		storage.SimpleUpdate(func(now runtime.Object) (runtime.Object, error) {
+			return copied.DeepCopy(), unchanged(copied, now)
 		}), nil)
+}
+
+// remove ends the serving of what a copy defines.
+func (m *mirror) remove(ctx context.Context, copied *apiextensions.CustomResourceDefinition) error {
+	m.leftovers.forget(copied.Name)
+	err := m.copies.Delete(ctx, m.key(copied.Name), &apiextensions.CustomResourceDefinition{}, nil,
+		func(_ context.Context, now runtime.Object) error { return unchanged(copied, now) }, nil, storage.DeleteOptions{})
 	if storage.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// remove ends the serving of what a copy defines.
-func (m *mirror) remove(ctx context.Context, name string) error {
-	m.leftovers.forget(name)
-	err := m.copies.Delete(ctx, m.key(name), &apiextensions.CustomResourceDefinition{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
-	if storage.IsNotFound(err) {
-		return nil
+// unchanged returns a conflict if the copy is not the one that was read.
+func unchanged(read *apiextensions.CustomResourceDefinition, now runtime.Object) error {
+	if accessor, err := meta.Accessor(now); err != nil || accessor.GetResourceVersion() == read.ResourceVersion {
+		return err
 	}
-	return err
+	return apierrors.NewConflict(definitionResource(), read.Name, errors.New("another replica has changed the copy"))
 }
 
 func (m *mirror) list(ctx context.Context) ([]apiextensions.CustomResourceDefinition, error) {
@@ -372,21 +431,20 @@ func (m *mirror) list(ctx context.Context) ([]apiextensions.CustomResourceDefini
 	return list.Items, err
 }
 
-// servedVersions are those that any definition of a group serves, whether it has been copied
-// or only its copy is left.
+// servedVersions are those that any definition of a group serves, or any copy: the informer may be
+// behind that of the replica that has written it.
 func (m *mirror) servedVersions(ctx context.Context, group string, definitions []*apiextensionsv1.CustomResourceDefinition) (sets.Set[string], error) {
 	copies, err := m.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	current, served := sets.New[string](), sets.New[string]()
+	served := sets.New[string]()
 	for _, definition := range definitions {
-		current.Insert(definition.Name)
 		served = served.Union(versionsOf(group, definition))
 	}
 	for _, copied := range copies {
 		for _, version := range copied.Spec.Versions {
-			if copied.Spec.Group == group && version.Served && !current.Has(copied.Name) {
+			if copied.Spec.Group == group && version.Served {
 				served.Insert(version.Name)
 			}
 		}

@@ -34,7 +34,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -109,7 +112,7 @@ func Unregister(ctx context.Context, config *rest.Config, groups ...string) erro
 // until it stays so.
 func switchAll(ctx context.Context, config *rest.Config, groups []string, change func(ctx context.Context, r *registrar, group, version string) error,
 	check func(apiService *apiregistrationv1.APIService, answering string) error) error {
-	r, err := newRegistrar(config)
+	r, err := newRegistrar(config, nil)
 	if err != nil {
 		return err
 	}
@@ -175,20 +178,41 @@ func versionsOf(group string, definition *apiextensionsv1.CustomResourceDefiniti
 // registrar changes APIServices.
 type registrar struct {
 	apiServices apiservices.APIServiceInterface
+	// leadsHere tells whether kube-apiserver reaches this server by a Service.
+	leadsHere func(*apiregistrationv1.ServiceReference) bool
 }
 
-func newRegistrar(config *rest.Config) (*registrar, error) {
+func newRegistrar(config *rest.Config, leadsHere func(*apiregistrationv1.ServiceReference) bool) (*registrar, error) {
 	client, err := aggregator.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	return &registrar{client.ApiregistrationV1().APIServices()}, nil
+	return &registrar{client.ApiregistrationV1().APIServices(), leadsHere}, nil
+}
+
+// certified returns a function that tells whether a server has a certificate for a Service.
+// Without one, kube-apiserver does not take it for the Service's server.
+func certified(serving *genericapiserver.SecureServingInfo) func(*apiregistrationv1.ServiceReference) bool {
+	return func(service *apiregistrationv1.ServiceReference) bool {
+		var certificates []dynamiccertificates.CertKeyContentProvider
+		if serving.Cert != nil {
+			certificates = append(certificates, serving.Cert)
+		}
+		for _, certificate := range serving.SNICerts {
+			certificates = append(certificates, certificate)
+		}
+		return slices.ContainsFunc(certificates, func(provider dynamiccertificates.CertKeyContentProvider) bool {
+			content, _ := provider.CurrentCertKeyContent()
+			chain, err := certutil.ParseCertsPEM(content)
+			return err == nil && chain[0].VerifyHostname(service.Name+"."+service.Namespace+".svc") == nil
+		})
+	}
 }
 
 // follow registers the versions that a group has got since one of them was registered, with
 // the same target, and unregisters those that are not served any more: kube-apiserver would
 // serve the former by itself, from the cluster's etcd, and take the latter for a server that
-// is down.
+// is down. Versions that lead to other servers are theirs.
 func (r *registrar) follow(ctx context.Context, group string, served sets.Set[string]) error {
 	list, err := r.apiServices.List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
@@ -198,19 +222,23 @@ func (r *registrar) follow(ctx context.Context, group string, served sets.Set[st
 	if err != nil {
 		return err
 	}
-	registered := map[string]apiregistrationv1.APIServiceSpec{}
+	own, others := map[string]apiregistrationv1.APIServiceSpec{}, sets.New[string]()
 	for _, apiService := range list.Items {
-		if apiService.Spec.Group == group && apiService.Spec.Service != nil {
-			registered[apiService.Spec.Version] = apiService.Spec
+		switch spec := apiService.Spec; {
+		case spec.Group != group || spec.Service == nil:
+		case r.leadsHere(spec.Service):
+			own[spec.Version] = spec
+		default:
+			others.Insert(spec.Version)
 		}
 	}
-	if len(registered) == 0 {
+	if len(own) == 0 {
 		return nil
 	}
-	known := sets.KeySet(registered)
-	sibling := registered[sets.List(known)[0]]
+	known := sets.KeySet(own)
+	sibling := own[sets.List(known)[0]]
 	target := Target{Service: *sibling.Service, CABundle: sibling.CABundle}
-	for _, version := range sets.List(served.Difference(known)) {
+	for _, version := range sets.List(served.Difference(known.Union(others))) {
 		klog.InfoS("Registering a new version", "group", group, "version", version)
 		if err := r.register(ctx, group, version, target); err != nil {
 			return err
