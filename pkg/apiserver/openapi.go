@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ func (c *Config) setOpenAPI() {
 	namer := openapi.NewDefinitionNamer(schemes...)
 	c.Generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	c.Generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	c.Generic.OpenAPIConfig.Info.Title = strings.Join(slices.Sorted(slices.Values(names)), ", ")
+	c.Generic.OpenAPIConfig.Info.Title = cmp.Or(strings.Join(slices.Sorted(slices.Values(names)), ", "), c.Name)
 	c.Generic.OpenAPIConfig.Info.Version = baseversion.Get().GitVersion
 	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
 	c.Generic.SkipOpenAPIInstallation = c.base == nil

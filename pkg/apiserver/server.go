@@ -73,8 +73,10 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	if err := generic.InstallAPIGroups(groups...); err != nil {
 		return nil, err
 	}
-	if err := generic.AddReadyzChecks(storageReadiness(groups)); err != nil {
-		return nil, err
+	if len(groups) > 0 {
+		if err := generic.AddReadyzChecks(storageReadiness(groups)); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.streams.Install(generic); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -33,6 +34,8 @@ import (
 	"k8s.io/component-base/tracing"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	baseversion "k8s.io/component-base/version"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
 // tracesFlushTimeout bounds how long a server that stops waits for the collector of its
@@ -70,6 +73,15 @@ func (o CompletedOptions) tracingConfiguration() (*tracingapi.TracingConfigurati
 	return configuration, nil
 }
 
+// serviceName names a server by its groups, or without any by its own name.
+func serviceName(name string, groups []registry.Group) string {
+	names := make([]string, 0, len(groups))
+	for _, group := range groups {
+		names = append(names, group.Name)
+	}
+	return cmp.Or(strings.Join(names, ","), name)
+}
+
 // applyTraces does what TracingOptions.ApplyTo of the library does, but calls the
 // service by the name of its groups. The library has the same name for each API
 // server, so that one could not be told from kube-apiserver in a trace of both.
@@ -90,13 +102,9 @@ func (o CompletedOptions) applyTraces(config *genericapiserver.Config) error {
 				func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) })))
 		}
 	}
-	names := make([]string, 0, len(o.groups))
-	for _, group := range o.groups {
-		names = append(names, group.Name)
-	}
 	provider, err := tracing.NewProvider(context.Background(), configuration, exporter, []resource.Option{
 		resource.WithAttributes(
-			semconv.ServiceName(strings.Join(names, ",")),
+			semconv.ServiceName(serviceName(o.name, o.groups)),
 			semconv.ServiceVersion(baseversion.Get().GitVersion),
 			semconv.ServiceInstanceID(config.APIServerID),
 		),

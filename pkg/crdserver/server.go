@@ -55,7 +55,7 @@ func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.Generic
 	if err := server.RegisterMuxAndDiscoveryCompleteSignal("DefinitionsNotCopied", mirror.copied); err != nil {
 		return nil, err
 	}
-	if err := server.AddReadyzChecks(healthz.NamedCheck("storage-readiness", mirror.caches.check)); err != nil {
+	if err := server.AddReadyzChecks(healthz.NamedCheck("definition-caches", mirror.caches.check)); err != nil {
 		return nil, err
 	}
 	if err := server.AddPostStartHook("copy-definitions", mirror.start); err != nil {

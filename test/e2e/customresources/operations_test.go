@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -205,4 +207,18 @@ resources:
 	})
 	_, err = widgetsIn(group, "v1", ns).Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
+}
+
+// Each check of the server has a name of its own, and so has the server in its documents: the path
+// of a check that was registered twice told nothing of the caches.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	client := kubernetes.NewForConfigOrDie(framework.AdminConfig(t, cp, server)).Discovery().RESTClient()
+	checks, err := client.Get().AbsPath("/readyz").Param("verbose", "").DoRaw(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(checks), "[+]definition-caches ok\n"), "%s", checks)
+	require.NotContains(t, string(checks), "storage-readiness")
+	document, err := client.Get().AbsPath("/openapi/v2").DoRaw(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, string(document), `"title":"crd-apiserver"`)
 }
