@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/cel"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -50,14 +51,27 @@ type converter struct {
 	where string
 	// within are the definitions that are being converted, to notice cycles.
 	within []string
+	// present are the fields of a struct that have to have values although they may be left out.
+	// They become rules of the struct, or of one around it.
+	present map[*props][]presence
+}
+
+// presence is a field that must have a value, and not be empty if it has a size.
+type presence struct {
+	// path is that of the field, and names are the same in CEL.
+	path  string
+	names []string
+	sized bool
 }
 
 // root is the schema of a kind.
 func (c *converter) root(model string) (*props, error) {
+	c.present = map[*props][]presence{}
 	root, err := c.model(model, "")
 	if err != nil {
 		return nil, err
 	}
+	c.requirePresence(root)
 	root.Properties["apiVersion"], root.Properties["kind"] = props{Type: "string"}, props{Type: "string"}
 	root.Properties["metadata"] = props{Type: "object"}
 	return root, nil
@@ -139,6 +153,7 @@ func (c *converter) schema(s *spec.Schema, path string, tags func(field string) 
 		if err != nil {
 			return nil, err
 		}
+		c.requirePresence(items)
 		made.Items = &apiextensionsv1.JSONSchemaPropsOrArray{Schema: items}
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
@@ -146,6 +161,7 @@ func (c *converter) schema(s *spec.Schema, path string, tags func(field string) 
 		if err != nil {
 			return nil, err
 		}
+		c.requirePresence(values)
 		made.AdditionalProperties = &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: values}
 	}
 	return made, c.properties(made, s, path, tags)
@@ -169,7 +185,7 @@ func (c *converter) properties(made *props, s *spec.Schema, path string, tags fu
 		case isDefaulted(own):
 		case slices.Contains(own, "+k8s:required") && slices.Contains(own, "+optional"):
 			// Clients may leave it out, as admission fills it in.
-			made.XValidations = append(made.XValidations, present(name, field))
+			c.addPresence(made, name, at, presence{sized: hasSize(field)})
 		case slices.Contains(own, "+k8s:required") && !isRequired:
 			required = append(required, name)
 			fallthrough
@@ -181,8 +197,13 @@ func (c *converter) properties(made *props, s *spec.Schema, path string, tags fu
 			if len(field.Required) > 0 && !slices.Contains(required, name) {
 				required = append(required, name)
 			}
-			lift(made, field, name)
+			// The default has to be valid by itself, so the struct around it requires the values.
+			for _, within := range c.present[field] {
+				c.addPresence(made, name, at, within)
+			}
+			delete(c.present, field)
 		}
+		c.requirePresence(field)
 		// What is required has the default "" or 0 only because Go has no value without it.
 		if property.Default != nil && (isDefaulted(own) || !slices.Contains(required, name)) {
 			raw, err := json.Marshal(property.Default)
@@ -209,31 +230,39 @@ func isEmptyObject(value any) bool {
 	return ok && len(object) == 0
 }
 
-// present is the rule that a field has a value, where clients may leave it out.
-func present(name string, field *props) apiextensionsv1.ValidationRule {
-	rule := fmt.Sprintf("has(self.%s)", name)
-	if field.Type == "array" || field.Type == "object" && field.AdditionalProperties != nil || field.Type == "string" && field.Format == "" {
-		rule += fmt.Sprintf(" && self.%s.size() > 0", name)
-	}
-	reason := apiextensionsv1.FieldValueRequired
-	return apiextensionsv1.ValidationRule{Rule: rule, Message: "must be set", Reason: &reason, FieldPath: "." + name}
+// hasSize tells whether an empty value of a field is none.
+func hasSize(field *props) bool {
+	return field.Type == "array" || field.Type == "object" && field.AdditionalProperties != nil || field.Type == "string" && field.Format == ""
 }
 
-// lift moves the rules that fields have values from a struct that may be left out, and then is
-// empty, to the one around it: a default has to be valid by itself.
-func lift(around, within *props, name string) {
-	within.XValidations = slices.DeleteFunc(within.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
-		if rule.Reason == nil || *rule.Reason != apiextensionsv1.FieldValueRequired {
-			return false
-		}
-		rule.Rule = fmt.Sprintf("has(self.%s) && %s", name, strings.ReplaceAll(rule.Rule, "self.", "self."+name+"."))
-		rule.FieldPath = "." + name + rule.FieldPath
-		around.XValidations = append(around.XValidations, rule)
-		return true
-	})
-	if len(within.XValidations) == 0 {
-		within.XValidations = nil
+// addPresence requires a value of a field, or of what is within it.
+func (c *converter) addPresence(of *props, name, at string, within presence) {
+	escaped, ok := cel.Escape(name)
+	if !ok {
+		c.finding(fmt.Sprintf("%s%s: no rule can say that it must be set", c.where, at))
+		return
 	}
+	within.path = "." + name + within.path
+	within.names = append([]string{escaped}, within.names...)
+	c.present[of] = append(c.present[of], within)
+}
+
+// requirePresence adds the rules that fields of a struct have values.
+func (c *converter) requirePresence(of *props) {
+	var rules []apiextensionsv1.ValidationRule
+	for _, present := range c.present[of] {
+		value, terms := "self", []string(nil)
+		for _, name := range present.names {
+			value += "." + name
+			terms = append(terms, "has("+value+")")
+		}
+		if present.sized {
+			terms = append(terms, value+".size() > 0")
+		}
+		reason := apiextensionsv1.FieldValueRequired
+		rules = append(rules, apiextensionsv1.ValidationRule{Rule: strings.Join(terms, " && "), Message: "must be set", Reason: &reason, FieldPath: present.path})
+	}
+	of.XValidations = append(rules, of.XValidations...)
 }
 
 // notEmpty is what the tag k8s:required demands besides presence.
