@@ -25,6 +25,8 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // goStruct is a struct that is made of a schema of type object.
@@ -183,11 +185,8 @@ func (r *schemaReader) setDefault(field *goField, schema *apiextensionsv1.JSONSc
 
 var quantityRule = regexp.MustCompile(`\bis[qQ]uantity\(|\bquantity\(`)
 
-// quantityPattern is how generators of definitions write a resource.Quantity.
-const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
-
 func isQuantity(schema *apiextensionsv1.JSONSchemaProps) bool {
-	return schema.Pattern == quantityPattern || slices.ContainsFunc(schema.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+	return schema.Pattern == codegen.QuantityPattern || slices.ContainsFunc(schema.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
 		return quantityRule.MatchString(rule.Rule)
 	})
 }

@@ -19,10 +19,13 @@ package kit
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // patternFormat returns the tag for a pattern that is written often, or "".
@@ -54,19 +57,19 @@ func inexpressible(schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
 			todo = append(todo, "the rule "+strings.Join(strings.Fields(rule.Rule), " "))
 		}
 	}
-	if schema.Pattern != "" && patternFormat(schema.Pattern) == "" && schema.Pattern != quantityPattern {
+	if schema.Pattern != "" && patternFormat(schema.Pattern) == "" && schema.Pattern != codegen.QuantityPattern {
 		todo = append(todo, "the pattern "+schema.Pattern)
 	}
 	if schema.Format != "" && !slices.Contains([]string{"int32", "int64", "date-time", "byte", "double", "float", "uuid"}, schema.Format) {
 		todo = append(todo, "the format "+schema.Format)
 	}
-	if schema.Type == "number" {
-		for name, bound := range map[string]*float64{"minimum": schema.Minimum, "maximum": schema.Maximum} {
-			if bound != nil {
-				todo = append(todo, fmt.Sprintf("the %s %v", name, *bound))
-			}
+	for _, bound := range []struct {
+		name  string
+		value *float64
+	}{{"maximum", schema.Maximum}, {"minimum", schema.Minimum}} {
+		if bound.value != nil && (schema.Type == "number" || schema.Type == "integer" && !isWhole(*bound.value)) {
+			todo = append(todo, fmt.Sprintf("the %s %v", bound.name, *bound.value))
 		}
-		slices.Sort(todo)
 	}
 	if schema.MultipleOf != nil {
 		todo = append(todo, fmt.Sprintf("a multiple of %v", *schema.MultipleOf))
@@ -207,8 +210,13 @@ func rules(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 	return tags
 }
 
+// isWhole tells whether a tag can say a bound.
+func isWhole(bound float64) bool {
+	return bound == math.Trunc(bound) && math.Abs(bound) < math.MaxInt64
+}
+
 func bound(value *float64, exclusive bool, next int64) *int64 {
-	if value == nil {
+	if value == nil || !isWhole(*value) {
 		return nil
 	}
 	whole := int64(*value)

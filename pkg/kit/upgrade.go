@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -71,27 +72,34 @@ func (w *writer) writeSums(recorded map[string]string) error {
 	return w.write(sums, []byte(b.String()))
 }
 
-// Upgrade brings a module in step with a version of the library, such as latest: go.mod, the
-// files that Init has written, and the tools that they name. The version "current" is the one
-// that go.mod has, which must be that of the running program.
-func Upgrade(ctx context.Context, dir, version string) (*Result, error) {
+// Require makes go.mod require a version of the library, such as latest, and returns true if the
+// kit of that version has to do the rest: only it knows what it writes. It does nothing for the
+// version "current", which is the one that go.mod has, or if the library is replaced by a checkout.
+func Require(ctx context.Context, dir, version string) (bool, error) {
 	w := &writer{dir: dir}
 	own, err := w.goMod(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || version == "current" || slices.ContainsFunc(own.Replace, func(r replacement) bool { return r.Old.Path == library }) {
+		return false, err
 	}
-	replaced := slices.ContainsFunc(own.Replace, func(r replacement) bool { return r.Old.Path == library })
-	if !replaced && version != "current" {
-		if _, err := w.goCommand(ctx, "get", library+"@"+version); err != nil {
-			return nil, err
-		}
-		// What the new version writes, it knows itself.
-		return nil, w.runNew(ctx)
-	}
+	_, err = w.goCommand(ctx, "get", library+"@"+version)
+	return err == nil, err
+}
+
+// RunRequired runs the upgrade of the version of the kit that go.mod requires.
+func RunRequired(ctx context.Context, dir string, out, notes io.Writer) error {
+	command := exec.CommandContext(ctx, "go", "tool", "kit", "upgrade", "--version=current")
+	command.Dir, command.Stdout, command.Stderr = dir, out, notes
+	return command.Run()
+}
+
+// Upgrade brings a module in step with the library of the running program: the files that Init
+// has written, and the tools that go.mod names.
+func Upgrade(ctx context.Context, dir string) (*Result, error) {
 	result, err := RefreshFiles(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
+	w := &writer{dir: dir}
 	if _, err := w.goCommand(ctx, "mod", "edit", "-tool="+library+"/cmd/kit", "-tool="+library+"/test/controlplane/local"); err != nil {
 		return nil, err
 	}
@@ -101,13 +109,6 @@ func Upgrade(ctx context.Context, dir, version string) (*Result, error) {
 	ahead, err := w.ahead(ctx)
 	result.Todo = append(result.Todo, ahead...)
 	return result, err
-}
-
-// runNew runs the upgrade of the version that go.mod has now.
-func (w *writer) runNew(ctx context.Context) error {
-	command := exec.CommandContext(ctx, "go", "tool", "kit", "upgrade", "--version=current")
-	command.Dir, command.Stdout, command.Stderr = w.dir, os.Stdout, os.Stderr
-	return command.Run()
 }
 
 // goModFile is what "go mod edit -json" says of a go.mod.

@@ -131,6 +131,23 @@ func TestModuleOfAnEarlierVersion(t *testing.T) {
 	require.Empty(t, again.Files)
 }
 
+// A checkout of the library in its place, and the version that go.mod has, are what they are.
+func TestRequireNothing(t *testing.T) {
+	dir := newModule(t)
+	for name, test := range map[string]struct{ goMod, version string }{
+		"of a checkout": {"module example.com/bakery\n\nreplace restaurant.programming-kubernetes.info/apiserver => ../apiserver\n", "latest"},
+		"current":       {"module example.com/bakery\n", "current"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			write(t, dir, "go.mod", test.goMod)
+			other, err := kit.Require(t.Context(), dir, test.version)
+			require.NoError(t, err)
+			require.False(t, other)
+			require.Equal(t, test.goMod, read(t, dir, "go.mod"))
+		})
+	}
+}
+
 func extract(t *testing.T, archive, dir string) {
 	t.Helper()
 	file, err := os.Open(archive)

@@ -25,6 +25,10 @@ import (
 	"strings"
 )
 
+// QuantityPattern is the pattern by which controller-gen marks a string or a number in a
+// CustomResourceDefinition as a resource.Quantity.
+const QuantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+
 const (
 	// tagsFile is the only file in which generators look for the tags of a package.
 	tagsFile    = "doc.go"

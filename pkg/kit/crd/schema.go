@@ -31,15 +31,14 @@ import (
 	"k8s.io/apiserver/pkg/cel"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 type (
 	models = map[string]common.OpenAPIDefinition
 	props  = apiextensionsv1.JSONSchemaProps
 )
-
-// quantityPattern is how the definitions of other projects say that a string is a quantity.
-const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
 
 // converter makes a structural schema of OpenAPI definitions and tags.
 type converter struct {
@@ -86,7 +85,7 @@ func (c *converter) model(name, path string) (*props, error) {
 	case metav1.ObjectMeta{}.OpenAPIModelName():
 		return &props{Type: "object"}, nil
 	case resource.Quantity{}.OpenAPIModelName():
-		return &props{XIntOrString: true, Pattern: quantityPattern}, nil
+		return &props{XIntOrString: true, Pattern: codegen.QuantityPattern}, nil
 	}
 	definition, found := c.models[name]
 	if !found {

@@ -27,6 +27,8 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 const (
@@ -94,9 +96,9 @@ func TestFields(t *testing.T) {
 		"anything":                           {field: "{}", want: "{x-kubernetes-preserve-unknown-fields: true}"},
 		"a number or a string":               {field: "{type: string, format: int-or-string}", want: "{x-kubernetes-int-or-string: true}"},
 		"one of two types":                   {field: "{oneOf: [{type: integer}, {type: string}]}", want: "{x-kubernetes-int-or-string: true}"},
-		"a quantity":                         {field: ref(quantity), want: "{x-kubernetes-int-or-string: true, pattern: '" + quantityPattern + "'}"},
+		"a quantity":                         {field: ref(quantity), want: "{x-kubernetes-int-or-string: true, pattern: '" + codegen.QuantityPattern + "'}"},
 		"an object of any kind":              {field: ref(extension), want: "{type: object, x-kubernetes-preserve-unknown-fields: true}"},
-		"a reference with a description":     {field: "{description: text, allOf: [" + ref(quantity) + "]}", want: "{description: text, x-kubernetes-int-or-string: true, pattern: '" + quantityPattern + "'}"},
+		"a reference with a description":     {field: "{description: text, allOf: [" + ref(quantity) + "]}", want: "{description: text, x-kubernetes-int-or-string: true, pattern: '" + codegen.QuantityPattern + "'}"},
 		"a default":                          {field: "{type: integer, format: int32, default: 3}", tags: "+default=3 +k8s:optional", want: "{type: integer, format: int32, default: 3}"},
 		"a default of a required field":      {field: "{type: integer, default: 3}", tags: "+default=3 " + required, want: "{type: integer, default: 3}"},
 		"a value that Go has anyway":         {field: "{type: string, default: ''}", tags: required, want: "{type: string, minLength: 1}", required: true},
