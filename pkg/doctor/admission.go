@@ -45,21 +45,21 @@ type webhook struct {
 }
 
 // checkAdmission says what a server with these flags does not enforce.
-func (e *examination) checkAdmission(context.Context) []Result {
+func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
 	if len(e.AdmissionOff) > 0 {
-		return []Result{warning(fmt.Sprintf("the admission plugins %s are off, so that this server admits what they would refuse or change", strings.Join(e.AdmissionOff, ", ")),
-			"remove them from --disable-admission-plugins, unless that is meant, and give all replicas the same flags")}
+		return []Finding{warning(fmt.Sprintf("the admission plugins %s are off, so that this server admits what they would refuse or change", strings.Join(e.AdmissionOff, ", ")),
+			"remove them from --disable-admission-plugins, unless that is meant, and give all replicas the same flags")}, nil
 	}
-	return []Result{ok("all admission plugins are on")}
+	return []Finding{ok("all admission plugins are on")}, nil
 }
 
 // checkWebhooks connects to the webhooks that are asked about the groups' objects.
-func (e *examination) checkWebhooks(ctx context.Context) []Result {
+func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 	webhooks, err := e.webhooks(ctx)
 	if err != nil {
-		return []Result{unreadable("the webhook configurations", err)}
+		return nil, unreadable{"the webhook configurations", err}
 	}
-	var results []Result
+	var results []Finding
 	count := 0
 	for _, webhook := range webhooks {
 		if !e.asks(webhook) {
@@ -71,18 +71,18 @@ func (e *examination) checkWebhooks(ctx context.Context) []Result {
 			if ignored(webhook.failurePolicy) {
 				status, consequence = Warning, "passes without it"
 			}
-			result := finding("its address", status, err)
+			result := explain("its address", status, err)
 			results = append(results, explained(result, webhook.name, "does not answer, and what it is asked about "+consequence))
 		}
 	}
 	if len(results) == 0 {
 		results = append(results, ok("all webhooks that are asked about the groups answer (%d)", count))
 	}
-	return results
+	return results, nil
 }
 
 // explained puts a result into context. What is not known has no consequence.
-func explained(result Result, name, consequence string) Result {
+func explained(result Finding, name, consequence string) Finding {
 	if result.Status == Skipped {
 		consequence = "is not looked at"
 	}
@@ -191,12 +191,12 @@ type policy struct {
 
 // checkPolicies looks whether the server can read the parameters of the policies for
 // the groups' objects.
-func (e *examination) checkPolicies(ctx context.Context) []Result {
+func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 	policies, err := e.policies(ctx)
 	if err != nil {
-		return []Result{unreadable("the admission policies", err)}
+		return nil, unreadable{"the admission policies", err}
 	}
-	var results []Result
+	var results []Finding
 	count := 0
 	for _, policy := range policies {
 		if policy.matches == nil || !slices.ContainsFunc(policy.matches.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool { return e.matches(rule.Rule) }) {
@@ -211,14 +211,14 @@ func (e *examination) checkPolicies(ctx context.Context) []Result {
 			if ignored(policy.failurePolicy) {
 				status, consequence = Warning, "passes without it"
 			}
-			result := finding("what it needs", status, err)
+			result := explain("what it needs", status, err)
 			results = append(results, explained(result, policy.name, "can't be evaluated, and what it is for "+consequence))
 		}
 	}
 	if len(results) == 0 {
 		results = append(results, ok("the parameters of all admission policies for the groups can be read (%d)", count))
 	}
-	return results
+	return results, nil
 }
 
 func (e *examination) policies(ctx context.Context) ([]policy, error) {

@@ -30,59 +30,80 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// checkRegistered looks for the APIServices of all versions, and whether they lead to a
-// server and will keep doing so.
-func (e *examination) checkRegistered(ctx context.Context) []Result {
-	var missing, local, managed []string
+// registration is how the versions of the groups are registered.
+type registration struct {
+	// apiServices are those that lead to a server. Kube-apiserver serves the versions in local itself,
+	// and is about to reset those in managed.
+	apiServices             []*apiregistrationv1.APIService
+	missing, local, managed []string
+	// unread is why they are not all of them.
+	unread error
+}
+
+// findRegistration is what many checks begin with.
+func (e *examination) findRegistration(ctx context.Context) (found registration) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	for _, group := range e.Groups {
 		names, err := group.APIServices()
 		if err != nil {
-			return []Result{unreadable("the declaration of "+group.Name, err)}
+			found.unread = unreadable{"the declaration of " + group.Name, err}
+			return found
 		}
 		for _, name := range names {
 			apiService, err := e.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 			switch {
 			case apierrors.IsNotFound(err):
-				missing = append(missing, name)
+				found.missing = append(found.missing, name)
 			case err != nil:
-				return []Result{unreadable("the APIService "+name, err)}
+				found.unread = unreadable{"the APIService " + name, err}
+				return found
 			case apiService.Spec.Service == nil:
-				local = append(local, name)
+				found.local = append(found.local, name)
 			default:
-				e.apiServices = append(e.apiServices, apiService)
+				found.apiServices = append(found.apiServices, apiService)
 				if apiService.Labels[cluster.ManagedLabel] != "" {
-					managed = append(managed, name)
+					found.managed = append(found.managed, name)
 				}
 			}
 		}
 	}
-	if len(local)+len(e.apiServices) == 0 {
-		return []Result{warning("no version is registered, so that kube-apiserver knows nothing of this server", "install it by its manifests, which have the APIServices")}
+	return found
+}
+
+// checkRegistered says whether all versions are registered, lead to a server, and will keep doing
+// so.
+func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
+	if e.unread != nil {
+		return nil, e.unread
 	}
-	var results []Result
-	if len(local) > 0 {
-		results = append(results, failure("kube-apiserver serves "+strings.Join(local, ", ")+" itself, from CustomResourceDefinitions",
+	if len(e.local)+len(e.apiServices) == 0 {
+		return []Finding{warning("no version is registered, so that kube-apiserver knows nothing of this server", "install it by its manifests, which have the APIServices")}, nil
+	}
+	var found []Finding
+	if len(e.local) > 0 {
+		found = append(found, failure("kube-apiserver serves "+strings.Join(e.local, ", ")+" itself, from CustomResourceDefinitions",
 			"move the objects by \"migrate plan\" and \"migrate run\"; until then, keep the CustomResourceDefinitions, since deleting them deletes their objects and whatever those own, "+
 				"and do not apply the APIServices, since kube-apiserver resets them"))
 	}
-	if len(managed) > 0 {
-		results = append(results, failure("kube-apiserver is about to reset "+strings.Join(managed, ", ")+", or delete it, because of the label "+cluster.ManagedLabel+" of a CustomResourceDefinition",
+	if len(e.managed) > 0 {
+		found = append(found, failure("kube-apiserver is about to reset "+strings.Join(e.managed, ", ")+", or delete it, because of the label "+cluster.ManagedLabel+" of a CustomResourceDefinition",
 			"move the objects by \"migrate plan\" and \"migrate run\", which remove the label with the same patch that sets spec.service"))
 	}
-	if len(missing) > 0 {
-		results = append(results, warning(strings.Join(missing, ", ")+" is not registered, so that its clients find nothing", "apply the APIServices of this release, unless it is left out on purpose"))
+	if len(e.missing) > 0 {
+		found = append(found, warning(strings.Join(e.missing, ", ")+" is not registered, so that its clients find nothing", "apply the APIServices of this release, unless it is left out on purpose"))
 	}
-	if len(results) == 0 {
-		results = append(results, ok("%s are registered", plural(len(e.apiServices), "version")))
+	if len(found) == 0 {
+		found = append(found, ok("%s are registered", plural(len(e.apiServices), "version")))
 	}
-	return results
+	return found, nil
 }
 
 // checkAvailability looks at what kube-apiserver itself says of the server. What has
 // a cause that another check finds is not repeated here.
-func (e *examination) checkAvailability(context.Context) []Result {
+func (e *examination) checkAvailability(context.Context) ([]Finding, error) {
 	if len(e.apiServices) == 0 {
-		return []Result{skipped("no version is registered")}
+		return []Finding{skipped("no version is registered")}, nil
 	}
 	var conditions []apiregistrationv1.APIServiceCondition
 	names := map[string][]string{}
@@ -96,7 +117,7 @@ func (e *examination) checkAvailability(context.Context) []Result {
 		}
 		names[condition.Reason] = append(names[condition.Reason], apiService.Name)
 	}
-	var results []Result
+	var results []Finding
 	for _, condition := range conditions {
 		results = append(results, failure(fmt.Sprintf("kube-apiserver gets no answer from the server of %s (%s: %s)", strings.Join(names[condition.Reason], ", "), condition.Reason, condition.Message),
 			"see the log of the server, and what is between the two: network policies, firewalls, an egress proxy"))
@@ -104,27 +125,22 @@ func (e *examination) checkAvailability(context.Context) []Result {
 	if len(results) == 0 {
 		results = append(results, ok("kube-apiserver gets answers from the server"))
 	}
-	return results
+	return results, nil
 }
 
+// availability is the condition Available of an APIService, which may not have one yet.
 func availability(apiService *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
-	i := slices.IndexFunc(apiService.Status.Conditions, func(condition apiregistrationv1.APIServiceCondition) bool {
-		return condition.Type == apiregistrationv1.Available
-	})
-	if i < 0 {
-		return apiregistrationv1.APIServiceCondition{Reason: "Unknown", Message: "kube-apiserver has not looked at it yet"}
-	}
-	return apiService.Status.Conditions[i]
+	return cmp.Or(cluster.Availability(apiService), apiregistrationv1.APIServiceCondition{Reason: "Unknown", Message: "kube-apiserver has not looked at it yet"})
 }
 
 // checkLeftovers looks for APIServices that no server answers, of any group. While
 // there is one, no namespace can be deleted, since nobody knows what is in it.
-func (e *examination) checkLeftovers(ctx context.Context) []Result {
+func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return []Result{unreadable("the APIServices", err)}
+		return nil, unreadable{"the APIServices", err}
 	}
-	var results []Result
+	var results []Finding
 	for _, apiService := range list.Items {
 		condition := availability(&apiService)
 		known := slices.ContainsFunc(e.apiServices, func(known *apiregistrationv1.APIService) bool { return known.Name == apiService.Name })
@@ -135,13 +151,13 @@ func (e *examination) checkLeftovers(ctx context.Context) []Result {
 		if e.owns(apiService.Spec.Group) {
 			status, of = Failure, "a release that is not this one"
 		}
-		results = append(results, result(status, fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")),
-			"if it is not coming back: kubectl delete apiservice "+apiService.Name))
+		results = append(results, Finding{status, fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")),
+			"if it is not coming back: kubectl delete apiservice " + apiService.Name})
 	}
 	if len(results) == 0 {
 		results = append(results, ok("all APIServices of others have a server"))
 	}
-	return results
+	return results, nil
 }
 
 func (e *examination) owns(group string) bool {

@@ -95,11 +95,10 @@ type bundle struct {
 // versions, and the objects, logs and metrics of the instance as far as they can be read. What
 // is confidential is removed.
 func WriteBundle(ctx context.Context, config Config, results []Result, out io.Writer) error {
-	e, err := newExamination(config)
+	e, err := newExamination(ctx, config)
 	if err != nil {
 		return err
 	}
-	e.checkRegistered(ctx) // It finds the APIServices, and by them the namespace.
 	if e.namespace() == "" {
 		return errors.New("the namespace of the server is not known, since none of its APIServices is registered: name it by --namespace")
 	}
@@ -207,7 +206,8 @@ func (b *bundle) addLogs(ctx context.Context) error {
 	}
 	for _, pod := range pods.Items {
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			for previous, suffix := range map[bool]string{false: "", true: ".previous"} {
+			for _, suffix := range []string{"", ".previous"} {
+				previous := suffix != ""
 				if previous && status.RestartCount == 0 {
 					continue
 				}
@@ -261,9 +261,13 @@ func (b *bundle) addMetrics(ctx context.Context) error {
 // user's credentials.
 func (b *bundle) metrics(ctx context.Context, address string, backend backend) ([]byte, error) {
 	config := rest.CopyConfig(b.Cluster)
-	trust := b.trusts(backend)[0]
+	trusts := b.trusts(backend)
+	i := slices.IndexFunc(trusts, func(t *trust) bool { return !t.anybody })
+	if i < 0 {
+		return nil, errors.New("insecureSkipTLSVerify is set, so that anybody could get the credentials of this user")
+	}
 	config.Insecure, config.CAFile, config.NextProtos = false, "", nil
-	config.CAData, config.ServerName = []byte(trust.bundle), backend.host()
+	config.CAData, config.ServerName = []byte(trusts[i].bundle), backend.host()
 	config.Timeout = checkTimeout
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // TestRedactText removes what is confidential from logs and metrics, and nothing else.
@@ -116,7 +117,7 @@ func TestBundle(t *testing.T) {
 	defer cluster.Close()
 
 	var out bytes.Buffer
-	results := []Result{{Check: "etcd", Status: Failure, Cause: "the URL with " + planted + " does not answer", Fix: "start it"}}
+	results := []Result{{"etcd", Finding{Failure, "the URL with " + planted + " does not answer", "start it"}}}
 	require.NoError(t, WriteBundle(t.Context(), Config{Cluster: &rest.Config{Host: cluster.URL}, Namespace: "kitchen"}, results, &out))
 	files := untar(t, &out)
 	for name, content := range files {
@@ -159,4 +160,17 @@ func untar(t *testing.T, archive io.Reader) map[string]string {
 		require.NoError(t, err)
 		files[header.Name] = string(content)
 	}
+}
+
+// This user's credentials are for a server that the APIServices trust.
+func TestMetricsOfAnybody(t *testing.T) {
+	asked := false
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer server.Close()
+	service := &apiregistrationv1.ServiceReference{Namespace: "default", Name: "server"}
+	apiService := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: service, InsecureSkipTLSVerify: true}}
+	b := &bundle{examination: &examination{Config: Config{Cluster: &rest.Config{BearerToken: "secret"}}, registration: registration{apiServices: []*apiregistrationv1.APIService{apiService}}}}
+	_, err := b.metrics(t.Context(), server.Listener.Addr().String(), newBackend("default", "server", nil))
+	require.EqualError(t, err, "insecureSkipTLSVerify is set, so that anybody could get the credentials of this user")
+	require.False(t, asked)
 }

@@ -49,26 +49,26 @@ const (
 type unreachable struct{ error }
 
 // checkCertificate compares what the server serves with what the APIServices trust.
-func (e *examination) checkCertificate(ctx context.Context) []Result {
+func (e *examination) checkCertificate(ctx context.Context) ([]Finding, error) {
 	if len(e.apiServices) == 0 {
-		return []Result{skipped("no version is registered")}
+		return []Finding{skipped("no version is registered")}, nil
 	}
-	var results []Result
+	var results []Finding
 	for _, backend := range e.backends() {
 		results = append(results, e.checkBackend(ctx, backend)...)
 	}
-	return results
+	return results, nil
 }
 
-func (e *examination) checkBackend(ctx context.Context, b backend) []Result {
+func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
 	addresses := []string{e.Address}
 	if e.Address == "" {
 		var err error
 		if addresses, err = e.resolve(ctx, b); err != nil {
-			return []Result{finding(b.String(), Failure, err)}
+			return []Finding{explain(b.String(), Failure, err)}
 		}
 	}
-	var results []Result
+	var results []Finding
 	var expires time.Time
 	for _, trust := range e.trusts(b) {
 		if trust.anybody {
@@ -78,12 +78,12 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Result {
 		for _, address := range addresses {
 			state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+trust.names())
 			if away := (unreachable{}); errors.As(err, &away) {
-				result := finding(address, Failure, err)
+				result := explain(address, Failure, err)
 				result.Fix += ", or name by --server-address where a forwarded port leads to it"
 				return append(results, result)
 			}
 			if err != nil {
-				results = append(results, finding(address, Failure, err))
+				results = append(results, explain(address, Failure, err))
 				continue
 			}
 			end := expiry(state.VerifiedChains)

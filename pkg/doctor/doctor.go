@@ -37,7 +37,6 @@ import (
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -63,9 +62,14 @@ const (
 	Failure Status = "failure"
 )
 
-// Result is one finding.
+// Result is what a check has found, or why it could not be made.
 type Result struct {
-	Check  string `json:"check"`
+	Check string `json:"check"`
+	Finding
+}
+
+// Finding is one thing that a check has found.
+type Finding struct {
 	Status Status `json:"status"`
 	// Cause says what was found.
 	Cause string `json:"cause"`
@@ -108,9 +112,7 @@ type examination struct {
 	Config
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
-	// apiServices are those of the groups that are registered, by name. The check
-	// "apiservices" finds them.
-	apiServices []*apiregistrationv1.APIService
+	registration
 	// self is the user who wants to know, once that is known.
 	self string
 }
@@ -121,7 +123,8 @@ type check struct {
 	// needs are checks without whose success this one could only repeat, in other
 	// words, what they have found.
 	needs []string
-	run   func(*examination, context.Context) []Result
+	// run returns what it has found, and an error if it could not look.
+	run func(*examination, context.Context) ([]Finding, error)
 }
 
 // checks is all that is examined, in order.
@@ -155,27 +158,22 @@ func checks() []check {
 
 // Examine runs all checks. Each has at least one result.
 func Examine(ctx context.Context, config Config) ([]Result, error) {
-	e, err := newExamination(config)
+	e, err := newExamination(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	var results []Result
 	failed := map[string]bool{}
 	for _, check := range checks() {
-		if i := slices.IndexFunc(check.needs, func(name string) bool { return failed[name] }); i >= 0 {
-			failed[check.name] = true
-			results = append(results, named(check.name, skipped("not looked at because of %s", check.needs[i]))...)
-			continue
-		}
-		for _, result := range named(check.name, e.runOne(ctx, check)...) {
-			failed[check.name] = failed[check.name] || result.Status == Failure
-			results = append(results, result)
+		for _, found := range e.runOne(ctx, check, failed) {
+			failed[check.name] = failed[check.name] || found.Status == Failure
+			results = append(results, Result{check.name, found})
 		}
 	}
 	return results, ctx.Err()
 }
 
-func newExamination(config Config) (*examination, error) {
+func newExamination(ctx context.Context, config Config) (*examination, error) {
 	kube, err := kubernetes.NewForConfig(config.Cluster)
 	if err != nil {
 		return nil, err
@@ -184,20 +182,23 @@ func newExamination(config Config) (*examination, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &examination{Config: config, kube: kube, aggregator: apiServices}, nil
+	e := &examination{Config: config, kube: kube, aggregator: apiServices}
+	e.registration = e.findRegistration(ctx)
+	return e, nil
 }
 
-func (e *examination) runOne(ctx context.Context, check check) []Result {
+func (e *examination) runOne(ctx context.Context, check check, failed map[string]bool) []Finding {
+	if i := slices.IndexFunc(check.needs, func(name string) bool { return failed[name] }); i >= 0 {
+		failed[check.name] = true
+		return []Finding{skipped("not looked at because of %s", check.needs[i])}
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	return check.run(e, ctx)
-}
-
-func named(name string, results ...Result) []Result {
-	for i := range results {
-		results[i].Check = name
+	found, err := check.run(e, ctx)
+	if err != nil {
+		found = append(found, explain("", Failure, err))
 	}
-	return results
+	return found
 }
 
 // Print writes a line for each result.
@@ -214,21 +215,17 @@ func Print(out io.Writer, results []Result) error {
 	return table.Flush()
 }
 
-func ok(format string, args ...any) Result {
-	return Result{Status: OK, Cause: fmt.Sprintf(format, args...)}
+func ok(format string, args ...any) Finding {
+	return Finding{Status: OK, Cause: fmt.Sprintf(format, args...)}
 }
 
-func skipped(format string, args ...any) Result {
-	return Result{Status: Skipped, Cause: fmt.Sprintf(format, args...)}
+func skipped(format string, args ...any) Finding {
+	return Finding{Status: Skipped, Cause: fmt.Sprintf(format, args...)}
 }
 
-func warning(cause, fix string) Result { return result(Warning, cause, fix) }
+func warning(cause, fix string) Finding { return Finding{Warning, cause, fix} }
 
-func failure(cause, fix string) Result { return result(Failure, cause, fix) }
-
-func result(status Status, cause, fix string) Result {
-	return Result{Status: status, Cause: cause, Fix: fix}
-}
+func failure(cause, fix string) Finding { return Finding{Failure, cause, fix} }
 
 // problem is an error that says what to do about it.
 type problem struct {
@@ -238,20 +235,23 @@ type problem struct {
 // Error returns cause and fix.
 func (p *problem) Error() string { return p.cause + ": " + p.fix }
 
-// finding is the result of a check that has got an error about something; the status
-// is that of a problem.
-func finding(what string, status Status, err error) Result {
-	if found := (*problem)(nil); errors.As(err, &found) {
-		return result(status, found.cause, found.fix)
-	}
-	if away := (unreachable{}); errors.As(err, &away) {
-		return result(Skipped, fmt.Sprintf("%s can't be reached from here (%v)", what, away.error), "run this in a pod of the cluster")
-	}
-	return unreadable(what, err)
+// unreadable is what a check needs and can't read.
+type unreadable struct {
+	what string
+	error
 }
 
-// unreadable is the result of a check that can't read what it needs.
-func unreadable(what string, err error) Result {
+// explain returns what an error about something means; the status is that of a problem.
+func explain(what string, status Status, err error) Finding {
+	if found := (*problem)(nil); errors.As(err, &found) {
+		return Finding{status, found.cause, found.fix}
+	}
+	if away := (unreachable{}); errors.As(err, &away) {
+		return Finding{Skipped, fmt.Sprintf("%s can't be reached from here (%v)", what, away.error), "run this in a pod of the cluster"}
+	}
+	if unread := (unreadable{}); errors.As(err, &unread) {
+		what, err = unread.what, unread.error
+	}
 	if apierrors.IsForbidden(err) {
 		return skipped("%s can't be read by this user (%v)", what, err)
 	}

@@ -63,8 +63,8 @@ func TestTheTableOfChecks(t *testing.T) {
 func TestPrint(t *testing.T) {
 	var out strings.Builder
 	if err := Print(&out, []Result{
-		{"short", OK, "all is well", ""},
-		{"of some length", Failure, "two lines\n\tof another", "fix it"},
+		{"short", Finding{OK, "all is well", ""}},
+		{"of some length", Finding{Failure, "two lines\n\tof another", "fix it"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestCheckRegistered(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels  map[string]string
 		service *apiregistrationv1.ServiceReference
-		want    Result
+		want    Finding
 	}{
 		"by a server":                                 {nil, server, ok("1 version are registered")},
 		"by a CustomResourceDefinition":               {definition, nil, failure("kube-apiserver serves v1.example.com itself, from CustomResourceDefinitions", fix)},
@@ -98,8 +98,42 @@ func TestCheckRegistered(t *testing.T) {
 					Spec:       apiregistrationv1.APIServiceSpec{Service: test.service},
 				}),
 			}
-			got := e.checkRegistered(t.Context())
+			e.registration = e.findRegistration(t.Context())
+			got, err := e.checkRegistered(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
 			if len(got) != 1 || got[0].Status != test.want.Status || got[0].Cause != test.want.Cause || !strings.HasPrefix(got[0].Fix, test.want.Fix) {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// A check that can't be made is not one that has found something.
+func TestFailedChecks(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want Finding
+	}{
+		"a user who may not look": {
+			apierrors.NewForbidden(schema.GroupResource{Resource: "apiservices"}, "v1.example.com", errors.New("no")),
+			skipped(`the APIService v1.example.com can't be read by this user (apiservices "v1.example.com" is forbidden: no)`),
+		},
+		"anything else": {
+			errors.New("closed"),
+			failure("the APIService v1.example.com can't be read (closed)", "try again, and see the log of kube-apiserver if that does not help"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			client.PrependReactor("get", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+			e := &examination{aggregator: client, Config: Config{Groups: []registry.Group{{Name: "example.com", Install: func(scheme *runtime.Scheme) {
+				metav1.AddToGroupVersion(scheme, schema.GroupVersion{Group: "example.com", Version: "v1"})
+			}}}}}
+			e.registration = e.findRegistration(t.Context())
+			got := e.runOne(t.Context(), check{run: (*examination).checkRegistered}, nil)
+			if len(got) != 1 || got[0] != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})

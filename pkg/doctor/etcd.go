@@ -46,36 +46,36 @@ const (
 )
 
 // checkEtcd asks the members of etcd how they are.
-func (e *examination) checkEtcd(ctx context.Context) []Result {
+func (e *examination) checkEtcd(ctx context.Context) ([]Finding, error) {
 	if away, found := e.etcdAway(); found {
-		return []Result{away}
+		return []Finding{away}, nil
 	}
-	var results []Result
+	var results []Finding
 	for _, endpoint := range e.EtcdServers {
 		results = append(results, e.checkMember(ctx, endpoint)...)
 	}
-	return append(results, e.checkAlarms(ctx)...)
+	return append(results, e.checkAlarms(ctx)...), nil
 }
 
 // etcdAway says so if there is an embedded etcd that can't be reached from here.
-func (e *examination) etcdAway() (Result, bool) {
+func (e *examination) etcdAway() (Finding, bool) {
 	if e.EtcdSocket == "" {
-		return Result{}, false
+		return Finding{}, false
 	}
 	_, err := os.Stat(e.EtcdSocket)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-		return Result{}, false
+		return Finding{}, false
 	}
-	return result(Skipped, fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers"), true
+	return Finding{Skipped, fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers"}, true
 }
 
-func (e *examination) checkMember(ctx context.Context, endpoint string) []Result {
+func (e *examination) checkMember(ctx context.Context, endpoint string) []Finding {
 	member := "etcd at " + endpoint
 	status, latency, err := e.sample(ctx, endpoint)
 	if err != nil {
-		return []Result{failure(fmt.Sprintf("%s does not answer (%v)", member, err), "check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile")}
+		return []Finding{failure(fmt.Sprintf("%s does not answer (%v)", member, err), "check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile")}
 	}
-	var results []Result
+	var results []Finding
 	if latency > slowEtcd {
 		results = append(results, warning(fmt.Sprintf("%s takes %s for an answer", member, latency.Round(time.Millisecond)), "give it a faster disk, or a shorter way to it"))
 	}
@@ -116,7 +116,7 @@ func (e *examination) sample(ctx context.Context, endpoint string) (*clientv3.St
 }
 
 // checkAlarms looks for alarms, which any member knows of all.
-func (e *examination) checkAlarms(ctx context.Context) []Result {
+func (e *examination) checkAlarms(ctx context.Context) []Finding {
 	client, err := e.EtcdClient(e.EtcdServers...)
 	if err != nil {
 		return nil // As of each member, which has been said.
@@ -128,7 +128,7 @@ func (e *examination) checkAlarms(ctx context.Context) []Result {
 	if err != nil {
 		return nil // See above.
 	}
-	var results []Result
+	var results []Finding
 	for _, alarm := range list.Alarms {
 		member := fmt.Sprintf("the member %x of etcd", alarm.MemberID)
 		switch alarm.Alarm {

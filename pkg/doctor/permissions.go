@@ -33,16 +33,16 @@ import (
 
 // checkPermissions asks for everything that the server's service account must be
 // allowed to do.
-func (e *examination) checkPermissions(ctx context.Context) []Result {
+func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 	if e.namespace() == "" {
-		return []Result{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}
+		return []Finding{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}, nil
 	}
 	if _, err := e.kube.CoreV1().ServiceAccounts(e.namespace()).Get(ctx, e.ServiceAccount, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		if len(e.apiServices) == 0 {
-			return []Result{skipped("there is no service account %s in the namespace %s yet", e.ServiceAccount, e.namespace())}
+			return []Finding{skipped("there is no service account %s in the namespace %s yet", e.ServiceAccount, e.namespace())}, nil
 		}
-		return []Result{failure(fmt.Sprintf("there is no service account %s in the namespace %s", e.ServiceAccount, e.namespace()),
-			"create it, or name the one of the server's pods by --namespace and --service-account")}
+		return []Finding{failure(fmt.Sprintf("there is no service account %s in the namespace %s", e.ServiceAccount, e.namespace()),
+			"create it, or name the one of the server's pods by --namespace and --service-account")}, nil
 	}
 	permissions := e.Permissions(e.namespace())
 	var fixes []string
@@ -51,7 +51,7 @@ func (e *examination) checkPermissions(ctx context.Context) []Result {
 	for _, permission := range permissions {
 		allowed, err := e.allowed(ctx, permission)
 		if err != nil {
-			return []Result{unreadable("what "+e.user()+" may do", err)}
+			return nil, unreadable{"what " + e.user() + " may do", err}
 		}
 		if allowed {
 			continue
@@ -62,18 +62,18 @@ func (e *examination) checkPermissions(ctx context.Context) []Result {
 		}
 		missing[permission.Fix] = append(missing[permission.Fix], permission.String())
 	}
-	var results []Result
+	var results []Finding
 	for _, fix := range fixes {
 		status := Failure
 		if optional[fix] {
 			status = Warning
 		}
-		results = append(results, result(status, e.user()+" may not "+strings.Join(missing[fix], ", "), fix))
+		results = append(results, Finding{status, e.user() + " may not " + strings.Join(missing[fix], ", "), fix})
 	}
 	if len(results) == 0 {
 		results = append(results, ok("%s has %s", e.user(), plural(len(permissions), "permission")))
 	}
-	return results
+	return results, nil
 }
 
 // user is the server's.

@@ -44,19 +44,19 @@ type environment struct {
 
 // checkProxy looks whether requests that have to stay in the cluster would go through
 // a proxy. Those to this machine never do, whatever NO_PROXY says.
-func (e *examination) checkProxy(ctx context.Context) []Result {
+func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 	destinations, err := e.destinations(ctx)
 	if err != nil {
-		return []Result{unreadable("the addresses in the cluster", err)}
+		return nil, unreadable{"the addresses in the cluster", err}
 	}
 	environments, err := e.environments(ctx)
 	if err != nil {
-		return []Result{unreadable("the pods of the server", err)}
+		return nil, unreadable{"the pods of the server", err}
 	}
-	var results []Result
+	var results []Finding
 	for _, environment := range environments {
 		if environment.hidden {
-			results = append(results, result(Skipped, fmt.Sprintf("the environment of %s is not all in its manifest", environment.of), "run this in it"))
+			results = append(results, Finding{Skipped, fmt.Sprintf("the environment of %s is not all in its manifest", environment.of), "run this in it"})
 			continue
 		}
 		through := environment.proxy.ProxyFunc()
@@ -64,7 +64,7 @@ func (e *examination) checkProxy(ctx context.Context) []Result {
 		for _, destination := range destinations {
 			proxy, err := through(&url.URL{Scheme: "https", Host: destination.address})
 			if err != nil {
-				return []Result{failure(fmt.Sprintf("HTTPS_PROXY of %s can't be used (%v)", environment.of, err), "correct it")}
+				return []Finding{failure(fmt.Sprintf("HTTPS_PROXY of %s can't be used (%v)", environment.of, err), "correct it")}, nil
 			}
 			if proxy != nil {
 				exceptions = append(exceptions, destination.exception)
@@ -79,7 +79,7 @@ func (e *examination) checkProxy(ctx context.Context) []Result {
 	if len(results) == 0 {
 		results = append(results, ok("no proxy is between the server and the cluster"))
 	}
-	return results
+	return results, nil
 }
 
 // destination is where the server sends requests.

@@ -69,26 +69,26 @@ func (e *examination) backends() []backend {
 }
 
 // checkService looks for somebody behind the Service of the APIServices.
-func (e *examination) checkService(ctx context.Context) []Result {
+func (e *examination) checkService(ctx context.Context) ([]Finding, error) {
 	if len(e.apiServices) == 0 {
-		return []Result{skipped("no version is registered")}
+		return []Finding{skipped("no version is registered")}, nil
 	}
-	var results []Result
+	var results []Finding
 	for _, backend := range e.backends() {
 		addresses, err := e.resolve(ctx, backend)
 		if err != nil {
-			results = append(results, finding(backend.String(), Failure, err))
+			results = append(results, explain(backend.String(), Failure, err))
 			continue
 		}
 		results = append(results, ok("%s leads to %s", backend, strings.Join(addresses, ", ")))
 		results = append(results, e.checkSpread(ctx, backend)...)
 	}
-	return results
+	return results, nil
 }
 
 // checkSpread warns of replicas that one node takes with it. Kubernetes decides where a pod runs
 // when it is created, and never again.
-func (e *examination) checkSpread(ctx context.Context, b backend) []Result {
+func (e *examination) checkSpread(ctx context.Context, b backend) []Finding {
 	list, err := e.endpointSlices(ctx, b)
 	if err != nil {
 		return nil // Whoever may not see them has been told who answers.
@@ -106,7 +106,7 @@ func (e *examination) checkSpread(ctx context.Context, b backend) []Result {
 	if nodes.Len() != 1 || replicas.Len() < 2 {
 		return nil
 	}
-	return []Result{warning(
+	return []Finding{warning(
 		fmt.Sprintf("all %d replicas behind %s are on the node %s, and gone when it is", replicas.Len(), b, sets.List(nodes)[0]),
 		"when other nodes are ready, spread them by kubectl rollout restart",
 	)}

@@ -41,39 +41,39 @@ const (
 )
 
 // checkStorage finds out in which versions, and under which keys, objects are stored.
-func (e *examination) checkStorage(ctx context.Context) []Result {
+func (e *examination) checkStorage(ctx context.Context) ([]Finding, error) {
 	if away, found := e.etcdAway(); found {
-		return []Result{away}
+		return []Finding{away}, nil
 	}
 	stores, err := e.Stores(ctx)
 	if err != nil {
-		return []Result{skipped("what the server stores can't be found out (%v)", err)}
+		return []Finding{skipped("what the server stores can't be found out (%v)", err)}, nil
 	}
 	if len(stores) == 0 {
-		return []Result{ok("the server stores nothing")}
+		return []Finding{ok("the server stores nothing")}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
-	var results []Result
+	var results []Finding
 	for _, store := range stores {
 		results = append(results, e.checkStored(ctx, &store)...)
 	}
-	return results
+	return results, nil
 }
 
-func (e *examination) checkStored(ctx context.Context, store *keys.Objects) []Result {
+func (e *examination) checkStored(ctx context.Context, store *keys.Objects) []Finding {
 	servers := e.EtcdServers
 	if len(store.Servers) > 0 {
 		servers = store.Servers
 	}
 	client, err := e.EtcdClient(servers...)
 	if err != nil {
-		return []Result{failure(fmt.Sprintf("the etcd of %s can't be reached (%v)", store.GroupResource, err), "check the flags of etcd")}
+		return []Finding{failure(fmt.Sprintf("the etcd of %s can't be reached (%v)", store.GroupResource, err), "check the flags of etcd")}
 	}
 	defer func() { _ = client.Close() }()
 	found := scan{versions: map[string]int{}}
 	if err := found.read(ctx, client, store); err != nil && ctx.Err() == nil {
-		return []Result{failure(fmt.Sprintf("the stored %s can't be read (%v)", store.GroupResource, err), "see the log of etcd")}
+		return []Finding{failure(fmt.Sprintf("the stored %s can't be read (%v)", store.GroupResource, err), "see the log of etcd")}
 	}
 	return found.results(store)
 }
@@ -143,12 +143,12 @@ func (s *scan) look(ctx context.Context, store *keys.Objects, key string, encryp
 const rewrite = "rewrite them by a StorageVersionMigration, see \"Rewrite what is stored\" in docs/operations.md"
 
 // results says what to do about what was found.
-func (s *scan) results(store *keys.Objects) []Result {
+func (s *scan) results(store *keys.Objects) []Finding {
 	of := fmt.Sprintf("of %d %s", s.objects, store.GroupResource)
 	if s.more {
 		of = fmt.Sprintf("of the first %d %s", s.objects, store.GroupResource)
 	}
-	var results []Result
+	var results []Finding
 	if s.unreadable > 0 {
 		results = append(results, failure(fmt.Sprintf("%d %s can't be read, such as %v", s.unreadable, of, s.first), "check --encryption-provider-config: the keys under which objects are stored must be in it"))
 	}
@@ -164,12 +164,12 @@ func (s *scan) results(store *keys.Objects) []Result {
 		return results
 	}
 	if s.more {
-		return []Result{skipped("all %s are stored in the version %s and under the present key; the others were not looked at", strings.TrimPrefix(of, "of "), store.StorageVersion)}
+		return []Finding{skipped("all %s are stored in the version %s and under the present key; the others were not looked at", strings.TrimPrefix(of, "of "), store.StorageVersion)}
 	}
 	result := ok("all %d %s are stored in the version %s and under the present key", s.objects, store.GroupResource, store.StorageVersion)
 	droppable := slices.DeleteFunc(slices.Clone(store.Versions), func(version string) bool { return version == store.StorageVersion })
 	if slices.Sort(droppable); len(droppable) > 0 {
 		result.Cause += fmt.Sprintf(": no stored object is in %s any more, so that a release may drop it, once no older release runs that writes it", strings.Join(droppable, " or "))
 	}
-	return []Result{result}
+	return []Finding{result}
 }

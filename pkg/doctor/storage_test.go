@@ -66,34 +66,34 @@ func TestCheckStorage(t *testing.T) {
 		stores  func(context.Context) ([]keys.Objects, error)
 		servers string
 		socket  string
-		want    []Result
+		want    []Finding
 	}{
 		"as it should be": {
 			objects: map[string]string{"a": "1" + v1, "b": "1" + v1},
-			want: []Result{{Status: OK, Cause: "all 2 things.example.com are stored in the version v1 and under the present key: " +
+			want: []Finding{{Status: OK, Cause: "all 2 things.example.com are stored in the version v1 and under the present key: " +
 				"no stored object is in v1alpha1 or v1beta1 any more, so that a release may drop it, once no older release runs that writes it"}},
 		},
 		"an old version, and an old key": {
 			objects: map[string]string{"a": "1" + v1alpha1, "b": "2" + v1, "c": "2" + v1alpha1},
-			want: []Result{
+			want: []Finding{
 				{Status: Warning, Cause: "2 of 3 things.example.com are stored in the version v1alpha1, and not in v1, so that no release may drop v1alpha1", Fix: rewriting},
 				{Status: Warning, Cause: "2 of 3 things.example.com are stored under an old key, or not encrypted, so that this may not be taken out of --encryption-provider-config", Fix: rewriting},
 			},
 		},
 		"a key that is missing": {
 			objects: map[string]string{"a": "3" + v1, "b": "1" + v1},
-			want: []Result{{
+			want: []Finding{{
 				Status: Failure, Cause: "1 of 2 things.example.com can't be read, such as /registry/things/a: no such key",
 				Fix: "check --encryption-provider-config: the keys under which objects are stored must be in it",
 			}},
 		},
 		"nothing is stored": {
 			stores: func(context.Context) ([]keys.Objects, error) { return nil, nil },
-			want:   []Result{{Status: OK, Cause: "the server stores nothing"}},
+			want:   []Finding{{Status: OK, Cause: "the server stores nothing"}},
 		},
 		"nobody knows what is stored": {
 			stores: func(context.Context) ([]keys.Objects, error) { return nil, errors.New("forbidden") },
-			want:   []Result{{Status: Skipped, Cause: "what the server stores can't be found out (forbidden)"}},
+			want:   []Finding{{Status: Skipped, Cause: "what the server stores can't be found out (forbidden)"}},
 		},
 		"an etcd of their own": {
 			objects: map[string]string{"a": "1" + v1alpha1},
@@ -103,15 +103,15 @@ func TestCheckStorage(t *testing.T) {
 				own.Servers = []string{config.Endpoint()}
 				return []keys.Objects{own}, nil
 			},
-			want: []Result{{Status: Warning, Cause: "1 of 1 things.example.com are stored in the version v1alpha1, and not in v1, so that no release may drop v1alpha1", Fix: rewriting}},
+			want: []Finding{{Status: Warning, Cause: "1 of 1 things.example.com are stored in the version v1alpha1, and not in v1, so that no release may drop v1alpha1", Fix: rewriting}},
 		},
 		"an etcd that can't be reached": {
 			servers: "unix:///nonexistent",
-			want:    []Result{{Status: Failure, Cause: "the etcd of things.example.com can't be reached (unix:///nonexistent)", Fix: "check the flags of etcd"}},
+			want:    []Finding{{Status: Failure, Cause: "the etcd of things.example.com can't be reached (unix:///nonexistent)", Fix: "check the flags of etcd"}},
 		},
 		"an etcd elsewhere": {
 			socket: "/nonexistent/etcd.sock",
-			want: []Result{{
+			want: []Finding{{
 				Status: Skipped, Cause: "the embedded etcd can't be looked at from here (stat /nonexistent/etcd.sock: no such file or directory)",
 				Fix: "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers",
 			}},
@@ -145,7 +145,11 @@ func TestCheckStorage(t *testing.T) {
 				test.servers = config.Endpoint()
 			}
 			e := &examination{Config: Config{EtcdServers: []string{test.servers}, EtcdClient: client, EtcdSocket: test.socket, Stores: test.stores}}
-			if difference := cmp.Diff(test.want, e.checkStorage(t.Context())); difference != "" {
+			got, err := e.checkStorage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(test.want, got); difference != "" {
 				t.Error(difference)
 			}
 		})
@@ -156,7 +160,7 @@ func TestCheckStorage(t *testing.T) {
 func TestScanIsBounded(t *testing.T) {
 	found := scan{objects: maxScanned, more: true, versions: map[string]int{"v1": maxScanned}}
 	store := keys.Objects{GroupResource: schema.GroupResource{Resource: "things"}, StorageVersion: "v1", Versions: []string{"v1", "v1beta1"}}
-	want := []Result{{Status: Skipped, Cause: "all the first 100000 things are stored in the version v1 and under the present key; the others were not looked at"}}
+	want := []Finding{{Status: Skipped, Cause: "all the first 100000 things are stored in the version v1 and under the present key; the others were not looked at"}}
 	if difference := cmp.Diff(want, found.results(&store)); difference != "" {
 		t.Error(difference)
 	}

@@ -37,27 +37,27 @@ const (
 
 // checkVersion compares kube-apiserver's version with that of this server's
 // libraries.
-func (e *examination) checkVersion(ctx context.Context) []Result {
+func (e *examination) checkVersion(ctx context.Context) ([]Finding, error) {
 	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 	if apierrors.IsUnauthorized(err) {
-		return []Result{failure(fmt.Sprintf("kube-apiserver at %s does not accept the credentials (%v)", e.Cluster.Host, err), "check the file of --kubeconfig, or the token of the service account")}
+		return []Finding{failure(fmt.Sprintf("kube-apiserver at %s does not accept the credentials (%v)", e.Cluster.Host, err), "check the file of --kubeconfig, or the token of the service account")}, nil
 	}
 	if err != nil {
-		return []Result{failure(fmt.Sprintf("kube-apiserver at %s can't be reached (%v)", e.Cluster.Host, err), "check that it runs, and the address in the file of --kubeconfig")}
+		return []Finding{failure(fmt.Sprintf("kube-apiserver at %s can't be reached (%v)", e.Cluster.Host, err), "check that it runs, and the address in the file of --kubeconfig")}, nil
 	}
 	var info version.Info
 	if err := json.Unmarshal(content, &info); err != nil {
-		return []Result{unreadable("the version of kube-apiserver", err)}
+		return nil, unreadable{"the version of kube-apiserver", err}
 	}
 	theirs, err := effectiveVersion(info)
 	if err != nil {
-		return []Result{unreadable("the version of kube-apiserver", err)}
+		return nil, unreadable{"the version of kube-apiserver", err}
 	}
 	ours := utilversion.MustParse(baseversion.DefaultKubeBinaryVersion)
 	if err := skew(ours, theirs); err != nil {
-		return []Result{finding("the version of kube-apiserver", Warning, err)}
+		return []Finding{explain("the version of kube-apiserver", Warning, err)}, nil
 	}
-	return []Result{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, described(info), ours)}
+	return []Finding{ok("kube-apiserver at %s is %s, this server is made for %s", e.Cluster.Host, described(info), ours)}, nil
 }
 
 // described is the version of kube-apiserver, and the older one that it may emulate.
@@ -91,14 +91,14 @@ func skew(ours, theirs *utilversion.Version) error {
 }
 
 // checkRequestHeaders looks at how kube-apiserver says for whom it makes a request.
-func (e *examination) checkRequestHeaders(ctx context.Context) []Result {
+func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error) {
 	err := e.Authentication(ctx)
 	switch {
 	case err == nil:
-		return []Result{ok("kube-apiserver can say for whom it makes a request, and nobody else can")}
+		return []Finding{ok("kube-apiserver can say for whom it makes a request, and nobody else can")}, nil
 	case apierrors.IsForbidden(err):
-		return []Result{unreadable("the request-header configuration", err)}
+		return nil, unreadable{"the request-header configuration", err}
 	default:
-		return []Result{{Status: Failure, Cause: err.Error()}}
+		return []Finding{{Status: Failure, Cause: err.Error()}}, nil
 	}
 }
