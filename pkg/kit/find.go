@@ -210,10 +210,10 @@ func (m *module) hasField(dir, name, field string) (has bool, err error) {
 // declared is the value of a field in the declaration of the kind, as it is written.
 func (m *module) declared(field string) (string, error) {
 	dir := "pkg/registry/" + m.Name
-	if _, err := m.fileWith(dir, m.Kind); err != nil {
+	if _, err := m.fileWith(dir, string(m.Kind)); err != nil {
 		return "", err
 	}
-	return m.fieldOf(dir, m.Kind, field)
+	return m.fieldOf(dir, string(m.Kind), field)
 }
 
 // fieldOf is the value of a field in the literal that a function returns, or "".
@@ -237,7 +237,7 @@ func (m *module) fieldOf(dir, function, field string) (text string, err error) {
 // subresources are the kind's own, by the names in its declaration.
 func (m *module) subresources() (names []string, err error) {
 	_, err = m.inPackage("pkg/registry/"+m.Name, func(_ *token.FileSet, file *ast.File) bool {
-		declaration := literal(file, m.Kind)
+		declaration := literal(file, string(m.Kind))
 		if declaration == nil {
 			return false
 		}

@@ -58,10 +58,10 @@ type imported struct {
 func (i imported) CategoryList() string { return quoted(i.Categories) }
 
 // DocComment is what the definition says about the kind.
-func (i imported) DocComment(kind, aKind, group string) string {
+func (i imported) DocComment(kind Name, group string) string {
 	var b strings.Builder
 	if i.Doc == "" {
-		i.Doc = fmt.Sprintf("%s is %s of the %s.", kind, aKind, group)
+		i.Doc = fmt.Sprintf("%s is %s of the %s.", kind, kind.AWords(), group)
 	}
 	comment(&b, "", i.Doc)
 	return strings.TrimSuffix(b.String(), "\n")
@@ -121,7 +121,7 @@ func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, er
 func importOne(ctx context.Context, dir string, crd *apiextensionsv1.CustomResourceDefinition, options ImportOptions) (*Result, []string, error) {
 	names := crd.Spec.Names
 	kind := KindOptions{
-		Kind: names.Kind, Resource: names.Plural, Short: names.ShortNames, NoClients: options.NoClients,
+		Kind: Name(names.Kind), Resource: names.Plural, Short: names.ShortNames, NoClients: options.NoClients,
 		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
 	}
 	versions := map[string]*apiextensionsv1.CustomResourceDefinitionVersion{}
@@ -148,7 +148,7 @@ func importOne(ctx context.Context, dir string, crd *apiextensionsv1.CustomResou
 	if err := m.readNamespace(); err != nil {
 		return nil, nil, err
 	}
-	m.KindOptions, m.Preferred = kind, kind.Versions[0]
+	m.KindOptions = kind
 	if err := m.checkVersionsOf(kind); err != nil {
 		return nil, nil, err
 	}
@@ -161,8 +161,8 @@ func importOne(ctx context.Context, dir string, crd *apiextensionsv1.CustomResou
 	}
 	if m.changed() {
 		m.Todo = append(m.Todo,
-			fmt.Sprintf("Write rules that tags can't express, and a test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Singular()),
-			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Singular()))
+			fmt.Sprintf("Write rules that tags can't express, and a test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Kind.File()),
+			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Kind.File()))
 	}
 	return &m.Result, findings, nil
 }
@@ -175,9 +175,9 @@ func (m *module) importVersions(crd *apiextensionsv1.CustomResourceDefinition, v
 	}
 	for _, name := range m.Versions {
 		version := versions[name]
-		reader := &schemaReader{kind: m.Kind}
+		reader := &schemaReader{kind: string(m.Kind)}
 		root := reader.readSchema(version.Schema.OpenAPIV3Schema)
-		if name == m.Preferred {
+		if name == m.Preferred() {
 			findings = append(findings, m.importInternal(crd, version, reader, root)...)
 			if err := m.renderTypes("import"); err != nil {
 				return nil, err
@@ -196,7 +196,7 @@ func (m *module) importVersions(crd *apiextensionsv1.CustomResourceDefinition, v
 		}
 		for _, finding := range reader.findings {
 			// What is so in the preferred version is said once.
-			if name == m.Preferred || !slices.Contains(m.Imported.Rules, finding) {
+			if name == m.Preferred() || !slices.Contains(m.Imported.Rules, finding) {
 				findings = append(findings, name+": "+finding)
 			}
 		}
@@ -215,7 +215,7 @@ func (m *module) importVersions(crd *apiextensionsv1.CustomResourceDefinition, v
 
 // importInternal fills in what the internal types and the declaration are made of.
 func (m *module) importInternal(crd *apiextensionsv1.CustomResourceDefinition, version *apiextensionsv1.CustomResourceDefinitionVersion, reader *schemaReader, root *goStruct) (findings []string) {
-	object := m.Name + "." + m.Kind
+	object := m.Name + "." + string(m.Kind)
 	made := imported{Doc: root.doc, Categories: crd.Spec.Names.Categories, Rules: reader.findings}
 	var notes [3][]string
 	made.ScaleText, notes[0] = scale(root, scaleOf(version), object)

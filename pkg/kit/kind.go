@@ -20,11 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go/parser"
-	"go/token"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,7 +29,7 @@ import (
 // KindOptions say what kind CreateKind writes.
 type KindOptions struct {
 	// Kind is its name, such as Bread.
-	Kind string
+	Kind Name
 	// Resource is its plural in paths, by default what follows from the name, and Short what
 	// else kubectl accepts.
 	Resource string
@@ -47,20 +43,16 @@ type KindOptions struct {
 	NoClients bool
 }
 
-// Singular is the kind in paths, and in the names of its files.
-func (k *KindOptions) Singular() string { return strings.ToLower(k.Kind) }
-
 // OwnPlural is true if Resource is not what follows from the name.
-func (k *KindOptions) OwnPlural() bool { return k.Resource != plural(k.Kind) }
+func (k *KindOptions) OwnPlural() bool { return k.Resource != k.Kind.Plural() }
 
-// Lower is the kind with which the name of a function begins.
-func (k *KindOptions) Lower() string { return lowerFirst(k.Kind) }
-
-// Words is the kind in a sentence.
-func (k *KindOptions) Words() string { return words(k.Kind) }
-
-// AKind is the same with an article.
-func (k *KindOptions) AKind() string { return withArticle(k.Words()) }
+// Preferred is the version that clients prefer.
+func (k *KindOptions) Preferred() string {
+	if len(k.Versions) == 0 {
+		return ""
+	}
+	return k.Versions[0]
+}
 
 // ShortList is the short names in Go.
 func (k *KindOptions) ShortList() string { return quoted(k.Short) }
@@ -83,7 +75,7 @@ func (k *KindOptions) complete() error {
 	slices.SortFunc(k.Versions, compareVersions)
 	k.Versions = slices.Compact(k.Versions)
 	if k.Resource == "" {
-		k.Resource = plural(k.Kind)
+		k.Resource = k.Kind.Plural()
 	}
 	for _, name := range append([]string{k.Resource}, k.Short...) {
 		if !regexp.MustCompile(`^[a-z][a-z0-9]*$`).MatchString(name) {
@@ -108,7 +100,6 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 		return nil, err
 	}
 	m.KindOptions = kind
-	m.Preferred = kind.Versions[0]
 	if err := m.checkVersionsOf(kind); err != nil {
 		return nil, err
 	}
@@ -131,10 +122,10 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 	}
 	if m.changed() {
 		m.Todo = append(m.Todo,
-			fmt.Sprintf("Say what %s is, in pkg/apis/%s/%s_types.go and in each version; then: make generate", kind.AKind(), m.Name, kind.Singular()),
-			fmt.Sprintf("Write rules that tags can't express, and their test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Singular()),
-			fmt.Sprintf("Choose the columns of kubectl get in pkg/registry/%s/%s.go", m.Name, kind.Singular()),
-			fmt.Sprintf("Describe an object in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Singular()))
+			fmt.Sprintf("Say what %s is, in pkg/apis/%s/%s_types.go and in each version; then: make generate", kind.Kind.AWords(), m.Name, kind.Kind.File()),
+			fmt.Sprintf("Write rules that tags can't express, and their test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Kind.File()),
+			fmt.Sprintf("Choose the columns of kubectl get in pkg/registry/%s/%s.go", m.Name, kind.Kind.File()),
+			fmt.Sprintf("Describe an object in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Kind.File()))
 	}
 	return &m.Result, nil
 }
@@ -142,46 +133,37 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 // checkVersionsOf refuses to write a kind that exists in other versions: a new version of it
 // has to have the fields that it has, not those of the templates.
 func (m *module) checkVersionsOf(kind KindOptions) error {
-	var has []string
-	for _, version := range m.versions {
-		dir, _ := m.versionPackage(version)
-		if declared, err := m.declares(dir, kind.Kind); err != nil {
-			return err
-		} else if declared {
-			has = append(has, version)
-		}
-	}
-	if len(has) == 0 {
-		return nil
+	has, err := m.versionsWith(kind.Kind)
+	if err != nil {
+		return err
 	}
 	for _, version := range kind.Versions {
-		if !slices.Contains(has, version) {
+		if len(has) > 0 && !slices.Contains(has, version) {
 			return fmt.Errorf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Kind, strings.Join(has, ", "), version)
 		}
 	}
 	return nil
 }
 
+// versionsWith are the versions of the group that have a kind, the preferred one first.
+func (m *module) versionsWith(kind Name) (versions []string, err error) {
+	for _, version := range m.served {
+		dir, _ := m.versionPackage(version)
+		declared, err := m.declares(dir, string(kind))
+		if err != nil {
+			return nil, err
+		}
+		if declared {
+			versions = append(versions, version)
+		}
+	}
+	return versions, nil
+}
+
 // declares is true if a package has a type of that name.
 func (m *module) declares(dir, name string) (bool, error) {
-	files, err := filepath.Glob(m.file(dir + "/*.go"))
-	if err != nil {
-		return false, err
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return false, err
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
-		if err != nil {
-			return false, err
-		}
-		if declaresType(parsed, name) {
-			return true, nil
-		}
-	}
-	return false, nil
+	file, err := m.fileOfType(dir, name)
+	return file != "", err
 }
 
 // renderTypes writes a directory of templates in which there are types of the kind, which may
@@ -189,7 +171,7 @@ func (m *module) declares(dir, name string) (bool, error) {
 func (m *module) renderTypes(dir string) error {
 	return m.renderFiles(dir, &m.data, func(name string, text []byte) error {
 		if strings.HasSuffix(name, "_types.go") {
-			if declared, err := m.declares(path.Dir(name), m.Kind); err != nil || declared && !m.exists(name) {
+			if declared, err := m.declares(path.Dir(name), string(m.Kind)); err != nil || declared && !m.exists(name) {
 				return err
 			}
 		}
@@ -230,9 +212,9 @@ func (m *module) writeVersion(version string, types func() error) error {
 
 // addToLists adds the kind to those lists that name all kinds, and the group to the server.
 func (m *module) addToLists() error {
-	kind := m.Kind
+	kind := string(m.Kind)
 	groups := "pkg/groups/" + m.Name
-	fuzzers := []string{m.Lower() + "Spec"}
+	fuzzers := []string{m.Kind.Lower() + "Spec"}
 	if m.Imported != nil {
 		fuzzers = m.Imported.Fuzzed
 	}
@@ -266,5 +248,5 @@ func (m *module) addToLists() error {
 			return err
 		}
 	}
-	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Singular()+".yaml"))
+	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Kind.File()+".yaml"))
 }

@@ -62,12 +62,12 @@ type data struct {
 
 	KindOptions
 	// Part is what CreatePart writes. The others say what its kind has.
-	Part                                      string
+	Part                                      Name
 	Conditions, ObservedGeneration, Described bool
 	// Imported is what ImportCRD writes of a kind.
 	Imported *imported
-	// Version is the one that is written, Preferred the one that clients prefer.
-	Version, Preferred string
+	// Version is the one that is written.
+	Version string
 }
 
 // ModuleRegexp matches the path of the module.
@@ -97,18 +97,6 @@ func (d *data) ModelPackage() string {
 	return strings.Join(labels, ".")
 }
 
-// Var is a name for a variable with an object of the kind.
-func (d *data) Var() string { return variable(d.Kind, d.Name) }
-
-// PartFile is Part in the names of files, packages and paths.
-func (d *data) PartFile() string { return strings.ToLower(d.Part) }
-
-// PartLower is Part as the name of a function.
-func (d *data) PartLower() string { return variable(d.Part, d.Name) }
-
-// PartAWords is Part in a sentence.
-func (d *data) PartAWords() string { return withArticle(words(d.Part)) }
-
 // GoGroup is the group in the names of generated clients.
 func (d *data) GoGroup() string {
 	label, _, _ := strings.Cut(d.Group, ".")
@@ -116,13 +104,10 @@ func (d *data) GoGroup() string {
 }
 
 // GoVersion is the preferred version there.
-func (d *data) GoVersion() string { return title(d.Preferred) }
+func (d *data) GoVersion() string { return title(d.Preferred()) }
 
 // VersionPriority is that of the version's APIService.
 func (d *data) VersionPriority() int { return versionPriority(d.Version) }
-
-// GoPlural is the plural there, whatever it is in paths.
-func (d *data) GoPlural() string { return pluralKind(d.Kind) }
 
 // Target is the group of a module that a command is about.
 type Target struct {
@@ -137,9 +122,9 @@ type Target struct {
 type module struct {
 	writer
 	data
-	// versions are those that the group has, the preferred one first.
-	versions []string
-	apis     string
+	// served are the versions that the group has, the preferred one first.
+	served []string
+	apis   string
 }
 
 // open finds out about a group of a module.
@@ -220,12 +205,12 @@ func (m *module) choose(group string) error {
 	if err != nil {
 		return err
 	}
-	m.versions = nil
+	m.served = nil
 	for _, api := range apis {
 		for _, group := range api.Groups {
 			if api.Dir == m.apis && group.Name == m.Name {
 				for _, version := range group.Versions {
-					m.versions = append(m.versions, version.Name)
+					m.served = append(m.served, version.Name)
 				}
 			}
 		}

@@ -68,7 +68,8 @@ func checkName(name string) error {
 }
 
 // checkKind returns an error if this can't be the name of a kind.
-func checkKind(kind string) error {
+func checkKind(name Name) error {
+	kind := string(name)
 	// These are in every version.
 	reserved := []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "Kinds"}
 	switch {
@@ -108,8 +109,30 @@ func versionPriority(version string) int {
 	return stage*300 + min(major, 29)*10 + min(minor, 9)
 }
 
-// plural is the plural that the generators of clients give a kind.
-func plural(kind string) string { return strings.ToLower(pluralKind(kind)) }
+// Name is what a kind, or a part of one, is called in Go, such as HTTPRoute. Its methods are the other
+// forms.
+type Name string
+
+// File is the name in paths, and in the names of files and packages.
+func (n Name) File() string { return strings.ToLower(string(n)) }
+
+// Words is the name in a sentence: "http route".
+func (n Name) Words() string { return words(string(n)) }
+
+// AWords is the same with an article.
+func (n Name) AWords() string { return withArticle(n.Words()) }
+
+// Lower is what the name of a function begins with: httpRoute.
+func (n Name) Lower() string { return lowerFirst(string(n)) }
+
+// Var is a name for a variable, or a function, in a package that imports that of a group.
+func (n Name) Var(group string) string { return variable(string(n), group) }
+
+// GoPlural is the plural in the names of generated clients.
+func (n Name) GoPlural() string { return pluralKind(string(n)) }
+
+// Plural is what paths have, unless the author says otherwise.
+func (n Name) Plural() string { return strings.ToLower(n.GoPlural()) }
 
 func pluralKind(kind string) string {
 	last, before := kind[len(kind)-1], byte(' ')

@@ -30,9 +30,9 @@ type PartOptions struct {
 	// Type is action, stream, review, plugin, controller or webhook.
 	Type string
 	// Name is its name in Go, such as Bake. That of a webhook is the kind it is for.
-	Name string
+	Name Name
 	// Kind is what it belongs to. A review is a kind of its own.
-	Kind string
+	Kind Name
 	// Versions are those of a review, by default the preferred one of the group, and
 	// Namespaced says whether it is about a namespace.
 	Versions   []string
@@ -89,7 +89,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (*Resul
 	if !known {
 		return nil, fmt.Errorf("the kit writes no %s", options.Type)
 	}
-	if !kindName.MatchString(options.Name) {
+	if !kindName.MatchString(string(options.Name)) {
 		return nil, fmt.Errorf("%q can't be the name of %s: use letters and digits, beginning with a capital", options.Name, withArticle(options.Type))
 	}
 	m, err := open(ctx, target)
@@ -114,7 +114,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (*Resul
 	if err := m.render(options.Type, &m.data); err != nil {
 		return nil, err
 	}
-	if m.exists("test/e2e/" + m.Prefix() + m.PartFile() + "_test.go") {
+	if m.exists("test/e2e/" + m.Prefix() + m.Part.File() + "_test.go") {
 		if err := m.renderOnce("e2e", &m.data); err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (*Resul
 		return nil, err
 	}
 	if m.changed() {
-		m.Todo = append(m.Todo, fmt.Sprintf(part.todo, m.Name, m.PartFile()))
+		m.Todo = append(m.Todo, fmt.Sprintf(part.todo, m.Name, m.Part.File()))
 	}
 	return &m.Result, nil
 }
@@ -131,14 +131,14 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (*Resul
 // writePartTypes writes the internal type, which the templates of the part have, in each
 // version of the kind, and adds it to the list of all types.
 func (m *module) writePartTypes(kind string, part part) error {
-	name := m.Part
+	name := string(m.Part)
 	if part.types != "" {
-		name = m.Kind + m.Part + part.types
+		name = string(m.Kind+m.Part) + part.types
 	}
 	internal := m.apis + "/" + m.Name
 	if declared, err := m.declares(internal, name); err != nil {
 		return err
-	} else if file := internal + "/" + m.PartFile() + "_types.go"; declared && !m.exists(file) {
+	} else if file := internal + "/" + m.Part.File() + "_types.go"; declared && !m.exists(file) {
 		return fmt.Errorf("%s has a type %s already, which is not in %s: choose another name", internal, name, file)
 	}
 	for _, version := range m.Versions {
@@ -159,23 +159,22 @@ func (m *module) writePartTypes(kind string, part part) error {
 // readKind finds out about the kind that a part belongs to.
 func (m *module) readKind(options PartOptions) error {
 	if options.Type == "review" {
-		if len(m.versions) == 0 {
+		if len(m.served) == 0 {
 			return errors.New("the group has no version yet: create a kind first, by \"kit create kind\"")
 		}
 		m.KindOptions = KindOptions{Kind: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
 		if len(m.Versions) == 0 {
 			// It stays in the versions that it is in.
 			if err := m.findVersions(); err != nil {
-				m.Versions = m.versions[:1]
+				m.Versions = m.served[:1]
 			}
 		}
-		if unknown := slices.IndexFunc(m.Versions, func(v string) bool { return !slices.Contains(m.versions, v) }); unknown >= 0 {
-			return fmt.Errorf("the group has no version %s, but %s", m.Versions[unknown], strings.Join(m.versions, ", "))
+		if unknown := slices.IndexFunc(m.Versions, func(v string) bool { return !slices.Contains(m.served, v) }); unknown >= 0 {
+			return fmt.Errorf("the group has no version %s, but %s", m.Versions[unknown], strings.Join(m.served, ", "))
 		}
 		if err := errors.Join(checkKind(options.Name), m.complete()); err != nil {
 			return err
 		}
-		m.Preferred = m.Versions[0]
 		return nil
 	}
 	m.Kind = options.Kind
@@ -193,11 +192,12 @@ func (m *module) readKind(options PartOptions) error {
 		}
 	}
 	m.Namespaced = namespaced == "true"
-	m.Resource = cmp.Or(strings.Trim(m.Resource, `"`), plural(m.Kind))
+	m.Resource = cmp.Or(strings.Trim(m.Resource, `"`), m.Kind.Plural())
 	internal := m.apis + "/" + m.Name
 	for _, field := range []struct {
-		of, name string
-		has      *bool
+		of   Name
+		name string
+		has  *bool
 	}{
 		{m.Kind, "Status", &m.Status},
 		{m.Kind + "Status", "Conditions", &m.Conditions},
@@ -205,7 +205,7 @@ func (m *module) readKind(options PartOptions) error {
 		{m.Kind + "Spec", "Description", &m.Described},
 	} {
 		var err error
-		if *field.has, err = m.hasField(internal, field.of, field.name); err != nil {
+		if *field.has, err = m.hasField(internal, string(field.of), field.name); err != nil {
 			return err
 		}
 	}
@@ -214,26 +214,19 @@ func (m *module) readKind(options PartOptions) error {
 
 // findVersions finds the versions that have the kind.
 func (m *module) findVersions() error {
-	for _, version := range m.versions {
-		dir, _ := m.versionPackage(version)
-		declared, err := m.declares(dir, m.Kind)
-		if err != nil {
-			return err
-		}
-		if declared {
-			m.Versions = append(m.Versions, version)
-		}
+	var err error
+	if m.Versions, err = m.versionsWith(m.Kind); err != nil {
+		return err
 	}
 	if len(m.Versions) == 0 {
 		return fmt.Errorf("there is no kind %s: create it by \"kit create kind %[1]s --versions v1\"", m.Kind)
 	}
-	m.Preferred = m.Versions[0]
 	return nil
 }
 
 func (m *module) checkPackage() error {
 	taken := []string{m.Name, "client", "clients", "connect", "externalversions", "informers", "rest", "versioned"}
-	if slices.Contains(taken, m.PartFile()) || checkName(m.PartFile()) != nil {
+	if slices.Contains(taken, m.Part.File()) || checkName(m.Part.File()) != nil {
 		return fmt.Errorf("the name %s means something else in the code: choose another", m.Part)
 	}
 	return nil
@@ -243,8 +236,8 @@ func (m *module) checkController() error {
 	if !m.Conditions {
 		return fmt.Errorf("the kind %s has no conditions in its status, which a controller would write: add them, as \"kit create kind --status\" does", m.Kind)
 	}
-	dir, _ := m.versionPackage(m.Preferred)
-	if tagged, err := m.tagged(dir, m.Kind, "genclient"); err != nil || !tagged {
+	dir, _ := m.versionPackage(m.Preferred())
+	if tagged, err := m.tagged(dir, string(m.Kind), "genclient"); err != nil || !tagged {
 		return cmp.Or(err, fmt.Errorf("the kind %s has no Go clients: add the tag +genclient to its type in %s, and run \"kit generate\"", m.Kind, dir))
 	}
 	return m.checkPackage()

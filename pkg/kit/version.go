@@ -27,7 +27,7 @@ import (
 
 // CreateVersion writes another version of a kind, with the types of the preferred version
 // that the kind has.
-func CreateVersion(ctx context.Context, target Target, version, kind string) (*Result, error) {
+func CreateVersion(ctx context.Context, target Target, version string, kind Name) (*Result, error) {
 	if err := checkVersion(version); err != nil {
 		return nil, err
 	}
@@ -50,23 +50,22 @@ func CreateVersion(ctx context.Context, target Target, version, kind string) (*R
 		m.Todo = append(m.Todo,
 			fmt.Sprintf("Change the types in pkg/apis/%s/%s, which are those of %s; then: make generate", m.Name, version, from),
 			fmt.Sprintf("Write conversions that can't be generated in pkg/apis/%s/%s/conversion.go", m.Name, version))
-		if versions := slices.Concat(m.versions, []string{version}); slices.MinFunc(versions, compareVersions) == version {
+		if versions := slices.Concat(m.served, []string{version}); slices.MinFunc(versions, compareVersions) == version {
 			m.Todo = append(m.Todo, fmt.Sprintf("While servers run that do not know %[1]s, set StorageVersion: %[2]q in pkg/registry/%[3]s/%[4]s.go: objects are stored in the preferred version, which is %[1]s now",
-				version, from, m.Name, m.Singular()))
+				version, from, m.Name, m.Kind.File()))
 		}
 	}
 	return &m.Result, nil
 }
 
 // newestVersionOf is the preferred version that has the kind, besides the given one.
-func (m *module) newestVersionOf(kind, other string) (string, error) {
-	for _, version := range m.versions {
-		dir, _ := m.versionPackage(version)
-		declared, err := m.declares(dir, kind)
-		if err != nil {
-			return "", err
-		}
-		if declared && version != other {
+func (m *module) newestVersionOf(kind Name, other string) (string, error) {
+	versions, err := m.versionsWith(kind)
+	if err != nil {
+		return "", err
+	}
+	for _, version := range versions {
+		if version != other {
 			return version, nil
 		}
 	}
@@ -89,8 +88,8 @@ func (m *module) copyTypes(from, to string) error {
 			}
 		}
 	}
-	name := "/" + m.Singular() + "_types.go"
-	if declared, err := m.declares(target, m.Kind); err != nil || declared {
+	name := "/" + m.Kind.File() + "_types.go"
+	if declared, err := m.declares(target, string(m.Kind)); err != nil || declared {
 		return err
 	}
 	if !m.exists(source + name) {

@@ -24,14 +24,14 @@ import (
 
 // wireSubresource adds what has been written to the kind's subresources, and the role.
 func (m *module) wireSubresource() error {
-	file, err := m.fileWith("pkg/registry/"+m.Name, m.Kind)
+	file, err := m.fileWith("pkg/registry/"+m.Name, string(m.Kind))
 	if err != nil {
 		return err
 	}
 	field := fmt.Sprintf("map[string]registry.Subresource[*%s.%s]", m.Name, m.Kind)
-	element := fmt.Sprintf("%q: %s()", m.PartFile(), m.PartLower())
+	element := fmt.Sprintf("%q: %s()", m.Part.File(), m.Part.Var(m.Name))
 	if err := m.edit(file, editGo(
-		func(s *source) error { return s.addToField(m.Kind, "Subresources", field, element) },
+		func(s *source) error { return s.addToField(string(m.Kind), "Subresources", field, element) },
 	)); err != nil {
 		return err
 	}
@@ -39,22 +39,22 @@ func (m *module) wireSubresource() error {
 }
 
 func (m *module) wireRole() error {
-	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.PartFile()+".yaml"))
+	return m.edit(base+"kustomization.yaml", addLine("resources", "rbac-"+m.Prefix()+m.Part.File()+".yaml"))
 }
 
 // wireAction also adds a method to the clients of the kind.
 func (m *module) wireAction() error {
-	tag := fmt.Sprintf("+genclient:method=%s,verb=create,subresource=%s,input=%[1]s,result=%[1]s", m.Part, m.PartFile())
+	tag := fmt.Sprintf("+genclient:method=%s,verb=create,subresource=%s,input=%[1]s,result=%[1]s", m.Part, m.Part.File())
 	for _, version := range m.Versions {
 		dir, _ := m.versionPackage(version)
-		if tagged, err := m.tagged(dir, m.Kind, "genclient"); err != nil || !tagged {
+		if tagged, err := m.tagged(dir, string(m.Kind), "genclient"); err != nil || !tagged {
 			return cmp.Or(err, m.wireSubresource())
 		}
-		file, err := m.fileOfType(dir, m.Kind)
+		file, err := m.fileOfType(dir, string(m.Kind))
 		if err != nil {
 			return err
 		}
-		if err := m.edit(file, editGo(func(s *source) error { return s.addTag(m.Kind, tag) })); err != nil {
+		if err := m.edit(file, editGo(func(s *source) error { return s.addTag(string(m.Kind), tag) })); err != nil {
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func (m *module) wireAction() error {
 
 func (m *module) wireReview() error {
 	if err := m.edit("pkg/registry/"+m.Name+"/kinds.go", editGo(
-		func(s *source) error { return s.add(elements("Kinds"), m.Kind+"()", nil) },
+		func(s *source) error { return s.add(elements("Kinds"), string(m.Kind)+"()", nil) },
 	)); err != nil {
 		return err
 	}
@@ -75,19 +75,19 @@ func (m *module) wirePlugin() error {
 	if err != nil {
 		return err
 	}
-	plugin := path.Join("pkg/admission/plugin", m.Name, m.PartFile())
+	plugin := path.Join("pkg/admission/plugin", m.Name, m.Part.File())
 	return m.edit(file, editGo(
 		func(s *source) error { return s.use("", library+"/pkg/admission") },
 		func(s *source) error { return s.use("", m.packagePath(plugin)) },
 		func(s *source) error {
-			return s.addToField("Group", "Admission", "[]admission.Plugin", m.PartFile()+".Plugin()")
+			return s.addToField("Group", "Admission", "[]admission.Plugin", m.Part.File()+".Plugin()")
 		},
 	))
 }
 
 // wireController adds the controller to what runs beside the API, which the first one begins.
 func (m *module) wireController() error {
-	m.Version = m.Preferred
+	m.Version = m.Preferred()
 	if err := m.renderOnce("clients", &m.data); err != nil {
 		return err
 	}
@@ -113,10 +113,10 @@ func (m *module) wireController() error {
 	}
 	return m.edit(file, editGo(
 		func(s *source) error {
-			return s.use("", m.packagePath(path.Join("pkg/controller", m.Name, m.PartFile())))
+			return s.use("", m.packagePath(path.Join("pkg/controller", m.Name, m.Part.File())))
 		},
 		func(s *source) error {
-			return s.addToField(runtime, "Controllers", "[]registry.Controller", m.PartFile()+".New(client, informers)")
+			return s.addToField(runtime, "Controllers", "[]registry.Controller", m.Part.File()+".New(client, informers)")
 		},
 	))
 }
@@ -126,6 +126,6 @@ func (m *module) wireWebhook() error {
 		return err
 	}
 	return m.edit("pkg/webhook/"+m.Name+"/webhooks.go", editGo(
-		func(s *source) error { return s.add(elements("validateObject"), "validate"+m.Kind, nil) },
+		func(s *source) error { return s.add(elements("validateObject"), "validate"+string(m.Kind), nil) },
 	))
 }

@@ -128,7 +128,7 @@ users. The kind has one field to begin with, spec.description. Then it generates
   kit create kind Bread --namespaced --versions v1alpha1,v1 --scale --short br`,
 		Args: exactly("kind"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options.Kind, options.Namespaced, options.NoClients = args[0], namespaced, !clients
+			options.Kind, options.Namespaced, options.NoClients = kit.Name(args[0]), namespaced, !clients
 			result, err := kit.CreateKind(cmd.Context(), target, options)
 			if err != nil {
 				return err
@@ -162,7 +162,7 @@ them afterwards; "kit generate" says which conversions have to be written.`,
 		Example: "  kit create version v1 --kind Bread",
 		Args:    exactly("version"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			result, err := kit.CreateVersion(cmd.Context(), target, args[0], kind)
+			result, err := kit.CreateVersion(cmd.Context(), target, args[0], kit.Name(kind))
 			if err != nil {
 				return err
 			}

@@ -83,7 +83,7 @@ func newCreatePart(part part) *cobra.Command {
 		Example: part.example,
 		Args:    exactly(part.name),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options.Name = args[0]
+			options.Name = kit.Name(args[0])
 			result, err := kit.CreatePart(cmd.Context(), target, options)
 			if err != nil {
 				return err
@@ -95,7 +95,7 @@ func newCreatePart(part part) *cobra.Command {
 	switch {
 	case part.kind:
 		cmd.Use += " --kind KIND"
-		flags.StringVar(&options.Kind, "kind", "", "The kind.")
+		flags.StringVar((*string)(&options.Kind), "kind", "", "The kind.")
 		_ = cmd.MarkFlagRequired("kind")
 	case part.name == "review":
 		flags.StringSliceVar(&options.Versions, "versions", nil, "Versions that serve the review, separated by commas. (default the preferred one of the group)")
