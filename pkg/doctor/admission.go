@@ -29,20 +29,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/egressselector"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
-
-// webhook is one of a configuration.
-type webhook struct {
-	name          string
-	client        admissionregistrationv1.WebhookClientConfig
-	rules         []admissionregistrationv1.RuleWithOperations
-	failurePolicy *admissionregistrationv1.FailurePolicyType
-}
 
 // checkAdmission says what a server with these flags does not enforce.
 func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
@@ -55,24 +46,24 @@ func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
 
 // checkWebhooks connects to the webhooks that are asked about the groups' objects.
 func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
-	webhooks, err := e.webhooks(ctx)
+	webhooks, err := admission.ListWebhooks(ctx, e.kube)
 	if err != nil {
 		return nil, unreadable{"the webhook configurations", err}
 	}
 	var results []Finding
 	count := 0
 	for _, webhook := range webhooks {
-		if !e.asks(webhook) {
+		if !e.concerns(webhook.Rules) {
 			continue
 		}
 		count++
-		if err := e.call(ctx, webhook.client); err != nil {
+		if err := e.call(ctx, webhook.Client); err != nil {
 			status, consequence := Failure, "is refused"
-			if ignored(webhook.failurePolicy) {
+			if ignored(webhook.FailurePolicy) {
 				status, consequence = Warning, "passes without it"
 			}
 			result := explain("its address", status, err)
-			results = append(results, explained(result, webhook.name, "does not answer, and what it is asked about "+consequence))
+			results = append(results, explained(result, "the webhook "+webhook.Name+" of the "+webhook.Configuration, "does not answer, and what it is asked about "+consequence))
 		}
 	}
 	if len(results) == 0 {
@@ -92,30 +83,6 @@ func explained(result Finding, name, consequence string) Finding {
 
 func ignored(policy *admissionregistrationv1.FailurePolicyType) bool {
 	return policy != nil && *policy == admissionregistrationv1.Ignore
-}
-
-func (e *examination) webhooks(ctx context.Context) ([]webhook, error) {
-	registration := e.kube.AdmissionregistrationV1()
-	mutating, err := registration.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	validating, err := registration.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var webhooks []webhook
-	for _, configuration := range mutating.Items {
-		for _, w := range configuration.Webhooks {
-			webhooks = append(webhooks, webhook{fmt.Sprintf("the webhook %s of the MutatingWebhookConfiguration %s", w.Name, configuration.Name), w.ClientConfig, w.Rules, w.FailurePolicy})
-		}
-	}
-	for _, configuration := range validating.Items {
-		for _, w := range configuration.Webhooks {
-			webhooks = append(webhooks, webhook{fmt.Sprintf("the webhook %s of the ValidatingWebhookConfiguration %s", w.Name, configuration.Name), w.ClientConfig, w.Rules, w.FailurePolicy})
-		}
-	}
-	return webhooks, nil
 }
 
 // call connects to a webhook and says nothing to it.
@@ -159,9 +126,9 @@ func (e *examination) connect(ctx context.Context, network egressselector.Egress
 	return err
 }
 
-// asks tells whether a webhook is asked about resources of the groups.
-func (e *examination) asks(webhook webhook) bool {
-	return slices.ContainsFunc(webhook.rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) })
+// concerns tells whether rules are about resources of the groups.
+func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) })
 }
 
 // matches tells whether a rule is for resources of the groups.
@@ -181,78 +148,36 @@ func (e *examination) matches(rule admissionregistrationv1.Rule) bool {
 	return false
 }
 
-// policy is one that is bound: any other is never evaluated.
-type policy struct {
-	name          string
-	parameters    *admissionregistrationv1.ParamKind
-	matches       *admissionregistrationv1.MatchResources
-	failurePolicy *admissionregistrationv1.FailurePolicyType
-}
-
 // checkPolicies looks whether the server can read the parameters of the policies for
 // the groups' objects.
 func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
-	policies, err := e.policies(ctx)
+	policies, err := admission.ListPolicies(ctx, e.kube)
 	if err != nil {
 		return nil, unreadable{"the admission policies", err}
 	}
 	var results []Finding
 	count := 0
 	for _, policy := range policies {
-		if policy.matches == nil || !slices.ContainsFunc(policy.matches.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool { return e.matches(rule.Rule) }) {
+		if !policy.Bound || !e.concerns(policy.Rules) {
 			continue
 		}
 		count++
-		if policy.parameters == nil {
+		if policy.Parameters == nil {
 			continue
 		}
-		if err := e.readsParameters(ctx, *policy.parameters); err != nil {
+		if err := e.readsParameters(ctx, *policy.Parameters); err != nil {
 			status, consequence := Failure, "is refused"
-			if ignored(policy.failurePolicy) {
+			if ignored(policy.FailurePolicy) {
 				status, consequence = Warning, "passes without it"
 			}
 			result := explain("what it needs", status, err)
-			results = append(results, explained(result, policy.name, "can't be evaluated, and what it is for "+consequence))
+			results = append(results, explained(result, "the "+policy.Kind+" "+policy.Name, "can't be evaluated, and what it is for "+consequence))
 		}
 	}
 	if len(results) == 0 {
 		results = append(results, ok("the parameters of all admission policies for the groups can be read (%d)", count))
 	}
 	return results, nil
-}
-
-func (e *examination) policies(ctx context.Context) ([]policy, error) {
-	registration := e.kube.AdmissionregistrationV1()
-	mutating, mutatingBindings, err := admission.ListMutatingPolicies(ctx, e.kube)
-	if apierrors.IsNotFound(err) { // Older kube-apiservers do not have them.
-		mutating, mutatingBindings = &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
-	} else if err != nil {
-		return nil, err
-	}
-	validating, err := registration.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	validatingBindings, err := registration.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	const ofMutating, ofValidating = "the MutatingAdmissionPolicy ", "the ValidatingAdmissionPolicy "
-	var policies []policy
-	for _, p := range mutating.Items {
-		policies = append(policies, policy{ofMutating + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
-	}
-	for _, p := range validating.Items {
-		policies = append(policies, policy{ofValidating + p.Name, p.Spec.ParamKind, p.Spec.MatchConstraints, p.Spec.FailurePolicy})
-	}
-	bound := sets.New[string]()
-	for _, b := range mutatingBindings.Items {
-		bound.Insert(ofMutating + b.Spec.PolicyName)
-	}
-	for _, b := range validatingBindings.Items {
-		bound.Insert(ofValidating + b.Spec.PolicyName)
-	}
-	return slices.DeleteFunc(policies, func(p policy) bool { return !bound.Has(p.name) }), nil
 }
 
 // readsParameters returns a problem if the server can't read the parameters of a

@@ -32,6 +32,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/egressselector"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 )
 
 // environment is where the server finds its proxy.
@@ -96,13 +98,13 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	webhooks, err := e.webhooks(ctx)
+	webhooks, err := admission.ListWebhooks(ctx, e.kube)
 	if err != nil {
 		return nil, err
 	}
 	targets := map[backend]string{newBackend(metav1.NamespaceDefault, "kubernetes", nil): "kube-apiserver"}
 	for _, webhook := range webhooks {
-		if service := webhook.client.Service; service != nil && e.asks(webhook) {
+		if service := webhook.Client.Service; service != nil && e.concerns(webhook.Rules) {
 			target := newBackend(service.Namespace, service.Name, service.Port)
 			if targets[target] == "" {
 				targets[target] = "the webhooks of " + target.String()
