@@ -27,11 +27,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 )
 
 // checkDependents counts what the objects own, by reading the metadata of all other objects of the
@@ -123,54 +124,31 @@ func (p *plan) checkAdmission(ctx context.Context, found []definition) error {
 	for _, d := range found {
 		resources.Insert(d.Spec.Names.Plural)
 	}
-	registered := p.kube.AdmissionregistrationV1()
-	var webhooks, policies []string
-	add := func(names *[]string, name string, rules []admissionregistrationv1.RuleWithOperations) {
-		if p.matches(rules, resources) {
-			*names = append(*names, name)
-		}
-	}
-	validating, err := registered.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	webhooks, err := admission.ListWebhooks(ctx, p.kube)
 	if err != nil {
 		return fmt.Errorf("reading the webhooks: %w", err)
 	}
-	for _, configuration := range validating.Items {
-		for _, webhook := range configuration.Webhooks {
-			add(&webhooks, webhook.Name, webhook.Rules)
+	var names []string
+	for _, webhook := range webhooks {
+		if p.matches(webhook.Rules, resources) {
+			names = append(names, webhook.Name)
 		}
 	}
-	mutating, err := registered.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if len(names) > 0 {
+		p.notice(Webhooks, "let the server reach them, also through network policies: it asks them as kube-apiserver does", "webhooks are asked about writes: %s", strings.Join(names, ", "))
+	}
+	policies, err := admission.ListPolicies(ctx, p.kube)
 	if err != nil {
-		return fmt.Errorf("reading the webhooks: %w", err)
-	}
-	for _, configuration := range mutating.Items {
-		for _, webhook := range configuration.Webhooks {
-			add(&webhooks, webhook.Name, webhook.Rules)
-		}
-	}
-	if len(webhooks) > 0 {
-		p.notice(Webhooks, "let the server reach them, also through network policies: it asks them as kube-apiserver does", "webhooks are asked about writes: %s", strings.Join(webhooks, ", "))
-	}
-	validatingPolicies, err := registered.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading the policies: %w", err)
 	}
-	if err == nil {
-		for _, policy := range validatingPolicies.Items {
-			add(&policies, policy.Name, rulesOf(policy.Spec.MatchConstraints))
+	names = nil
+	for _, policy := range policies {
+		if p.matches(policy.Rules, resources) {
+			names = append(names, policy.Name)
 		}
 	}
-	mutatingPolicies, err := registered.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading the policies: %w", err)
-	}
-	if err == nil {
-		for _, policy := range mutatingPolicies.Items {
-			add(&policies, policy.Name, rulesOf(policy.Spec.MatchConstraints))
-		}
-	}
-	if len(policies) > 0 {
-		p.notice(Policies, "", "policies apply to writes, now and at the server: %s", strings.Join(policies, ", "))
+	if len(names) > 0 {
+		p.notice(Policies, "", "policies apply to writes, now and at the server: %s", strings.Join(names, ", "))
 	}
 	return p.checkQuotas(ctx, resources)
 }
@@ -194,15 +172,6 @@ func (p *plan) checkQuotas(ctx context.Context, resources sets.Set[string]) erro
 		p.notice(Quotas, "", "quotas count the objects, now and at the server: %s", strings.Join(quotas, ", "))
 	}
 	return nil
-}
-
-func rulesOf(constraints *admissionregistrationv1.MatchResources) (rules []admissionregistrationv1.RuleWithOperations) {
-	if constraints != nil {
-		for _, rule := range constraints.ResourceRules {
-			rules = append(rules, rule.RuleWithOperations)
-		}
-	}
-	return rules
 }
 
 // matches tells whether rules are about some of these resources of the group.
