@@ -66,10 +66,7 @@ func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 			results = append(results, explained(result, "the webhook "+webhook.Name+" of the "+webhook.Configuration, "does not answer, and what it is asked about "+consequence))
 		}
 	}
-	if len(results) == 0 {
-		results = append(results, ok("all webhooks that are asked about the groups answer (%d)", count))
-	}
-	return results, nil
+	return orOK(results, "all webhooks that are asked about the groups answer (%d)", count), nil
 }
 
 // explained puts a result into context. What is not known has no consequence.
@@ -174,10 +171,7 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 			results = append(results, explained(result, "the "+policy.Kind+" "+policy.Name, "can't be evaluated, and what it is for "+consequence))
 		}
 	}
-	if len(results) == 0 {
-		results = append(results, ok("the parameters of all admission policies for the groups can be read (%d)", count))
-	}
-	return results, nil
+	return orOK(results, "the parameters of all admission policies for the groups can be read (%d)", count), nil
 }
 
 // readsParameters returns a problem if the server can't read the parameters of a

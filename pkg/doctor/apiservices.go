@@ -93,10 +93,7 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 	if len(e.missing) > 0 {
 		found = append(found, warning(strings.Join(e.missing, ", ")+" is not registered, so that its clients find nothing", "apply the APIServices of this release, unless it is left out on purpose"))
 	}
-	if len(found) == 0 {
-		found = append(found, ok("%s are registered", plural(len(e.apiServices), "version")))
-	}
-	return found, nil
+	return orOK(found, "%s are registered", plural(len(e.apiServices), "version")), nil
 }
 
 // checkAvailability looks at what kube-apiserver itself says of the server. What has
@@ -122,10 +119,7 @@ func (e *examination) checkAvailability(context.Context) ([]Finding, error) {
 		results = append(results, failure(fmt.Sprintf("kube-apiserver gets no answer from the server of %s (%s: %s)", strings.Join(names[condition.Reason], ", "), condition.Reason, condition.Message),
 			"see the log of the server, and what is between the two: network policies, firewalls, an egress proxy"))
 	}
-	if len(results) == 0 {
-		results = append(results, ok("kube-apiserver gets answers from the server"))
-	}
-	return results, nil
+	return orOK(results, "kube-apiserver gets answers from the server"), nil
 }
 
 // availability is the condition Available of an APIService, which may not have one yet.
@@ -154,10 +148,7 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 		results = append(results, Finding{status, fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")),
 			"if it is not coming back: kubectl delete apiservice " + apiService.Name})
 	}
-	if len(results) == 0 {
-		results = append(results, ok("all APIServices of others have a server"))
-	}
-	return results, nil
+	return orOK(results, "all APIServices of others have a server"), nil
 }
 
 func (e *examination) owns(group string) bool {

@@ -95,10 +95,7 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
 			}
 		}
 	}
-	if len(results) == 0 {
-		results = append(results, ok("%s has certificates that kube-apiserver trusts until %s", b, date(expires)))
-	}
-	return results
+	return orOK(results, "%s has certificates that kube-apiserver trusts until %s", b, date(expires))
 }
 
 // trust is what APIServices have in common.

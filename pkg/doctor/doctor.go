@@ -219,6 +219,14 @@ func ok(format string, args ...any) Finding {
 	return Finding{Status: OK, Cause: fmt.Sprintf(format, args...)}
 }
 
+// orOK returns what has been found, or if that is nothing what is right.
+func orOK(found []Finding, format string, args ...any) []Finding {
+	if len(found) == 0 {
+		return []Finding{ok(format, args...)}
+	}
+	return found
+}
+
 func skipped(format string, args ...any) Finding {
 	return Finding{Status: Skipped, Cause: fmt.Sprintf(format, args...)}
 }

@@ -82,10 +82,7 @@ func (e *examination) checkMember(ctx context.Context, endpoint string) []Findin
 	if quota := status.DbSizeQuota; quota > 0 && status.DbSize*100 >= quota*fullEtcd {
 		results = append(results, warning(fmt.Sprintf("%s has used %d %% of its quota of %.1f MiB", member, status.DbSize*100/quota, mebibytes(quota)), "delete objects, defragment it, or raise its quota: above it, nothing can be written"))
 	}
-	if len(results) == 0 {
-		results = append(results, ok("%s (%s) answers in %s, and has used %.1f of %.1f MiB", member, status.Version, latency.Round(time.Microsecond), mebibytes(status.DbSize), mebibytes(status.DbSizeQuota)))
-	}
-	return results
+	return orOK(results, "%s (%s) answers in %s, and has used %.1f of %.1f MiB", member, status.Version, latency.Round(time.Microsecond), mebibytes(status.DbSize), mebibytes(status.DbSizeQuota))
 }
 
 // sample returns the state of a member and how long half of its answers take at

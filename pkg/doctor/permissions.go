@@ -70,10 +70,7 @@ func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 		}
 		results = append(results, Finding{status, e.user() + " may not " + strings.Join(missing[fix], ", "), fix})
 	}
-	if len(results) == 0 {
-		results = append(results, ok("%s has %s", e.user(), plural(len(permissions), "permission")))
-	}
-	return results, nil
+	return orOK(results, "%s has %s", e.user(), plural(len(permissions), "permission")), nil
 }
 
 // user is the server's.

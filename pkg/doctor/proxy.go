@@ -78,10 +78,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 				"add "+strings.Join(exceptions, ",")+" to NO_PROXY"))
 		}
 	}
-	if len(results) == 0 {
-		results = append(results, ok("no proxy is between the server and the cluster"))
-	}
-	return results, nil
+	return orOK(results, "no proxy is between the server and the cluster"), nil
 }
 
 // destination is where the server sends requests.

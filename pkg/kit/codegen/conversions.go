@@ -42,17 +42,12 @@ var (
 // Without them, the generated code does not compile.
 func (g *generation) checkConversions(apis []API) error {
 	var missing []string
-	for _, api := range apis {
-		for _, group := range api.Groups {
-			for _, version := range group.Versions {
-				dir := path.Join(api.Dir, group.Name, version.Name)
-				found, err := missingConversions(os.DirFS(g.Module), dir)
-				if err != nil {
-					return err
-				}
-				missing = append(missing, found...)
-			}
+	for dir := range versions(apis...) {
+		found, err := missingConversions(os.DirFS(g.Module), dir)
+		if err != nil {
+			return err
 		}
+		missing = append(missing, found...)
 	}
 	if len(missing) == 0 {
 		return nil

@@ -19,6 +19,7 @@ package codegen
 import (
 	"fmt"
 	"io/fs"
+	"iter"
 	"path"
 	"regexp"
 	"slices"
@@ -63,6 +64,21 @@ type Version struct {
 
 // generated is where the code for all groups of the API goes that is not beside the types.
 func (a API) generated() string { return path.Join(path.Dir(a.Dir), "generated") }
+
+// versions yields the directory of each version of each API, with slashes.
+func versions(apis ...API) iter.Seq2[string, Version] {
+	return func(yield func(string, Version) bool) {
+		for _, api := range apis {
+			for _, group := range api.Groups {
+				for _, version := range group.Versions {
+					if !yield(path.Join(api.Dir, group.Name, version.Name), version) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
 
 // versionName is the form of versions everywhere in Kubernetes.
 var versionName = regexp.MustCompile(`^v[1-9]\d*((alpha|beta)[1-9]\d*)?$`)

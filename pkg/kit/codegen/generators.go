@@ -213,11 +213,9 @@ type modelNames struct{ model, byPath string }
 
 func (g *generation) modelNames(api API) []modelNames {
 	var all []modelNames
-	for _, group := range api.Groups {
-		for _, version := range group.Versions {
-			model, byPath := version.modelNames(g.importPath(path.Join(api.Dir, group.Name, version.Name)))
-			all = append(all, modelNames{model, byPath})
-		}
+	for dir, version := range versions(api) {
+		model, byPath := version.modelNames(g.importPath(dir))
+		all = append(all, modelNames{model, byPath})
 	}
 	return all
 }
@@ -294,13 +292,9 @@ func (g *generation) internal(apis []API) (packages []string) {
 
 // packages are those of the versions that match, or of all.
 func (g *generation) packages(apis []API, match func(Version) bool) (packages []string) {
-	for _, api := range apis {
-		for _, group := range api.Groups {
-			for _, version := range group.Versions {
-				if match == nil || match(version) {
-					packages = append(packages, g.importPath(path.Join(api.Dir, group.Name, version.Name)))
-				}
-			}
+	for dir, version := range versions(apis...) {
+		if match == nil || match(version) {
+			packages = append(packages, g.importPath(dir))
 		}
 	}
 	return packages
