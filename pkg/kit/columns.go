@@ -92,51 +92,53 @@ func label(t *goType, value string) string {
 	return cell(t, value)
 }
 
-// columns are the columns of "kubectl get" in Go, and what could not be written.
-func columns(root *goStruct, definitions []apiextensionsv1.CustomResourceColumnDefinition, object string) (text string, findings []string) {
-	var b strings.Builder
-	age := false
-	for _, column := range definitions {
-		if column.JSONPath == ".metadata.creationTimestamp" {
+// column is a column of "kubectl get", or a field selector, with the statements that return its value.
+type column struct {
+	apiextensionsv1.CustomResourceColumnDefinition
+	Value string
+}
+
+// columns are the columns of "kubectl get" but the age, and what could not be written.
+func columns(root *goStruct, definitions []apiextensionsv1.CustomResourceColumnDefinition) (made []column, age bool, findings []string) {
+	age = len(definitions) == 0
+	for _, definition := range definitions {
+		if definition.JSONPath == ".metadata.creationTimestamp" {
 			age = true
 			continue
 		}
-		value := expression(root, column.JSONPath, "nil", cell)
+		value := expression(root, definition.JSONPath, "nil", cell)
 		if value == "" {
-			findings = append(findings, fmt.Sprintf("the column %s: a function can show %s, write it by hand", column.Name, column.JSONPath))
+			findings = append(findings, fmt.Sprintf("the column %s: a function can show %s, write it by hand", definition.Name, definition.JSONPath))
 			continue
 		}
-		kind := column.Type
-		if kind == "date" {
-			kind = "string"
+		if definition.Type == "date" {
+			definition.Type = "string"
 		}
-		fmt.Fprintf(&b, "{\nTableColumnDefinition: metav1.TableColumnDefinition{Name: %q, Type: %q, Format: %q, Description: %q, Priority: %d},\nCell: func(o *%s) any {\n%s},\n},\n",
-			column.Name, kind, column.Format, column.Description, column.Priority, object, value)
+		made = append(made, column{definition, value})
 	}
-	if age || len(definitions) == 0 {
-		fmt.Fprintf(&b, "registry.AgeColumn[*%s](),\n", object)
-	}
-	return strings.NewReplacer(`Format: "", `, "", `, Priority: 0}`, "}").Replace(b.String()), findings
+	return made, age, findings
 }
 
-// selectable are the field selectors of a kind in Go.
-func selectable(root *goStruct, fields []apiextensionsv1.SelectableField, object string) (text string, findings []string) {
-	var b strings.Builder
+// selectable are the field selectors of a kind.
+func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []column, findings []string) {
 	for _, field := range fields {
 		value := expression(root, field.JSONPath, `""`, label)
 		if value == "" {
 			findings = append(findings, "the field selector "+field.JSONPath+": write it by hand")
 			continue
 		}
-		fmt.Fprintf(&b, "%q: func(o *%s) string {\n%s},\n", strings.TrimPrefix(field.JSONPath, "."), object, value)
+		made = append(made, column{apiextensionsv1.CustomResourceColumnDefinition{Name: strings.TrimPrefix(field.JSONPath, ".")}, value})
 	}
-	return b.String(), findings
+	return made, findings
 }
 
-// scale is what /scale reads and writes in Go.
-func scale(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScale, object string) (text string, findings []string) {
+// scaleCode has the statements that return what /scale shows.
+type scaleCode struct{ StatusReplicas, Selector string }
+
+// scaled is what /scale reads and writes, or nil.
+func scaled(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScale) (made *scaleCode, findings []string) {
 	if scale == nil {
-		return "", nil
+		return nil, nil
 	}
 	whole := func(t *goType, value string) string {
 		if t.text == "int32" {
@@ -148,17 +150,16 @@ func scale(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScale
 	if spec != nil && spec.goType.fields != nil {
 		replicas = spec.goType.fields.field("replicas")
 	}
-	status := expression(root, scale.StatusReplicasPath, "0", whole)
-	selector := `return ""` + "\n"
+	made = &scaleCode{StatusReplicas: expression(root, scale.StatusReplicasPath, "0", whole), Selector: `return ""` + "\n"}
 	if scale.LabelSelectorPath != nil {
-		selector = expression(root, *scale.LabelSelectorPath, `""`, func(_ *goType, value string) string { return value })
+		made.Selector = expression(root, *scale.LabelSelectorPath, `""`, func(_ *goType, value string) string { return value })
 	}
-	if scale.SpecReplicasPath != ".spec.replicas" || replicas == nil || replicas.goType.text != "int32" || status == "" || selector == "" {
-		return "", []string{"the subresource scale: its replicas have to be an int32 at .spec.replicas, write it by hand"}
+	if scale.SpecReplicasPath != ".spec.replicas" || replicas == nil || replicas.goType.text != "int32" || made.StatusReplicas == "" || made.Selector == "" {
+		return nil, []string{"the subresource scale: its replicas have to be an int32 at .spec.replicas, write it by hand"}
 	}
 	if !replicas.defaulted {
 		findings = append(findings, "the subresource scale: replicas that are left out are 0 from the first write on, unless there is a default")
 	}
 	replicas.pointer, replicas.value = true, true
-	return fmt.Sprintf("Scale: &registry.Scale[*%s]{\nReplicas: func(o *%[1]s) *int32 { return &o.Spec.Replicas },\nStatusReplicas: func(o *%[1]s) int32 {\n%[2]s},\nSelector: func(o *%[1]s) string {\n%[3]s},\n},\n", object, status, selector), findings
+	return made, findings
 }

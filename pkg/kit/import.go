@@ -45,7 +45,9 @@ type ImportOptions struct {
 type imported struct {
 	Doc, Imports, RootFields, Types string
 	Categories                      []string
-	Columns, Fields, ScaleText      string
+	Columns, Fields                 []column
+	Age                             bool
+	Scaled                          *scaleCode
 	// Fuzzers are functions that fill in what has a default, Fuzzed their names.
 	Fuzzers                                                    string
 	Fuzzed                                                     []string
@@ -215,14 +217,20 @@ func (m *module) importVersions(crd *apiextensionsv1.CustomResourceDefinition, v
 
 // importInternal fills in what the internal types and the declaration are made of.
 func (m *module) importInternal(crd *apiextensionsv1.CustomResourceDefinition, version *apiextensionsv1.CustomResourceDefinitionVersion, reader *schemaReader, root *goStruct) (findings []string) {
-	object := m.Name + "." + string(m.Kind)
 	made := imported{Doc: root.doc, Categories: crd.Spec.Names.Categories, Rules: reader.findings}
 	var notes [3][]string
-	made.ScaleText, notes[0] = scale(root, scaleOf(version), object)
-	made.Columns, notes[1] = columns(root, version.AdditionalPrinterColumns, object)
-	made.Fields, notes[2] = selectable(root, version.SelectableFields, object)
-	code := made.ScaleText + made.Columns + made.Fields
-	for name, uses := range map[string]*bool{"meta.Find": &made.UsesMeta, "metav1.": &made.UsesMetaV1, "time.Since": &made.UsesTime, "fmt.Sprint": &made.UsesFmt} {
+	made.Scaled, notes[0] = scaled(root, scaleOf(version))
+	made.Columns, made.Age, notes[1] = columns(root, version.AdditionalPrinterColumns)
+	made.Fields, notes[2] = selectable(root, version.SelectableFields)
+	made.UsesMetaV1 = len(made.Columns) > 0
+	code := ""
+	if made.Scaled != nil {
+		code = made.Scaled.StatusReplicas + made.Scaled.Selector
+	}
+	for _, column := range slices.Concat(made.Columns, made.Fields) {
+		code += column.Value
+	}
+	for name, uses := range map[string]*bool{"meta.Find": &made.UsesMeta, "time.Since": &made.UsesTime, "fmt.Sprint": &made.UsesFmt} {
 		*uses = strings.Contains(code, name)
 	}
 	for _, field := range root.fields {
