@@ -39,7 +39,7 @@ const (
 	// fillTimeout is how long the server waits for the watch caches of a definition before it is
 	// ready without them, as when the webhook that converts its objects does not answer.
 	fillTimeout = time.Minute
-	// fillsAtOnce is of how many definitions objects are read at once.
+	// fillsAtOnce is the number of definitions whose objects are read at once.
 	fillsAtOnce = 4
 	// fillInterval is how often it is tried.
 	fillInterval = 100 * time.Millisecond
@@ -119,7 +119,7 @@ func (c *caches) fillOne(ctx context.Context, resource string) error {
 	return nil
 }
 
-// start has the server ready when the caches of all copied definitions are filled, or have had
+// start makes the server ready when the caches of all copied definitions are filled, or have had
 // their time.
 func (c *caches) start() {
 	c.starting = false

@@ -409,6 +409,7 @@ func (m *mirror) write(ctx context.Context, copied *apiextensions.CustomResource
 // remove ends the serving of what a copy defines.
 func (m *mirror) remove(ctx context.Context, copied *apiextensions.CustomResourceDefinition) error {
 	m.leftovers.forget(copied.Name)
+	delete(m.caches.filled, copied.Name)
 	err := m.copies.Delete(ctx, m.key(copied.Name), &apiextensions.CustomResourceDefinition{}, nil,
 		func(_ context.Context, now runtime.Object) error { return unchanged(copied, now) }, nil, storage.DeleteOptions{})
 	if storage.IsNotFound(err) {

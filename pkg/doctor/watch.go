@@ -36,7 +36,7 @@ func Watch(ctx context.Context, config Config, pause time.Duration, report func(
 		if err != nil {
 			return false, err
 		}
-		if found := news(known, results); len(found) > 0 {
+		if found := changes(known, results); len(found) > 0 {
 			return false, report(found)
 		}
 		return false, nil
@@ -47,9 +47,9 @@ func Watch(ctx context.Context, config Config, pause time.Duration, report func(
 	return nil
 }
 
-// news returns the results of checks that have found something else than what is known, and
+// changes returns the results of checks that have found something else than what is known, and
 // makes it known.
-func news(known map[string][]Result, results []Result) (found []Result) {
+func changes(known map[string][]Result, results []Result) (found []Result) {
 	byCheck := map[string][]Result{}
 	for _, result := range results {
 		byCheck[result.Check] = append(byCheck[result.Check], result)
@@ -65,7 +65,7 @@ func news(known map[string][]Result, results []Result) (found []Result) {
 
 var numbers = regexp.MustCompile(`[0-9.]+`)
 
-// alike tells whether two results of a check are no news for each other.
+// alike tells whether two results of a check are the same for whoever watches.
 func alike(a, b Result) bool {
 	if a.Status != b.Status {
 		return false

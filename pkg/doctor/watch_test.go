@@ -38,7 +38,7 @@ func TestNews(t *testing.T) {
 		{"another warning", []Result{version, {"etcd", Finding{Warning, "has 90 MiB left", "get another disk"}}}, []Result{{"etcd", Finding{Warning, "has 90 MiB left", "get another disk"}}}},
 		{"one more", []Result{version, {"etcd", Finding{OK, "first", ""}}, {"etcd", Finding{OK, "second", ""}}}, []Result{{"etcd", Finding{OK, "first", ""}}, {"etcd", Finding{OK, "second", ""}}}},
 	} {
-		if diff := cmp.Diff(step.want, news(known, step.results)); diff != "" {
+		if diff := cmp.Diff(step.want, changes(known, step.results)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 	}

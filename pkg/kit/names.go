@@ -219,8 +219,8 @@ func goName(name string) string {
 	return b.String()
 }
 
-// one is the name of an element of a list.
-func one(name string) string {
+// singular is the name of an element of a list.
+func singular(name string) string {
 	for _, ending := range [][2]string{{"ies", "y"}, {"sses", "ss"}, {"ches", "ch"}, {"xes", "x"}, {"ss", "ss"}, {"us", "us"}, {"s", ""}} {
 		if stem, found := strings.CutSuffix(name, ending[0]); found {
 			return stem + ending[1]

@@ -224,11 +224,11 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 		if isConditions(schema) {
 			return &goType{list: true, wire: "bytes", element: &goType{text: "metav1.Condition", wire: "bytes", opaque: true}}
 		}
-		element := r.elementOf(one(name), path+"[]", schema.Items.Schema)
+		element := r.elementOf(singular(name), path+"[]", schema.Items.Schema)
 		return &goType{list: true, wire: element.wire, element: element}
 	}
 	if len(schema.Properties) == 0 {
-		return &goType{dictionary: true, wire: "bytes", element: r.elementOf(one(name), path+"{}", schema.AdditionalProperties.Schema)}
+		return &goType{dictionary: true, wire: "bytes", element: r.elementOf(singular(name), path+"{}", schema.AdditionalProperties.Schema)}
 	}
 	fields := r.structOf(name, path, schema)
 	return &goType{text: fields.name, wire: "bytes", fields: fields}
