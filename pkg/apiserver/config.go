@@ -217,12 +217,17 @@ func (o CompletedOptions) applyTo(config *Config, ready requirements.Granted) er
 	if config.etcd != nil {
 		generic.AddReadyzChecks(healthz.NamedCheck("etcd-alarms", func(*http.Request) error { return config.etcd.CheckAlarms() }))
 	}
-	delegation := authentication.Delegation{o.Authentication, o.Authorization.AlwaysAllowPaths, o.Bounds.TokensPerClient, filters.NoteTooManyTokens}
+	delegation := authentication.Delegation{
+		DelegatingAuthenticationOptions: o.Authentication,
+		AlwaysAllowPaths:                o.Authorization.AlwaysAllowPaths,
+		TokensPerClient:                 o.Bounds.TokensPerClient,
+		NoteTooManyTokens:               filters.NoteTooManyTokens,
+	}
 	if err := delegation.ApplyTo(generic, ready.Authentication); err != nil {
 		return err
 	}
 	authentication.AwaitClientCAs(generic.SecureServing, ready.ClientCAs)
-	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.WithRetryableDenials); err != nil {
+	if err := o.Authorization.ApplyTo(generic, ready.Authorization, o.Bounds, filters.NoteUndecided); err != nil {
 		return err
 	}
 	if err := o.applyAudit(generic); err != nil {

@@ -46,6 +46,7 @@ type Options struct {
 	Burst int
 }
 
+// NewOptions returns the library's options with the default limits.
 func NewOptions(options *genericoptions.DelegatingAuthorizationOptions) *Options {
 	return &Options{DelegatingAuthorizationOptions: options, QPS: 200, Burst: 400}
 }

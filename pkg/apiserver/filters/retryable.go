@@ -56,7 +56,7 @@ type retryable struct {
 type retryableKey struct{}
 
 // WithRetryableErrors answers with a metav1.Status that says when to try again where the
-// library answers with text: when there are too many requests, and when WithRetryableDenials
+// library answers with text: when there are too many requests, and when NoteUndecided
 // was called; and to a client of NoteTooManyTokens. It belongs around all other handlers.
 func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -115,10 +115,10 @@ func NoteTooManyTokens(ctx context.Context) {
 	}
 }
 
-// WithRetryableDenials makes the answer to the request of a context say when to try again, since
+// NoteUndecided makes the answer to the request of a context say when to try again, since
 // kube-apiserver could not be asked whether it is allowed. The handler must be inside
 // WithRetryableErrors.
-func WithRetryableDenials(ctx context.Context) {
+func NoteUndecided(ctx context.Context) {
 	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok {
 		answer.undecided.Store(true)
 	}

@@ -48,12 +48,14 @@ func NewCodecs() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }
 
+// WithInfo gives a request the RequestInfo of a verb on the resource things.
 func WithInfo(req *http.Request, verb string) *http.Request {
 	return req.WithContext(genericapirequest.WithRequestInfo(req.Context(), &genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: verb, APIVersion: "v1", Resource: "things",
 	}))
 }
 
+// Serve returns the answer of a handler to a request.
 func Serve(handler http.Handler, req *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, req)
