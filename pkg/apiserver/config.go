@@ -338,17 +338,23 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 	return initializers, nil
 }
 
-// buildHandlerChain puts the bounds around the handlers of the library: those of what every
-// request has outside of all of them, those of bodies behind authentication and
-// authorization, so that only who may write makes the server read a body.
+// buildHandlerChain wraps the installed API, innermost handler first. The package comment lists
+// the handlers in the order in which a request passes them, with what each is for.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	handler = c.streams.WithShutdown(filters.WithCurrentOpenAPI(c.storage.WithReferences(handler)), config)
-	handler = limits.WithClientContext(filters.WithBodyBounds(handler, config.Serializer, config.LongRunningFunc, c.Bounds, config.MaxRequestBodyBytes))
+	codecs, longRunning := config.Serializer, config.LongRunningFunc
+	handler = c.storage.WithReferences(handler)
+	handler = filters.WithCurrentOpenAPI(handler)
+	handler = c.streams.WithShutdown(handler, config)
+	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, config.MaxRequestBodyBytes)
+	handler = limits.WithClientContext(handler) // Gives back what WithInFlightLimit takes.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	handler = limits.WithInFlightLimit(handler, config.Serializer, config.RequestInfoResolver, config.LongRunningFunc, c.Bounds)
-	handler = filters.WithBodyDeadline(filters.WithRetryableErrors(handler, config.Serializer), config.RequestTimeout)
-	handler = c.drain.Handler(filters.WithRequestBounds(handler, config.Serializer, c.Bounds))
-	return cluster.WithServerHeader(handler, c.Name)
+	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.Bounds)
+	handler = filters.WithRetryableErrors(handler, codecs)
+	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
+	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)
+	handler = c.drain.Handler(handler)
+	handler = cluster.WithServerHeader(handler, c.Name)
+	return handler
 }
 
 // Complete fills in what follows from the rest.

@@ -28,4 +28,25 @@ limitations under the License.
 // also configures what belongs to a process rather than to a server, such as its log.
 //
 // The package knows no group in particular.
+//
+// # A request
+//
+// A connection is accepted by transport, which bounds connections by their IP address, paces
+// frames of HTTP/2, and tells clients of a server that stops. A request then passes these handlers:
+//
+//   - WithServerHeader names the server that answers.
+//   - Handler counts the requests of a connection, so that a server that stops can end it between two.
+//   - WithRequestBounds refuses headers, paths and queries that are too long.
+//   - WithBodyDeadline ends the wait for a body that does not come.
+//   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
+//   - WithInFlightLimit refuses requests beyond the bound of those in work.
+//   - DefaultBuildHandlerChain is the library's: panics, deadlines, authentication, audit,
+//     impersonation, priority and fairness, authorization.
+//   - WithClientContext ends the work on a request whose client has left.
+//   - WithBodyBounds reads the body of a client that may write, and refuses one that costs too much.
+//   - WithShutdown ends streams when the server stops.
+//   - WithCurrentOpenAPI serves the OpenAPI documents of the server's own groups.
+//   - WithReferences lets admission add conditions to the transaction that stores the object.
+//
+// Package storage says what an object passes on its way to etcd.
 package apiserver

@@ -14,7 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package storage stores the objects of a server in etcd, by the storage of the library: with checksums
-// and encryption, references between objects, watch caches that have a past, and an end of watches from
-// before objects were moved. What single requests take there counts among the limits.
+// Package storage stores the objects of a server in etcd.
+//
+// An object passes these decorators on its way to etcd:
+//
+//   - statusErrorStorage of package registry explains the errors of etcd to clients.
+//   - boundedStorage charges lists and large objects to the budget of the request.
+//   - awaitedCache waits for a watch cache that is new.
+//   - movedStorage ends watches from before the objects were moved to this etcd.
+//   - Cacher is the library's watch cache, for resources that have one.
+//   - historicStorage begins that cache with the past, so that watches resume after a restart.
+//   - writingStorage writes by a client whose transactions have the conditions of references.
+//   - checksumTransformer adds a checksum to each value, outside of encryption.
 package storage

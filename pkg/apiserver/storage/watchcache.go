@@ -80,8 +80,8 @@ func (h watchHistory) GetRESTOptions(resource schema.GroupResource, example runt
 
 // uncached is the library's UndecoratedStorage.
 func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error), newObject, newList func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-	inner, destroy, err := h.raw.make(config, newObject, newList, prefix)
-	return &boundedStorage{Interface: &movedStorage{inner, h.history, config.GroupResource.Group}, large: new(limits.LargestObject)}, destroy, err
+	etcd, destroy, err := h.raw.make(config, newObject, newList, prefix)
+	return h.decorate(etcd, nil, nil, new(limits.LargestObject), config.GroupResource.Group), destroy, err
 }
 
 // cacher is the library's StorageWithCacher, but for what the cache reads.
@@ -110,12 +110,22 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 		return nil, func() {}, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, etcd)
-	awaited := &awaitedCache{&movedStorage{delegator, h.history, config.GroupResource.Group}, watchCache.Wait, time.Now().Add(fillTimeout)}
-	return &boundedStorage{Interface: awaited, newObject: newObject, large: large}, sync.OnceFunc(func() {
+	return h.decorate(delegator, watchCache.Wait, newObject, large, config.GroupResource.Group), sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
 		destroy()
 	}), nil
+}
+
+// decorate wraps a watch cache, or etcd itself if there is none to wait for. The package comment
+// lists the decorators in the order in which an object passes them.
+func (h watchHistory) decorate(inner storage.Interface, wait func(context.Context) error, newObject func() runtime.Object, large *limits.LargestObject, group string) storage.Interface {
+	inner = &movedStorage{inner, h.history, group}
+	if wait != nil {
+		inner = &awaitedCache{inner, wait, time.Now().Add(fillTimeout)}
+	}
+	inner = &boundedStorage{Interface: inner, newObject: newObject, large: large}
+	return inner
 }
 
 // fillTimeout bounds the wait for a new cache.
