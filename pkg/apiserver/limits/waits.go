@@ -49,9 +49,8 @@ type clientWait struct {
 type waitState int
 
 const (
-	waitShort waitState = iota
-	// waitCounted is the state of a long wait, waitEnded that of one too many.
-	waitCounted
+	// waitCounted is the state of a long wait, waitEnded that of one too many. A short one has none.
+	waitCounted waitState = iota + 1
 	waitEnded
 	waitOver
 )

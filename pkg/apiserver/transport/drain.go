@@ -141,7 +141,7 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 		MaxUploadBufferPerStream:     buffer,
 		MaxUploadBufferPerConnection: buffer * int32(d.streams), //nolint:gosec // G115: flags are validated.
 	}
-	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes}
+	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes} //nolint:gosec // G112: HTTP/2 has no use for it.
 	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		told := newGoAwayConn(conn)
