@@ -156,6 +156,7 @@ func TestHistoryMemory(t *testing.T) {
 				}
 				reservation.release()
 				time.Sleep(2 * historyTime)
+				synctest.Wait()
 				if memory.used != 0 || len(memory.users) != 0 {
 					t.Errorf("%d bytes are still taken, of %v", memory.used, memory.users)
 				}
