@@ -94,6 +94,33 @@ func run(args []string) int {
 	return code
 }
 
+// event is a line of "go test -json", see "go doc test2json" and, for builds,
+// "go help buildjson".
+type event struct {
+	Action, Package, Test, Output string
+	// Elapsed is in seconds.
+	Elapsed float64
+}
+
+// report turns the events of a test run into what is worth printing.
+type report struct {
+	out io.Writer
+	// output holds, per package, the output events that may have to be printed.
+	output map[string][]event
+	failed []event
+	// packages are the closing events of all packages.
+	packages []event
+	// passed are the names of the tests that passed.
+	passed []string
+	// needless counts the skipped tests for whose reason there is no exception.
+	needless int
+	// long counts the tests and packages that -short left out.
+	long int
+	// fatal is set once a test binary has ended otherwise than by failed tests, or has
+	// reported a data race.
+	fatal bool
+}
+
 // goTest runs "go test" and returns its exit code.
 func (r *report) goTest(args []string, events io.Writer) int {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
@@ -180,39 +207,12 @@ func (r *report) rerun(args []string, events io.Writer) int {
 }
 
 func appendTo(name, text string) error {
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = file.WriteString(text)
 	return errors.Join(err, file.Close())
-}
-
-// event is a line of "go test -json", see "go doc test2json" and, for builds,
-// "go help buildjson".
-type event struct {
-	Action, Package, Test, Output string
-	// Elapsed is in seconds.
-	Elapsed float64
-}
-
-// report turns the events of a test run into what is worth printing.
-type report struct {
-	out io.Writer
-	// output holds, per package, the output events that may have to be printed.
-	output map[string][]event
-	failed []event
-	// packages are the closing events of all packages.
-	packages []event
-	// passed are the names of the tests that passed.
-	passed []string
-	// needless counts the skipped tests for whose reason there is no exception.
-	needless int
-	// long counts the tests and packages that -short left out.
-	long int
-	// fatal is set once a test binary has ended otherwise than by failed tests, or has
-	// reported a data race.
-	fatal bool
 }
 
 func (r *report) read(events io.Reader) error {

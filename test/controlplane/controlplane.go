@@ -256,7 +256,8 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if cp.APIServer, err = cp.NewAPIServer(apiServerName, config.APIServer); err != nil {
 		return nil, err
 	}
-	return cp, cp.writePorts()
+	err = cp.writePorts()
+	return cp, err
 }
 
 // complete fills in the defaults.

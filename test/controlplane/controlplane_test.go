@@ -151,7 +151,6 @@ func TestOtherProcessesCanAttach(t *testing.T) {
 		"which alone can start and stop it: run this test without CONTROLPLANE_ATTACH")
 	require.NoError(t, other.Stop())
 	requireConfigMap(t, cp, "shared")
-
 }
 
 func TestUsersAreWhoTheirCertificatesSay(t *testing.T) {

@@ -53,7 +53,7 @@ func TestDecoratorsAreListed(t *testing.T) {
 	doc, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
 	require.NoError(t, err)
 	var listed []string
-	for _, match := range regexp.MustCompile(`(?m)^  - (\w+) `).FindAllStringSubmatch(doc.Doc.Text(), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^ {2}- (\w+) `).FindAllStringSubmatch(doc.Doc.Text(), -1) {
 		listed = append(listed, match[1])
 	}
 	first := slices.Index(listed, built[0])
