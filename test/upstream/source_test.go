@@ -18,9 +18,11 @@ package upstream
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -31,9 +33,16 @@ func source(t *testing.T, function any, file string) string {
 	t.Helper()
 	pc := reflect.ValueOf(function).Pointer()
 	path, _ := runtime.FuncForPC(pc).FileLine(pc)
+	if !filepath.IsAbs(path) { // With -trimpath, it begins with the module.
+		cache, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
+		if err != nil {
+			t.Fatalf("the sources can't be found: %v", err)
+		}
+		path = filepath.Join(strings.TrimSpace(string(cache)), path)
+	}
 	content, err := os.ReadFile(filepath.Join(filepath.Dir(path), file))
 	if err != nil {
-		t.Fatalf("the sources can't be read, as without -trimpath: %v", err)
+		t.Fatal(err)
 	}
 	return string(content)
 }
