@@ -91,6 +91,9 @@ var unchecked = regexp.MustCompile(`(?s)t\n.(key-1\d?)|(?:cluster|key|members|me
 // TestAnyChangedByteIsFound changes bytes of a database, one after the other: either that is
 // found, or it has changed nothing of what is read.
 func TestAnyChangedByteIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: every byte of a database is changed")
+	}
 	_, path := writtenDatabase(t)
 	good, err := os.ReadFile(path)
 	if err != nil {

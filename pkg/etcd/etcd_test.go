@@ -63,6 +63,9 @@ func newClient(t *testing.T, config Config) *clientv3.Client {
 // TestMemoryOfTheLog writes more than the memory that the log of what was written may take,
 // while it is written and after the next start.
 func TestMemoryOfTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a log of hundreds of megabytes is written")
+	}
 	const writes, size, most = 400, 1 << 20, 250 << 20
 	requireHeap := func(when string) {
 		t.Helper()

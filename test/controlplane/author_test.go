@@ -68,6 +68,9 @@ func TestServerInTheProcessOfTheTest(t *testing.T) {
 }
 
 func TestServerInTheProcessThatFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it has a control plane of its own")
+	}
 	config := Config{Dir: t.TempDir()}
 	config.ControllerManager.Off = true
 	config.APIServer.Run = func(context.Context, []string) error { return fmt.Errorf("no flour") }
@@ -131,6 +134,9 @@ func refuse(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestTimeouts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: timeouts are waited for")
+	}
 	config := bare(t.TempDir())
 	config.Timeouts.Ready = time.Nanosecond
 	_, err := Start(t.Context(), config)

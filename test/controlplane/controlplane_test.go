@@ -172,6 +172,9 @@ func TestUsersAreWhoTheirCertificatesSay(t *testing.T) {
 }
 
 func TestDeathOfAComponentIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it has a control plane of its own")
+	}
 	cp := ForTest(t, bare(""))
 	require.NoError(t, cp.KubeAPIServer.Restart(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -184,6 +187,9 @@ func TestDeathOfAComponentIsReported(t *testing.T) {
 
 // A terminal with "kubectl get --watch" must not keep anything from ending.
 func TestStopDoesNotWaitForWatchers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it has a control plane of its own")
+	}
 	cp := ForTest(t, bare(""))
 	watcher, err := clientFor(t, cp.RESTConfig()).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -232,6 +238,9 @@ func TestServersCanBeAddedAndSwitched(t *testing.T) {
 }
 
 func TestDataSurvives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it has a control plane of its own")
+	}
 	dir := filepath.Join(t.TempDir(), "controlplane")
 	cp, err := Start(t.Context(), bare(dir))
 	require.NoError(t, err)

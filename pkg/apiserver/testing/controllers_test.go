@@ -101,6 +101,9 @@ func leader(of *cluster.Cluster) string {
 
 // One replica runs the controllers. One that stops hands over at once.
 func TestOneReplicaLeads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: leases are waited for")
+	}
 	first, its := replica(t, nil)
 	await(t, "started", its.started)
 	holder := leader(first.Cluster)
@@ -122,6 +125,9 @@ func TestOneReplicaLeads(t *testing.T) {
 
 // A replica that loses its lease stops its controllers, serves on, and applies again.
 func TestLostLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: leases are waited for")
+	}
 	server, its := replica(t, nil, fastElection()...)
 	await(t, "started", its.started)
 	server.Cluster.Fail(func(req *http.Request) int {
@@ -140,6 +146,9 @@ func TestLostLease(t *testing.T) {
 
 // Controllers may run without an election, or elsewhere.
 func TestNoElection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: leases are waited for")
+	}
 	alone, its := replica(t, nil, "--leader-elect=false")
 	await(t, "started", its.started)
 	require.Empty(t, leader(alone.Cluster))

@@ -60,6 +60,9 @@ func restart(t *testing.T, meanwhile func(*clientv3.Client)) (server *Server, be
 // A watch that ends with its server goes on where it was, as far as etcd remembers. Once,
 // each began again with a list.
 func TestWatchesGoOnAfterRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: servers are restarted")
+	}
 	for name, test := range map[string]struct {
 		meanwhile func(*clientv3.Client)
 		want      []string
@@ -154,6 +157,9 @@ func TestWatchesEndWhenObjectsHaveMoved(t *testing.T) {
 // What can't be read any more does not keep anyone from reading what can: the cache begins
 // again, and no list waits until it is read from etcd instead.
 func TestRestartWithUnreadableHistory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: servers are restarted")
+	}
 	const group = "workshop.example.com"
 	server, _ := restart(t, func(client *clientv3.Client) {
 		const key = "/registry/" + group + "/machines/default/d"
