@@ -15,7 +15,7 @@
 # limitations under the License.
 
 # Checks and tests what has changed since the merge base with main, or since the commit
-# that BASE names, in about two minutes. CONTRIBUTING.md says what else to run for which
+# that BASE names, in about two minutes. CONTRIBUTING.md says what else to run for each
 # directory; the lines that apply are printed.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
