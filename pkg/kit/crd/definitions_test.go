@@ -120,10 +120,10 @@ spec:
     storage: true
 `
 
-// TestOf exports kinds with several versions, columns, selectable fields and subresources.
-func TestOf(t *testing.T) {
+// TestForGroup exports kinds with several versions, columns, selectable fields and subresources.
+func TestForGroup(t *testing.T) {
 	t.Parallel()
-	crds, findings, err := ForGroup(workshop.Group(), Options{Sources: os.DirFS("../registry/testing/apis/workshop"), Namespace: "workshop-system"})
+	crds, findings, err := ForGroup(workshop.Group(), Options{Sources: os.DirFS("../../registry/testing/apis/workshop"), Namespace: "workshop-system"})
 	require.NoError(t, err)
 	var names []string
 	texts := map[string]string{}
