@@ -64,7 +64,7 @@ func TestFollow(t *testing.T) {
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own}, []string{"v1", "v2"},
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own, "v2": own},
 		},
-		"a version of another server, of which there is a definition": {
+		"a version of another server that also has a definition": {
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own}, []string{"v0", "v1"},
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own},
 		},

@@ -40,7 +40,7 @@ type Server struct {
 	CoreKubeconfig, AuthorizationKubeconfig string
 	Authentication                          *genericoptions.DelegatingAuthenticationOptions
 	Egress                                  egressselector.Lookup
-	// Plugins are the admission plugins, of which Admission says which run.
+	// Plugins are the admission plugins that exist. Admission says which of them run.
 	Plugins   []admission.Plugin
 	Admission *genericoptions.AdmissionOptions
 	// Prioritizes is set if requests are to be limited by priority and fairness.

@@ -153,7 +153,7 @@ func TestForGroup(t *testing.T) {
 	}, findings)
 }
 
-// TestSelectable has a field of each type, of which a definition can't select all.
+// TestSelectable has a field of each type. A definition can select some of them.
 func TestSelectable(t *testing.T) {
 	t.Parallel()
 	root := read[props](t, `{properties: {spec: {properties: {text: {type: string}, count: {type: integer}, whether: {type: boolean}, ratio: {type: number}, size: {x-kubernetes-int-or-string: true}, list: {type: array}}}}}`)

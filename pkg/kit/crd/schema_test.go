@@ -39,7 +39,7 @@ const (
 	condition = "io.k8s.apimachinery.pkg.apis.meta.v1.Condition"
 )
 
-// source is a Go type of which a field has tags, and the type too.
+// source is a Go type with tags, on itself and on a field.
 func source(name, json, fieldTags, typeTags string) string {
 	comments := func(tags string) (text string) {
 		for tag := range strings.FieldsSeq(tags) {
