@@ -211,9 +211,6 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	cp := &ControlPlane{config: config, died: make(chan error, 1)}
-	if cp.attached, err = openAttached(config); err != nil {
-		return nil, err
-	}
 	if cp.manifests, err = config.readManifests(); err != nil {
 		return nil, err
 	}
@@ -225,6 +222,9 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 			err = errors.Join(err, cp.Stop())
 		}
 	}()
+	if cp.attached, err = openAttached(config); err != nil {
+		return nil, err
+	}
 	ended, err := cp.directory.endLeftovers()
 	if err != nil {
 		return nil, err
