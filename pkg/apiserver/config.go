@@ -78,6 +78,8 @@ type Config struct {
 	base    *Base
 	streams *filters.Streams
 	drain   *transport.Drain
+	// frontProxy is nil if no request headers are believed.
+	frontProxy *authentication.FrontProxy
 	// etcd is nil if it does not run inside this server.
 	etcd         *etcd.Etcd
 	embeddedEtcd etcd.Config
@@ -112,7 +114,7 @@ func (o CompletedOptions) Config(ctx context.Context) (*Config, error) {
 	if err != nil {
 		return nil, errors.Join(err, config.Close())
 	}
-	if err := o.applyTo(config, ready); err != nil {
+	if err := o.applyTo(ctx, config, ready); err != nil {
 		return nil, errors.Join(err, config.Close())
 	}
 	return config, nil
@@ -195,7 +197,7 @@ func newStreams(bounds limits.Bounds, groups []registry.Group) *filters.Streams 
 // applyTo is RecommendedOptions.ApplyTo of the library with a storage factory that
 // stores each group in a version of its own. The order matters: later options
 // use what earlier ones have set.
-func (o CompletedOptions) applyTo(config *Config, ready requirements.Granted) error {
+func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready requirements.Granted) error {
 	generic := &config.Generic.Config
 	if err := o.ServerRun.ApplyTo(generic); err != nil {
 		return err
@@ -207,7 +209,7 @@ func (o CompletedOptions) applyTo(config *Config, ready requirements.Granted) er
 	if err := o.applyServing(generic, config.drain, ready); err != nil {
 		return err
 	}
-	if err := o.applyTraces(generic); err != nil {
+	if err := o.applyTraces(ctx, generic); err != nil {
 		return err
 	}
 	if config.storage, err = o.storageConfig().ApplyTo(generic, config.Scheme, config.Codecs); err != nil {
@@ -223,7 +225,7 @@ func (o CompletedOptions) applyTo(config *Config, ready requirements.Granted) er
 		TokensPerClient:                 o.Bounds.TokensPerClient,
 		NoteTooManyTokens:               filters.NoteTooManyTokens,
 	}
-	if err := delegation.ApplyTo(generic, ready.Authentication); err != nil {
+	if config.frontProxy, err = delegation.ApplyTo(ctx, generic, ready.Authentication); err != nil {
 		return err
 	}
 	authentication.AwaitClientCAs(generic.SecureServing, ready.ClientCAs)
@@ -346,11 +348,12 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = filters.WithCurrentOpenAPI(handler)
 	handler = c.streams.WithShutdown(handler, config)
 	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, config.MaxRequestBodyBytes)
-	handler = limits.WithClientContext(handler) // Gives back what WithInFlightLimit takes.
+	handler = limits.WithClientsThatWait(handler) // Ends the count of WithInFlightLimit.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
-	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.Bounds)
+	handler = limits.WithInFlightLimit(handler, codecs, config.RequestInfoResolver, longRunning, c.frontProxy.Sends, c.Bounds)
 	handler = filters.WithRetryableErrors(handler, codecs)
 	handler = filters.WithBodyDeadline(handler, config.RequestTimeout)
+	handler = filters.WithDirectClients(handler, codecs, c.frontProxy.Sends)
 	handler = filters.WithRequestBounds(handler, codecs, c.Bounds)
 	handler = c.drain.Handler(handler)
 	handler = cluster.WithServerHeader(handler, c.Name)

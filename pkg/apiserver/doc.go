@@ -37,12 +37,13 @@ limitations under the License.
 //   - WithServerHeader names the server that answers.
 //   - Handler counts the requests of a connection, so that a server that stops can end it between two.
 //   - WithRequestBounds refuses headers, paths and queries that are too long.
+//   - WithDirectClients refuses impersonation, and audit IDs, to clients other than kube-apiserver.
 //   - WithBodyDeadline ends the wait for a body that does not come.
 //   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
 //   - WithInFlightLimit refuses requests beyond the bound of those in work.
 //   - DefaultBuildHandlerChain is the library's: panics, deadlines, authentication, audit,
 //     impersonation, priority and fairness, authorization.
-//   - WithClientContext ends the work on a request whose client has left.
+//   - WithClientsThatWait begins no work on a request whose client has left.
 //   - WithBodyBounds reads the body of a client that may write, and refuses one that costs too much.
 //   - WithShutdown ends streams when the server stops.
 //   - WithCurrentOpenAPI serves the OpenAPI documents of the server's own groups.

@@ -86,7 +86,7 @@ func serviceName(name string, groups []registry.Group) string {
 // service by the name of its groups. The library has the same name for each API
 // server, so that one could not be told from kube-apiserver in a trace of both.
 // Upstream fault 59.
-func (o CompletedOptions) applyTraces(config *genericapiserver.Config) error {
+func (o CompletedOptions) applyTraces(ctx context.Context, config *genericapiserver.Config) error {
 	configuration, err := o.tracingConfiguration()
 	if err != nil || configuration == nil {
 		return err
@@ -102,7 +102,7 @@ func (o CompletedOptions) applyTraces(config *genericapiserver.Config) error {
 				func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) })))
 		}
 	}
-	provider, err := tracing.NewProvider(context.Background(), configuration, exporter, []resource.Option{
+	provider, err := tracing.NewProvider(ctx, configuration, exporter, []resource.Option{
 		resource.WithAttributes(
 			semconv.ServiceName(serviceName(o.name, o.groups)),
 			semconv.ServiceVersion(baseversion.Get().GitVersion),

@@ -110,12 +110,12 @@ func (s statusErrorStorage) creationFailure(err error, obj runtime.Object) error
 		"etcd has not answered in time, so that it is not known whether the object has been created: list %s before you create it again", s.resource), 0)
 }
 
-// possible tells whether there may be an object of a key. A database behind kine can't even be
+// validKey tells whether there may be an object of a key. A database behind kine can't even be
 // asked for one whose name is no text. So it is not found even by who would create it then.
-func possible(key string) bool { return utf8.ValidString(key) && !strings.Contains(key, "\x00") }
+func validKey(key string) bool { return utf8.ValidString(key) && !strings.Contains(key, "\x00") }
 
 func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
-	if !possible(key) {
+	if !validKey(key) {
 		return storage.NewKeyNotFoundError(key, 0)
 	}
 	return s.try(ctx, "delete", func(ctx context.Context) error {
@@ -124,7 +124,7 @@ func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.
 }
 
 func (s statusErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	if !possible(key) {
+	if !validKey(key) {
 		return storage.NewKeyNotFoundError(key, 0)
 	}
 	return s.try(ctx, "get", func(ctx context.Context) error {
@@ -139,7 +139,7 @@ func (s statusErrorStorage) GetList(ctx context.Context, key string, opts storag
 }
 
 func (s statusErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
-	if !possible(key) {
+	if !validKey(key) {
 		return storage.NewKeyNotFoundError(key, 0)
 	}
 	return s.try(ctx, "update", func(ctx context.Context) error {
@@ -151,6 +151,10 @@ func (s statusErrorStorage) Watch(ctx context.Context, key string, opts storage.
 	w, err := s.Interface.Watch(ctx, key, opts)
 	return w, s.status(err, "watch")
 }
+
+// StatusClientClosedRequest is the code of a request that its client has closed. No client receives
+// it. It keeps logs and metrics from counting a failure of the server; nginx has introduced it.
+const StatusClientClosedRequest = 499
 
 const (
 	// retrySeconds is when a client may hope that etcd is back.
@@ -261,6 +265,14 @@ func (s statusErrorStorage) status(err error, operation string) error {
 		return apierrors.NewRequestEntityTooLargeError("the object is larger than etcd stores (by default 1.5 MiB)")
 	case errors.Is(cause, context.DeadlineExceeded), code == codes.DeadlineExceeded:
 		return apierrors.NewTimeoutError("etcd has not answered in time", retrySeconds)
+	// Upstream fault 82.
+	case errors.Is(cause, context.Canceled), code == codes.Canceled:
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    StatusClientClosedRequest,
+			Reason:  "ClientClosedRequest",
+			Message: fmt.Sprintf("the client has closed its request for %s", s.resource),
+		}}
 	}
 	return err
 }

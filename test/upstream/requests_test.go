@@ -17,12 +17,22 @@ limitations under the License.
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // newPod is a pod of the library's example group.
@@ -130,5 +140,57 @@ func TestMalformedResourceVersionOfReadIsInternalError(t *testing.T) {
 		if a.code != http.StatusInternalServerError {
 			fixed(t, "the malformed resourceVersion of %s is answered with %d: %s", path, a.code, a.body)
 		}
+	}
+}
+
+// TestDefinitionsAreFoundByOneText asks for things.apps of example.com, where there are things of
+// apps.example.com.
+func TestDefinitionsAreFoundByOneText(t *testing.T) {
+	factory := externalversions.NewSharedInformerFactory(nil, 0)
+	definitions := factory.Apiextensions().V1().CustomResourceDefinitions()
+	passedOn := false
+	handler, err := apiextensions.NewCustomResourceDefinitionHandler(nil, nil, definitions,
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passedOn = true }), nil, nil, nil, nil, nil, 1, nil, time.Minute, time.Minute, nil, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "things.apps.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "apps.example.com", Scope: apiextensionsv1.ClusterScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Kind: "Thing"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
+		},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
+		}},
+	}
+	if err := definitions.Informer().GetIndexer().Add(definition); err != nil {
+		t.Fatal(err)
+	}
+	resolver := &genericapirequest.RequestInfoFactory{APIPrefixes: sets.NewString("apis")}
+	for path, found := range map[string]bool{
+		"/apis/apps.example.com/v1/things": true, "/apis/example.com/v1/things.apps": true, "/apis/example.com/v1/things": false,
+	} {
+		req := httptest.NewRequest(http.MethodGet, path, nil)
+		info, err := resolver.NewRequestInfo(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		passedOn = false
+		func() {
+			// What is found has no storage here.
+			defer func() { _ = recover() }()
+			handler.ServeHTTP(httptest.NewRecorder(), req.WithContext(genericapirequest.WithRequestInfo(req.Context(), info)))
+		}()
+		if passedOn == found {
+			fixed(t, "of things.apps.example.com, %s is found: %v", path, !found)
+		}
+	}
+}
+
+func TestCanceledRequestIsInternalError(t *testing.T) {
+	if status := responsewriters.ErrorToAPIStatus(context.Canceled); status.Code != http.StatusInternalServerError {
+		fixed(t, "a request that its client has given up is answered with %d", status.Code)
 	}
 }

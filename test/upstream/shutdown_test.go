@@ -32,9 +32,14 @@ import (
 
 	v1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"golang.org/x/net/http2"
+	"golang.org/x/net/websocket"
 	"google.golang.org/grpc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -276,3 +281,45 @@ func TestGoAwayClosesBodies(t *testing.T) {
 		fixed(t, "the body of a request that was not begun is left as it was (%v)", err)
 	}
 }
+
+// nothing encodes all objects as nothing.
+type nothing struct{}
+
+func (nothing) Encode(runtime.Object, io.Writer) error { return nil }
+func (nothing) Identifier() runtime.Identifier         { return "nothing" }
+
+// TestWebSocketWatchOutlivesItsServer sends events to a client whose server stops.
+func TestWebSocketWatchOutlivesItsServer(t *testing.T) {
+	const events = 20
+	stopping := make(chan struct{})
+	close(stopping)
+	watched := watch.NewFake()
+	handler := &handlers.WatchServer{
+		Watching: watched, Scope: &handlers.RequestScope{}, Encoder: nothing{}, EmbeddedEncoder: nothing{}, ServerShuttingDownCh: stopping,
+		TimeoutFactory: noTimeout{},
+	}
+	server := httptest.NewServer(websocket.Handler(handler.HandleWS))
+	defer server.Close()
+	client, err := websocket.Dial("ws"+strings.TrimPrefix(server.URL, "http"), "", server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range events {
+			watched.Add(&metav1.Status{})
+		}
+	}()
+	select {
+	case <-sent:
+	case <-time.After(10 * time.Second):
+		fixed(t, "a watch by a WebSocket ends when its server stops")
+	}
+}
+
+// noTimeout is one that never comes.
+type noTimeout struct{}
+
+func (noTimeout) TimeoutCh() (<-chan time.Time, func() bool) { return nil, func() bool { return true } }

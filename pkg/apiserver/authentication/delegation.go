@@ -22,18 +22,25 @@ import (
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	unionauth "k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // ConfigMap is the ConfigMap in kube-system in which kube-apiserver
@@ -59,50 +66,74 @@ type Delegation struct {
 
 // ApplyTo does what DelegatingAuthenticationOptions.ApplyTo of the library does
 // with a client that exists already, where the library loads a kubeconfig of its own, and
-// guards what comes of it.
-func (o Delegation) ApplyTo(config *genericapiserver.Config, cluster *rest.Config) error {
+// guards what comes of it. The FrontProxy is nil if no headers are believed.
+func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config, cluster *rest.Config) (*FrontProxy, error) {
 	reviewer, err := o.tokenReviewer(cluster)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	factory := authenticatorfactory.DelegatingAuthenticatorConfig{
-		Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: true},
-		TokenAccessReviewClient:  reviewer.AuthenticationV1(),
-		TokenAccessReviewTimeout: o.TokenRequestTimeout,
-		WebhookRetryBackoff:      o.WebhookRetryBackoff,
-		CacheTTL:                 o.CacheTTL,
+	clientCA, err := o.clientCA(reviewer)
+	if err != nil {
+		return nil, err
 	}
-	if factory.ClientCertificateCAContentProvider, err = o.clientCA(reviewer); err != nil {
-		return err
-	}
-	if factory.RequestHeaderConfig, err = o.requestHeaders(reviewer); err != nil {
-		return err
+	headers, err := o.requestHeaders(ctx, reviewer)
+	if err != nil {
+		return nil, err
 	}
 	info := &config.Authentication
-	if err := info.ApplyClientCert(factory.ClientCertificateCAContentProvider, config.SecureServing); err != nil {
-		return err
+	if err := info.ApplyClientCert(clientCA, config.SecureServing); err != nil {
+		return nil, err
 	}
-	if headers := factory.RequestHeaderConfig; headers != nil {
+	authenticators := []authenticator.Request{}
+	if headers != nil {
 		info.RequestHeaderConfig = headers
 		if err := info.ApplyClientCert(headers.CAContentProvider, config.SecureServing); err != nil {
-			return err
+			return nil, err
 		}
+		authenticators = append(authenticators, headerrequest.NewDynamicVerifyOptionsSecure(headers.CAContentProvider.VerifyOptions,
+			headers.AllowedClientNames, headers.UsernameHeaders, headers.UIDHeaders, headers.GroupHeaders, headers.ExtraHeaderPrefixes))
 	}
-	authenticator, definitions, err := factory.New()
+	if clientCA != nil {
+		authenticators = append(authenticators, x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion))
+	}
+	tokens, err := o.tokens(reviewer)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	config.OpenAPIConfig.SecurityDefinitions = definitions
-	authenticator = BoundTokens(authenticator, o.TokensPerClient, o.NoteTooManyTokens)
-	if info.RequestHeaderConfig != nil {
-		proxy := NewFrontProxy(authenticator, info.RequestHeaderConfig, config.SecureServing.ClientCA)
+	config.OpenAPIConfig.SecurityDefinitions = bearerTokens()
+	authenticators = append(authenticators, tokens...)
+	authenticated := unionauth.NewFailOnError(group.NewAuthenticatedGroupAdder(unionauth.New(authenticators...)), anonymous.NewAuthenticator(nil))
+	var proxy *FrontProxy
+	if headers != nil {
+		proxy = NewFrontProxy(authenticated, headers, config.SecureServing.ClientCA)
 		config.AddReadyzChecks(healthz.NamedCheck("front-proxy-ca", func(*http.Request) error { return proxy.Check() }))
-		authenticator = transport.TrustConnections(proxy, ByFrontProxy)
+		authenticated = proxy
 	}
-	if info.Authenticator, err = RequireIdentity(authenticator, o.AlwaysAllowPaths); err != nil {
-		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
+	if info.Authenticator, err = RequireIdentity(WithTokenClients(authenticated), o.AlwaysAllowPaths); err != nil {
+		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
-	return nil
+	return proxy, nil
+}
+
+// tokens returns what asks kube-apiserver about bearer tokens, in headers and of WebSockets.
+func (o Delegation) tokens(reviewer kubernetes.Interface) ([]authenticator.Request, error) {
+	authenticatorfactory.RegisterMetrics()
+	reviews, err := webhook.NewFromInterface(reviewer.AuthenticationV1(), nil, *o.WebhookRetryBackoff, o.TokenRequestTimeout, webhook.AuthenticatorMetrics{
+		RecordRequestTotal:   authenticatorfactory.RecordRequestTotal,
+		RecordRequestLatency: authenticatorfactory.RecordRequestLatency,
+	})
+	if err != nil {
+		return nil, err
+	}
+	bounded := BoundTokens(cache.New(reviews, false, o.CacheTTL, o.CacheTTL), o.TokensPerClient, o.NoteTooManyTokens)
+	return []authenticator.Request{bearertoken.New(bounded), websocket.NewProtocolAuthenticator(bounded)}, nil
+}
+
+// bearerTokens says in OpenAPI how clients authenticate.
+func bearerTokens() *spec.SecurityDefinitions {
+	return &spec.SecurityDefinitions{"BearerToken": &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
+		Type: "apiKey", Name: "authorization", In: "header", Description: "Bearer Token authentication",
+	}}}
 }
 
 func (o Delegation) tokenReviewer(cluster *rest.Config) (kubernetes.Interface, error) {
@@ -132,7 +163,7 @@ func (o Delegation) clientCA(cluster kubernetes.Interface) (dynamiccertificates.
 
 // requestHeaders returns how a front proxy asserts the identity of a user: what the flags
 // say, or what kube-apiserver publishes, or nil.
-func (o Delegation) requestHeaders(cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func (o Delegation) requestHeaders(ctx context.Context, cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.RequestHeader.ClientCAFile != "" {
 		headers, err := o.RequestHeader.ToAuthenticationRequestHeaderConfig()
 		if err != nil {
@@ -143,7 +174,7 @@ func (o Delegation) requestHeaders(cluster kubernetes.Interface) (*authenticator
 	if o.SkipInClusterLookup {
 		return nil, nil
 	}
-	headers, err := publishedRequestHeaders(cluster)
+	headers, err := publishedRequestHeaders(ctx, cluster)
 	if err != nil && o.TolerateInClusterLookupFailure {
 		klog.ErrorS(err, "No front proxy can assert an identity, which --authentication-tolerate-lookup-failure tolerates")
 		return nil, nil
@@ -152,7 +183,7 @@ func (o Delegation) requestHeaders(cluster kubernetes.Interface) (*authenticator
 }
 
 // publishedRequestHeaders follows what kube-apiserver publishes.
-func publishedRequestHeaders(cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func publishedRequestHeaders(ctx context.Context, cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header-ca", metav1.NamespaceSystem, ConfigMap, "requestheader-client-ca-file", cluster)
 	if err != nil {
 		return nil, err
@@ -162,7 +193,7 @@ func publishedRequestHeaders(cluster kubernetes.Interface) (*authenticatorfactor
 		RequestHeaderAuthRequestController: headerrequest.NewRequestHeaderAuthRequestController(ConfigMap, metav1.NamespaceSystem, cluster,
 			"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names"),
 	}
-	if err := published.RunOnce(context.Background()); err != nil {
+	if err := published.RunOnce(ctx); err != nil {
 		return nil, fmt.Errorf("reading the ConfigMap %s in kube-system: %w", ConfigMap, err)
 	}
 	return &authenticatorfactory.RequestHeaderConfig{

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 // FrontProxy believes request headers only while no user could send them with a
@@ -108,6 +110,34 @@ func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 
 func (f *FrontProxy) namesUser(req *http.Request) bool {
 	return slices.ContainsFunc(f.config.UsernameHeaders.Value(), func(name string) bool { return req.Header.Get(name) != "" })
+}
+
+// Sends tells whether a front proxy has sent a request, whatever it says of its user. A connection
+// is verified once. There is none without a FrontProxy.
+func (f *FrontProxy) Sends(req *http.Request) bool {
+	if f == nil || req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	if transport.Trusted(req.Context()) {
+		return true
+	}
+	options, ok := f.config.CAContentProvider.VerifyOptions()
+	if !ok || f.Check() != nil {
+		return false
+	}
+	certificate := req.TLS.PeerCertificates[0]
+	options.Intermediates = x509.NewCertPool()
+	for _, intermediate := range req.TLS.PeerCertificates[1:] {
+		options.Intermediates.AddCert(intermediate)
+	}
+	if _, err := certificate.Verify(options); err != nil {
+		return false
+	}
+	if names := f.config.AllowedClientNames.Value(); len(names) > 0 && !slices.Contains(names, certificate.Subject.CommonName) {
+		return false
+	}
+	transport.Trust(req.Context())
+	return true
 }
 
 // frontProxied is a user whom a front proxy has named.

@@ -131,15 +131,17 @@ func TestVerifiedFrontProxy(t *testing.T) {
 		proxies := &rotatedCA{}
 		proxies.rotate(bundle(first))
 		allowed := []string{"front-proxy-client"}
-		none := headerrequest.StaticStringSlice{}
+		empty := headerrequest.StaticStringSlice{}
 		config := &authenticatorfactory.RequestHeaderConfig{
-			UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: none, ExtraHeaderPrefixes: none,
+			UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: empty, ExtraHeaderPrefixes: empty,
 			GroupHeaders:      headerrequest.StaticStringSlice{"X-Remote-Group"},
 			CAContentProvider: proxies, AllowedClientNames: headerrequest.StringSliceProviderFunc(func() []string { return allowed }),
 		}
 		library, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{RequestHeaderConfig: config}.New()
 		require.NoError(t, err)
 		proxy := NewFrontProxy(library, config, &rotatedCA{bundle: bundle(users)})
+		var none *FrontProxy
+		require.False(t, none.Sends(&http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{client}}}))
 
 		for _, step := range []struct {
 			name        string
@@ -166,6 +168,7 @@ func TestVerifiedFrontProxy(t *testing.T) {
 			}
 			req.Header.Set("X-Remote-User", "anna")
 			req.Header.Set("X-Remote-Group", "cooks")
+			require.Equal(t, step.believed, proxy.Sends(req), step.name)
 			response, ok, _ := proxy.AuthenticateRequest(req)
 			require.Equal(t, step.believed, ok, step.name)
 			if step.believed {

@@ -44,9 +44,8 @@ func RequireIdentity(delegate authenticator.Request, openPaths []string) (authen
 // AuthenticateRequest returns who makes the request.
 func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	response, ok, err := a.Request.AuthenticateRequest(req)
-	// Who presents a certificate is the front proxy, and says that its client is
-	// anonymous.
-	if !ok || err != nil || response.User.GetName() != user.Anonymous || len(req.TLS.PeerCertificates) > 0 {
+	// The front proxy may say that its client is anonymous.
+	if !ok || err != nil || response.User.GetName() != user.Anonymous || ByFrontProxy(response.User) {
 		return response, ok, err
 	}
 	decision, _, err := a.open.Authorize(req.Context(), authorizer.AttributesRecord{Path: req.URL.Path})

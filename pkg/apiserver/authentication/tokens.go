@@ -20,52 +20,53 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net"
 	"net/http"
-	"strings"
+	"net/netip"
+	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 )
 
 const (
-	// allTokens is how many unknown tokens in a second the server asks about, whoever
-	// presents them: half of the TokenReviews that it may make, so that there are others
-	// for the tokens that it knows.
-	allTokens = 100
-	// tokenBurst is for how many seconds a client may save up its tokens.
+	// allTokens is how many unknown tokens in a second the server asks about, from all IP addresses
+	// that have presented no valid one, and again from all that have: a quarter of the TokenReviews
+	// that it may make for each, so that there are others for the tokens that it knows.
+	allTokens = 50
+	// tokenBurst is for how many seconds tokens may be saved up.
 	tokenBurst = 10
 	// knownTokens and tokenClients are how many of them are remembered, those that have been
 	// used last.
 	knownTokens, tokenClients = 10_000, 10_000
-
-	authorizationHeader, protocolHeader = "Authorization", "Sec-Websocket-Protocol"
-	// bearerPrefix is how a token begins that a WebSocket brings as a protocol.
-	bearerPrefix = "base64url.bearer.authorization.k8s.io." //nolint:gosec // G101: it is no credential.
+	// prefixIPv6 is the length of the prefix of an IPv6 address that a single client is given.
+	prefixIPv6 = 64
 )
 
 var errTooManyTokens = errors.New("this client presents too many bearer tokens that are not known")
 
 // BoundTokens bounds what clients without credentials can make kube-apiserver do: it is asked
 // about each bearer token that the cache of the library does not have, and may be flooded with
-// random ones. A client, which is an IP address, may present so many tokens in a second that
-// have not been valid before, and some more once; all clients together, half as many as there
-// may be TokenReviews. Other tokens are not asked about, and refuse is called with the context
-// of the request, unless the client has another credential that is valid.
-func BoundTokens(delegate authenticator.Request, perClient int, refuse func(context.Context)) authenticator.Request {
+// random ones.
+//
+// A client, which is an IP address or a prefix of 64 bits, may present perClient tokens in a second
+// that have not been valid before, and ten times as many at once. All clients share a bound, too.
+// Clients that have presented a valid token have one of their own, which a flood from other
+// addresses can't use up. Delegate is not asked about tokens beyond, and refuse is called with the
+// context of the request, which has to be that of WithTokenClients.
+func BoundTokens(delegate authenticator.Token, perClient int, refuse func(context.Context)) authenticator.Token {
 	return newTokenBound(delegate, perClient, refuse, clock.RealClock{})
 }
 
-func newTokenBound(delegate authenticator.Request, perClient int, refuse func(context.Context), now clock.PassiveClock) *tokenBound {
+func newTokenBound(delegate authenticator.Token, perClient int, refuse func(context.Context), now clock.PassiveClock) *tokenBound {
 	return &tokenBound{
-		Request:   delegate,
+		Token:     delegate,
 		perClient: perClient,
 		refuse:    refuse,
 		clock:     now,
-		all:       bucket(allTokens, now),
+		strangers: bucket(allTokens, now),
+		users:     bucket(allTokens, now),
 		clients:   lru.New(tokenClients),
 		known:     lru.New(knownTokens),
 	}
@@ -76,73 +77,81 @@ func bucket(perSecond int, now clock.PassiveClock) flowcontrol.PassiveRateLimite
 }
 
 type tokenBound struct {
-	authenticator.Request
+	authenticator.Token
 	perClient int
 	refuse    func(context.Context)
 	clock     clock.PassiveClock
 
-	all flowcontrol.PassiveRateLimiter
-	// clients are the buckets of IP addresses.
+	// strangers and users are the buckets of all clients that have had no valid token, and of those
+	// that have had one.
+	strangers, users flowcontrol.PassiveRateLimiter
+	// clients are the tokenClients, by their addresses.
 	clients *lru.Cache
 	// known are the hashes of tokens that have been valid.
 	known *lru.Cache
 }
 
-// AuthenticateRequest returns who makes the request.
-func (b *tokenBound) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	token := tokenOf(req)
-	if token == "" {
-		return b.Request.AuthenticateRequest(req)
+type tokenClient struct {
+	flowcontrol.PassiveRateLimiter
+	// valid is set by its first valid token.
+	valid atomic.Bool
+}
+
+// AuthenticateToken returns the user of a token.
+func (b *tokenBound) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	hash, client := sha256.Sum256([]byte(token)), b.client(ctx)
+	if _, known := b.known.Get(hash); !known && !b.mayAsk(client) {
+		b.refuse(ctx)
+		return nil, false, errTooManyTokens
 	}
-	hash := sha256.Sum256([]byte(token))
-	if _, known := b.known.Get(hash); !known && !b.mayAsk(req) {
-		return b.withoutToken(req)
-	}
-	response, ok, err := b.Request.AuthenticateRequest(req)
-	// A token that was believed is removed from the request.
-	if ok && tokenOf(req) == "" {
+	response, ok, err := b.Token.AuthenticateToken(ctx, token)
+	if ok {
 		b.known.Add(hash, nil)
+		client.valid.Store(true)
 	}
 	return response, ok, err
 }
 
-// mayAsk tells whether kube-apiserver may be asked about a token.
-func (b *tokenBound) mayAsk(req *http.Request) bool {
-	address, _, err := net.SplitHostPort(req.RemoteAddr)
-	if err != nil {
-		address = req.RemoteAddr
-	}
+func (b *tokenBound) client(ctx context.Context) *tokenClient {
+	address, _ := ctx.Value(tokenClientKey{}).(string)
 	found, ok := b.clients.Get(address)
 	if !ok {
 		// Of two that are made at the same time, one is forgotten.
-		found = bucket(b.perClient, b.clock)
+		found = &tokenClient{PassiveRateLimiter: bucket(b.perClient, b.clock)}
 		b.clients.Add(address, found)
 	}
-	return found.(flowcontrol.PassiveRateLimiter).TryAccept() && b.all.TryAccept()
+	return found.(*tokenClient)
 }
 
-// withoutToken believes the certificate of a client, or refuses the request.
-func (b *tokenBound) withoutToken(req *http.Request) (*authenticator.Response, bool, error) {
-	req.Header.Del(authorizationHeader)
-	req.Header.Del(protocolHeader)
-	response, ok, err := b.Request.AuthenticateRequest(req)
-	if err == nil && ok && response.User.GetName() != user.Anonymous {
-		return response, ok, nil
+// mayAsk tells whether kube-apiserver may be asked about a token.
+func (b *tokenBound) mayAsk(client *tokenClient) bool {
+	all := b.strangers
+	if client.valid.Load() {
+		all = b.users
 	}
-	b.refuse(req.Context())
-	return nil, false, errTooManyTokens
+	return client.TryAccept() && all.TryAccept()
 }
 
-// tokenOf returns what may be a bearer token, or "".
-func tokenOf(req *http.Request) string {
-	fields := strings.Fields(req.Header.Get(authorizationHeader))
-	if len(fields) > 1 && strings.EqualFold(fields[0], "bearer") {
-		return fields[1]
+// tokenClientKey is that of the address of the client in the context of its request.
+type tokenClientKey struct{}
+
+// WithTokenClients returns an authenticator that tells BoundTokens the address of the client.
+func WithTokenClients(delegate authenticator.Request) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		return delegate.AuthenticateRequest(req.WithContext(context.WithValue(req.Context(), tokenClientKey{}, clientAddress(req.RemoteAddr))))
+	})
+}
+
+// clientAddress returns the part of an address that one client has alone.
+func clientAddress(remote string) string {
+	port, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
 	}
-	for _, protocols := range req.Header[protocolHeader] {
-		if _, token, ok := strings.Cut(protocols, bearerPrefix); ok {
-			return token
-		}
+	address := port.Addr().Unmap()
+	if address.Is4() {
+		return address.String()
 	}
-	return ""
+	prefix, _ := address.WithZone("").Prefix(prefixIPv6) // No IPv6 address is shorter.
+	return prefix.String()
 }

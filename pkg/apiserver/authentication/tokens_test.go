@@ -5,7 +5,7 @@ Licensed under the Apache License, Version 2.0 (the "License");
 you may not use this file except in compliance with the License.
 You may obtain a copy of the License at
 
-	http://www.apache.org/licenses/LICENSE-2.0
+    http://www.apache.org/licenses/LICENSE-2.0
 
 Unless required by applicable law or agreed to in writing, software
 distributed under the License is distributed on an "AS IS" BASIS,
@@ -18,124 +18,170 @@ package authentication
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	unionauth "k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// reviewed counts the tokens that it is asked about, of which one is valid.
-type reviewed struct{ asked int }
-
 const (
+	perClient = 2
+	// validToken is what valid tokens begin with.
 	validToken = "valid"
-	// certificate is a header in place of one.
-	certificate = "Certificate"
 )
 
-func (r *reviewed) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	as := func(name string) (*authenticator.Response, bool, error) {
-		return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
-	}
-	if name := req.Header.Get(certificate); name != "" {
-		return as(name)
-	}
-	token := tokenOf(req)
-	if token == "" {
-		return as(user.Anonymous)
-	}
-	r.asked++
-	if token != validToken {
-		return nil, false, nil
-	}
-	req.Header.Del(authorizationHeader)
-	return as("anna")
+// tokenServer reads tokens as the library does, and counts what kube-apiserver would be asked.
+type tokenServer struct {
+	authenticator.Request
+	now            *testclock.FakePassiveClock
+	asked, refused int
 }
 
-// What random tokens cost kube-apiserver is bounded for each client and for all, whoever has a
-// credential that is valid is not in the way of others, nor they in hers.
+func newTokenServer(perClient int) *tokenServer {
+	s := &tokenServer{now: testclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
+	bound := newTokenBound(s, perClient, func(context.Context) { s.refused++ }, s.now)
+	s.Request = WithTokenClients(unionauth.New(bearertoken.New(bound), websocket.NewProtocolAuthenticator(bound)))
+	return s
+}
+
+func (s *tokenServer) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	s.asked++
+	if len(token) < len(validToken) || token[:len(validToken)] != validToken {
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
+}
+
+// request tells whether a request with these headers is authenticated.
+func (s *tokenServer) request(t *testing.T, client string, header http.Header) bool {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, "/", nil)
+	require.NoError(t, err)
+	req.RemoteAddr, req.Header = client, header
+	_, ok, _ := s.AuthenticateRequest(req)
+	return ok
+}
+
+func (s *tokenServer) bearer(t *testing.T, client, token string) bool {
+	t.Helper()
+	return s.request(t, client, http.Header{"Authorization": {"Bearer " + token}})
+}
+
 func TestBoundTokens(t *testing.T) {
-	const perClient = 2
-	now := testclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	delegate := &reviewed{}
-	refused := 0
-	bound := newTokenBound(delegate, perClient, func(context.Context) { refused++ }, now)
-	tokens := 0
-	request := func(client, token string, header http.Header) (string, error) {
-		req, err := http.NewRequest(http.MethodGet, "/", nil)
-		require.NoError(t, err)
-		req.RemoteAddr = client
-		for name, values := range header {
-			req.Header[name] = values
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		response, ok, err := bound.AuthenticateRequest(req)
-		if !ok {
-			return "", err
-		}
-		return response.User.GetName(), err
+	const burst = perClient * tokenBurst
+	upgrade := func(protocols string) http.Header {
+		return http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"}, "Sec-Websocket-Protocol": {protocols}}
 	}
-	flood := func(client string, requests int) {
-		for range requests {
-			tokens++
-			name, _ := request(client, fmt.Sprint("random-", tokens), nil)
-			require.Empty(t, name)
-		}
+	protocol := func(token string) string {
+		return "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(token))
 	}
-	expect := func(asked, refusals int) {
-		t.Helper()
-		require.Equal(t, asked, delegate.asked, "tokens that were asked about")
-		require.Equal(t, refusals, refused, "requests that were refused without")
-		delegate.asked, refused = 0, 0
-	}
-
-	name, err := request("10.0.0.1:1", validToken, nil)
-	require.NoError(t, err)
-	require.Equal(t, "anna", name)
-	expect(1, 0)
-
-	flood("10.0.0.1:2", 100)
-	expect(perClient*tokenBurst-1, 100-perClient*tokenBurst+1)
-	_, err = request("10.0.0.1:3", "another", nil)
-	require.ErrorIs(t, err, errTooManyTokens)
-	_, err = request("10.0.0.1:3", "", http.Header{protocolHeader: {"a, " + bearerPrefix + "another"}})
-	require.ErrorIs(t, err, errTooManyTokens, "A WebSocket may have a token as well.")
-	expect(0, 2)
-
-	// What is known to be valid, or needs no token, goes on.
 	for name, test := range map[string]struct {
-		token  string
-		header http.Header
+		header func(i int) http.Header
+		asked  int
 	}{
-		"anna":         {validToken, nil},
-		"berta":        {"", http.Header{certificate: {"berta"}}},
-		"clara":        {"random", http.Header{certificate: {"clara"}}},
-		user.Anonymous: {"", nil},
+		"random":   {func(i int) http.Header { return http.Header{"Authorization": {fmt.Sprint("Bearer random-", i)}} }, burst},
+		"the same": {func(int) http.Header { return http.Header{"Authorization": {"Bearer random"}} }, burst},
+		"known":    {func(int) http.Header { return http.Header{"Authorization": {"Bearer " + validToken}} }, 100},
+		"a tab after a known": {func(i int) http.Header {
+			return http.Header{"Authorization": {fmt.Sprintf("Bearer other%s\t%d", validToken, i)}}
+		}, burst},
+		"a blank after a known": {
+			func(i int) http.Header {
+				return http.Header{"Authorization": {fmt.Sprintf("Bearer %s %d", validToken, i)}}
+			}, 100,
+		},
+		"U+00A0 before":       {func(i int) http.Header { return http.Header{"Authorization": {fmt.Sprintf("Bearer \u00a0%d", i)}} }, burst},
+		"U+0085 before":       {func(i int) http.Header { return http.Header{"Authorization": {fmt.Sprintf("Bearer \u0085%d", i)}} }, burst},
+		"WebSockets":          {func(i int) http.Header { return upgrade(protocol(fmt.Sprint("random-", i)) + ", v4.channel.k8s.io") }, burst},
+		"a WebSocket's known": {func(int) http.Header { return upgrade(protocol(validToken) + ", v4.channel.k8s.io") }, 100},
+		"a known and another": {
+			func(i int) http.Header {
+				header := upgrade(protocol(fmt.Sprint("random-", i)) + ", v4.channel.k8s.io")
+				header.Set("Authorization", "Bearer "+validToken)
+				return header
+			}, 100, // The known one is believed.
+		},
+		"no token": {func(int) http.Header { return http.Header{} }, 0},
 	} {
-		got, err := request("10.0.0.1:4", test.token, test.header)
-		require.NoError(t, err)
-		require.Equal(t, name, got)
+		t.Run(name, func(t *testing.T) {
+			server := newTokenServer(perClient)
+			require.True(t, server.bearer(t, "10.0.0.9:1", validToken))
+			server.asked = 0
+			refusedRequests := 0
+			for i := range 100 {
+				if before := server.refused; !server.request(t, "10.0.0.1:1", test.header(i)) && server.refused > before {
+					refusedRequests++
+				}
+			}
+			require.Equal(t, test.asked, server.asked, "tokens that were asked about")
+			if test.asked == burst {
+				require.Positive(t, refusedRequests)
+			} else {
+				require.Zero(t, refusedRequests)
+			}
+		})
 	}
-	expect(1, 0)
+}
 
-	now.SetTime(now.Now().Add(time.Second))
-	flood("10.0.0.1:5", 10)
-	expect(perClient, 10-perClient)
-
-	// All of the clients together.
-	now.SetTime(now.Now().Add(time.Hour))
-	for client := range 2 * allTokens {
-		flood(fmt.Sprintf("10.0.1.%d:1", client), perClient*tokenBurst)
+// Time gives tokens back.
+func TestBoundTokensLater(t *testing.T) {
+	server := newTokenServer(perClient)
+	flood := func(n int) {
+		for i := range n {
+			server.bearer(t, "10.0.0.1:1", fmt.Sprint("random-", i))
+		}
 	}
-	expect(allTokens*tokenBurst, (2*perClient-1)*allTokens*tokenBurst)
-	got, err := request("10.0.0.9:1", validToken, nil)
-	require.NoError(t, err)
-	require.Equal(t, "anna", got)
+	flood(100)
+	server.asked = 0
+	server.now.SetTime(server.now.Now().Add(time.Second))
+	flood(100)
+	require.Equal(t, perClient, server.asked)
+}
+
+// Addresses that have presented a valid token are asked about, whatever others do: the tokens of
+// ServiceAccounts change every hour.
+func TestFreshTokensBesideAFlood(t *testing.T) {
+	const seconds, clients, innocent = 60, 100, 4
+	server := newTokenServer(10)
+	for i := range innocent {
+		require.True(t, server.bearer(t, fmt.Sprintf("10.0.0.%d:1", i), fmt.Sprint(validToken, i)))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	accepted := 0
+	for second := range seconds {
+		for tick := range 10 {
+			server.now.SetTime(server.now.Now().Add(time.Second / 10))
+			for range clients {
+				server.bearer(t, fmt.Sprintf("10.1.0.%d:1", random.IntN(clients)), fmt.Sprint("random-", random.Uint64()))
+			}
+			if tick < innocent && server.bearer(t, fmt.Sprintf("10.0.0.%d:1", tick), fmt.Sprintf("%s-%d-%d", validToken, second, tick)) {
+				accepted++
+			}
+		}
+	}
+	require.Equal(t, seconds*innocent, accepted)
+}
+
+func TestTokenClients(t *testing.T) {
+	for remote, want := range map[string]string{
+		"10.0.0.1:1":            "10.0.0.1",
+		"[::ffff:10.0.0.1]:1":   "10.0.0.1",
+		"[2001:db8::1]:1":       "2001:db8::/64",
+		"[2001:db8::ffff:2]:80": "2001:db8::/64",
+		"[2001:db8:0:1::1]:1":   "2001:db8:0:1::/64",
+		"[fe80::1%eth0]:1":      "fe80::/64",
+		"pipe":                  "pipe",
+	} {
+		require.Equal(t, want, clientAddress(remote), remote)
+	}
 }

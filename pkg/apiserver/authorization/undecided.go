@@ -21,8 +21,6 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 // WithRetryableDenials returns an authorizer that calls note with the context of a request if
@@ -44,9 +42,7 @@ type retryableAuthorizer struct {
 
 // Authorize decides whether a request is allowed.
 func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	bounded, leave := limits.UntilClientLeaves(ctx)
-	defer leave()
-	bounded, cancel := context.WithTimeout(bounded, a.timeout)
+	bounded, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	decision, reason, err := a.Authorizer.Authorize(bounded, attributes)
 	if err != nil {

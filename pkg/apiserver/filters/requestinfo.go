@@ -24,9 +24,15 @@ import (
 )
 
 // ResolveRequestInfo returns a resolver that takes a path that looks like one of a
-// resource but names none, such as /apis/<group>/<version>/watch, for any other path:
-// it is authorized as such and not found, where the library would answer 500.
+// resource but names none for any other path: it is authorized as such and not found.
+//
+// For /apis/<group>/<version>/watch the library would answer 500.
 // Upstream fault 17.
+//
+// For /apis/example.com/v1/things.apps it would serve things of apps.example.com, to users who
+// may read things.apps of example.com, since it finds a CustomResourceDefinition by the resource
+// and the group in one text.
+// Upstream fault 81.
 func ResolveRequestInfo(delegate genericapirequest.RequestInfoResolver) genericapirequest.RequestInfoResolver {
 	return requestInfoResolver{delegate}
 }
@@ -37,7 +43,7 @@ type requestInfoResolver struct {
 
 func (r requestInfoResolver) NewRequestInfo(req *http.Request) (*genericapirequest.RequestInfo, error) {
 	info, err := r.RequestInfoResolver.NewRequestInfo(req)
-	if err != nil {
+	if err != nil || strings.Contains(info.Resource, ".") {
 		//nolint:nilerr // The error says only that the path is not one of a resource.
 		return &genericapirequest.RequestInfo{Path: req.URL.Path, Verb: strings.ToLower(req.Method)}, nil
 	}

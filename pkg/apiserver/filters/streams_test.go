@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
@@ -46,6 +47,7 @@ func TestLongRunning(t *testing.T) {
 		"not followed":        {"GET", "", "track", false},
 		"followed by no":      {"GET", "?follow=false", "track", false},
 		"followed by 0":       {"GET", "?follow=0", "track", false},
+		"followed by No":      {"GET", "?follow=False", "track", false},
 		"the first counts":    {"GET", "?follow=false&follow=true", "track", false},
 		"a POST":              {"POST", "?follow=true", "track", false},
 		"another subresource": {"GET", "?follow=true", "status", false},
@@ -66,12 +68,16 @@ func TestLongRunning(t *testing.T) {
 // level by following 640 of them, and others of it waited for more than a minute.
 func TestStreamsPerUser(t *testing.T) {
 	forwarded := false
-	streams := NewStreams(limits.Bounds{StreamsPerUser: 2, ForwardedStreamsPerUser: 1},
+	streams := NewStreams(limits.Bounds{StreamsPerUser: 2, ForwardedStreamsPerUser: 1, UpgradesPerUser: 3},
 		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}},
 		func(user.Info) bool { return forwarded })
 	config := &genericapiserver.Config{Serializer: requests.NewCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
-	follow := func(name, subresource string) *http.Request {
+	follow := func(name, subresource string, upgrade bool) *http.Request {
 		req := httptest.NewRequest(http.MethodGet, "/?follow=true", nil)
+		if upgrade {
+			req.Header.Set("Connection", "Upgrade")
+			req.Header.Set("Upgrade", "websocket")
+		}
 		ctx := genericapirequest.WithUser(req.Context(), &user.DefaultInfo{Name: name})
 		return req.WithContext(genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
 			IsResourceRequest: true, APIGroup: "example.com", APIVersion: "v1", Resource: "things", Subresource: subresource,
@@ -89,31 +95,60 @@ func TestStreamsPerUser(t *testing.T) {
 	for name, test := range map[string]struct {
 		forwarded   bool
 		subresource string
+		upgrade     bool
 		most        int
 		want        string
 	}{
-		"directly":                        {false, "track", 2, "a user must not follow more than 2 streams at once"},
-		"through kube-apiserver":          {true, "track", 1, "a user must not follow more than 1 streams at once through kube-apiserver"},
-		"long-running for kube-apiserver": {true, "exec", 2, "a user must not follow more than 2 streams at once"},
+		"directly":                        {false, "track", false, 2, "a user must not follow more than 2 streams at once"},
+		"through kube-apiserver":          {true, "track", false, 1, "a user must not follow more than 1 streams at once through kube-apiserver"},
+		"long-running for kube-apiserver": {true, "exec", false, 2, "a user must not follow more than 2 streams at once"},
+		"an upgraded stream":              {true, "exec", true, 3, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
+		"a watch by a WebSocket":          {true, "", true, 3, "a user must not have more than 3 connections, such as WebSockets, upgraded at once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forwarded = test.forwarded
 			meanwhile = nil
 			for range test.most - 1 {
 				meanwhile = append(meanwhile, func() {
-					requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource)), "", http.StatusOK)
+					requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource, test.upgrade)), "", http.StatusOK)
 				})
 			}
 			meanwhile = append(meanwhile, func() {
-				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource)), test.want, http.StatusTooManyRequests)
-				requests.RequireStatus(t, requests.Serve(handler, follow("john", test.subresource)), "", http.StatusOK)
+				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource, test.upgrade)), test.want, http.StatusTooManyRequests)
+				requests.RequireStatus(t, requests.Serve(handler, follow("john", test.subresource, test.upgrade)), "", http.StatusOK)
 			})
 			for range 2 {
-				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource)), "", http.StatusOK)
+				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource, test.upgrade)), "", http.StatusOK)
 			}
 			if len(meanwhile) > 0 || len(streams.users) > 0 {
 				t.Errorf("not called: %d, still counted: %v", len(meanwhile), streams.users)
 			}
 		})
 	}
+}
+
+// A WebSocket that watches ends when the server stops. It once held the stop up for ten seconds.
+func TestWebSocketsEndWithTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams := NewStreams(limits.DefaultBounds(), nil, nil, func(user.Info) bool { return true })
+		config := &genericapiserver.Config{Serializer: requests.NewCodecs(), WatchRequestWaitGroup: &utilwaitgroup.RateLimitedSafeWaitGroup{}}
+		ended := false
+		handler := streams.WithShutdown(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			<-req.Context().Done()
+			ended = true
+		}), config)
+		req := requests.WithInfo(httptest.NewRequest(http.MethodGet, "/", nil), "watch")
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "websocket")
+		go requests.Serve(handler, req)
+		synctest.Wait()
+		if ended {
+			t.Error("it has ended before the server stops")
+		}
+		close(streams.shutdown)
+		synctest.Wait()
+		if !ended {
+			t.Error("it goes on while the server stops")
+		}
+	})
 }

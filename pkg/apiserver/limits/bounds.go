@@ -67,18 +67,23 @@ type Bounds struct {
 	NameBytes int
 
 	// RequestsInFlight is how many requests that are not long-running may be worked on
-	// at once, those included whose clients have given them up.
+	// at once, those included whose clients have given them up. A quarter is kept for the
+	// front proxy.
 	RequestsInFlight int
 	// RequestMemory is how many bytes all bodies and lists in work may take together,
 	// decoded. A user may have a quarter of it.
 	RequestMemory int64
-	// ConnectionsPerClient is how many connections an IP address may have.
+	// ConnectionsPerClient is how many connections an IP address may have, without those of the
+	// front proxy.
 	ConnectionsPerClient int
 	// StreamsPerUser is how many streams a user may follow.
 	StreamsPerUser int
 	// ForwardedStreamsPerUser is how many streams a user may follow through kube-apiserver, where
 	// each takes a seat of priority and fairness that others wait for.
 	ForwardedStreamsPerUser int
+	// UpgradesPerUser is how many connections a user may have upgraded, to WebSockets or to what
+	// carries several streams. Each takes a connection of kube-apiserver, too.
+	UpgradesPerUser int
 	// WaitsPerUser is how many requests of a user may wait for their clients at once, to send
 	// a body or to read a response, for more than a moment. They hold seats of priority and
 	// fairness that others wait for.
@@ -111,6 +116,7 @@ func DefaultBounds() Bounds {
 		ConnectionsPerClient:    512,
 		StreamsPerUser:          2000,
 		ForwardedStreamsPerUser: 16,
+		UpgradesPerUser:         128,
 		WaitsPerUser:            16,
 		TokensPerClient:         10,
 	}
@@ -139,10 +145,11 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-selector-bytes", &b.SelectorBytes, "How long a label or field selector may be, in bytes."},
 		{"max-selector-requirements", &b.SelectorRequirements, "How many requirements and values a label or field selector may have."},
 		{"max-body-elements", &b.BodyElements, "How many elements all lists and objects in a request's body may have together."},
-		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. Requests beyond are told to retry."},
-		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server. Further ones are closed."},
+		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. A quarter is kept for requests that kube-apiserver forwards. Requests beyond are told to retry."},
+		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server, without those of kube-apiserver. Further ones are closed."},
 		{"max-streams-per-user", &b.StreamsPerUser, "How many streams, such as those that follow an object, a user may have at once. Requests beyond are told to retry."},
 		{"max-forwarded-streams-per-user", &b.ForwardedStreamsPerUser, "How many streams a user may have at once through kube-apiserver, where each takes a seat of priority and fairness for up to a minute. Requests beyond are told to retry."},
+		{"max-upgrades-per-user", &b.UpgradesPerUser, "How many connections a user may have upgraded at once, such as WebSockets that watch. Requests beyond are told to retry."},
 		{"max-slow-requests-per-user", &b.WaitsPerUser, "How many requests of a user may at once wait for more than a moment until their clients have sent a body or read a response. Requests beyond are told to retry, and responses end."},
 		{"max-new-tokens-per-client", &b.TokensPerClient, "How many bearer tokens an IP address may present in a second that this server has not found valid before, each of which kube-apiserver is asked about; ten times as many at once. Requests beyond are told to retry."},
 	}

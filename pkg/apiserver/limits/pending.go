@@ -29,44 +29,79 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server/httplog"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
 // pendingRetrySeconds is when a client may hope that other requests have ended.
 const pendingRetrySeconds = 1
 
-// WithInFlightLimit refuses requests beyond RequestsInFlight with 429. It counts each
-// until its work has ended, which the library does not: as soon as a client resets a
-// stream of HTTP/2, or closes its connection, it may have another, while the library goes
-// on with the first in a goroutine of its own. So the client's context is kept from the
-// library, and given back by WithClientContext to what can end with it. That also ends the count,
-// since the library goes on with the work on a request whose time is over, too. Health checks
-// and long-running requests, which end with their clients, are not counted.
+// proxyPart is the part of the requests in flight that is kept for the front proxy.
+const proxyPart = 4
+
+// WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
+// than the front proxy beyond three quarters of it. It counts each until its work has ended, which
+// the library does not: as soon as a client resets a stream of HTTP/2, or closes its connection, it
+// may have another, while the library goes on with the first in a goroutine of its own. So the
+// client's context is kept from the library, and WithClientsThatWait looks at it before the work
+// begins. That also ends the count, since the library goes on with the work on a request whose time
+// is over, too.
+//
+// Health checks and long-running requests, which end with their clients, are not counted. Nor is
+// what the front proxy asks about the server itself, such as discovery: kube-apiserver would take
+// the group away from all clients if the answer were 429.
 func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerializer, resolver genericapirequest.RequestInfoResolver,
-	longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds) http.Handler {
-	var pending atomic.Int64
+	longRunning genericapirequest.LongRunningRequestCheck, byFrontProxy func(*http.Request) bool, bounds Bounds) http.Handler {
+	all := &inFlight{limit: int64(bounds.RequestsInFlight)}
+	direct := &inFlight{limit: int64(bounds.RequestsInFlight - bounds.RequestsInFlight/proxyPart), all: all}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Context().Err() != nil {
 			return // The client has given it up before anything has begun.
 		}
+		of := direct
+		if byFrontProxy(req) {
+			of = all
+		}
 		info, err := resolver.NewRequestInfo(req)
-		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) {
+		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) || of == all && !info.IsResourceRequest {
 			next.ServeHTTP(w, req)
 			return
 		}
-		counted := &countedRequest{client: req.Context(), end: sync.OnceFunc(func() { pending.Add(-1) })}
+		if !of.enter() {
+			err := apierrors.NewTooManyRequests(fmt.Sprintf("this server works on %d requests already", of.limit), pendingRetrySeconds)
+			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
+			return
+		}
+		counted := &countedRequest{client: req.Context(), end: sync.OnceFunc(of.leave)}
 		defer func() {
 			if !counted.inWork.Load() {
 				counted.end()
 			}
 		}()
-		if pending.Add(1) > int64(bounds.RequestsInFlight) {
-			err := apierrors.NewTooManyRequests(fmt.Sprintf("this server works on %d requests already", bounds.RequestsInFlight), pendingRetrySeconds)
-			responsewriters.ErrorNegotiated(err, serializer, metav1.Unversioned, w, req)
-			return
-		}
 		next.ServeHTTP(w, req.WithContext(context.WithValue(context.WithoutCancel(counted.client), countedKey{}, counted)))
 	})
+}
+
+// inFlight counts requests up to a limit. They count in all, too, unless that is nil.
+type inFlight struct {
+	limit    int64
+	all      *inFlight
+	requests atomic.Int64
+}
+
+// enter counts another request, or tells that there are too many.
+func (f *inFlight) enter() bool {
+	if f.requests.Add(1) <= f.limit && (f.all == nil || f.all.enter()) {
+		return true
+	}
+	f.requests.Add(-1)
+	return false
+}
+
+func (f *inFlight) leave() {
+	f.requests.Add(-1)
+	if f.all != nil {
+		f.all.leave()
+	}
 }
 
 func isHealthCheck(path string) bool {
@@ -85,38 +120,48 @@ type countedRequest struct {
 	client context.Context
 	// end ends the count, however often it is called.
 	end func()
-	// inWork is set if WithClientContext calls it.
+	// inWork is set if WithClientsThatWait calls it.
 	inWork atomic.Bool
 }
 
-// WithClientContext ends the work on a request when its client has given it up, and the count of
-// WithInFlightLimit when the work has ended.
-func WithClientContext(next http.Handler) http.Handler {
+// statusClientClosedRequest is what nginx, and others after it, log for such requests.
+const statusClientClosedRequest = 499
+
+// WithClientsThatWait begins no work on a request whose client has given it up, and ends the count
+// of WithInFlightLimit when the work has ended. What has begun goes on to its end, so that it fails
+// for no other reason: a client that leaves is no failure of the server.
+// Upstream fault 82.
+func WithClientsThatWait(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if counted, ok := req.Context().Value(countedKey{}).(*countedRequest); ok {
-			counted.inWork.Store(true)
-			defer counted.end()
+		counted, ok := req.Context().Value(countedKey{}).(*countedRequest)
+		if !ok {
+			next.ServeHTTP(w, req)
+			return
 		}
-		ctx, cancel := UntilClientLeaves(req.Context())
-		defer cancel()
-		next.ServeHTTP(w, req.WithContext(ctx))
+		counted.inWork.Store(true)
+		defer counted.end()
+		if counted.client.Err() != nil {
+			w.WriteHeader(statusClientClosedRequest)
+			return
+		}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&waitedWriter{w, counted.client}), req)
 	})
 }
 
-// UntilClientLeaves returns a context that ends with the client of WithInFlightLimit, too.
-func UntilClientLeaves(ctx context.Context) (context.Context, context.CancelFunc) {
-	counted, ok := ctx.Value(countedKey{}).(*countedRequest)
-	if !ok {
-		return ctx, func() {}
+// waitedWriter drops a response that nobody waits for. The library would log it as an error.
+type waitedWriter struct {
+	http.ResponseWriter
+	client context.Context
+}
+
+// Unwrap is for the library's wrapper.
+func (w *waitedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write writes a part of the response.
+func (w *waitedWriter) Write(content []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(content)
+	if err != nil && w.client.Err() != nil {
+		return len(content), nil
 	}
-	bounded, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(counted.client, func() {
-		// What fails now is no error of the server's.
-		httplog.SetStacktracePredicate(ctx, func(int) bool { return false })
-		cancel(context.Cause(counted.client))
-	})
-	return bounded, func() {
-		stop()
-		cancel(context.Canceled)
-	}
+	return n, err
 }

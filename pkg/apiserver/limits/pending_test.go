@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -46,11 +45,16 @@ import (
 func chain(work http.HandlerFunc, bounds Bounds, timeout time.Duration) http.Handler {
 	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{})
 	longRunning := func(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
-	handler := genericfilters.WithTimeoutForNonLongRunningRequests(WithClientContext(work), longRunning)
+	handler := genericfilters.WithTimeoutForNonLongRunningRequests(WithClientsThatWait(work), longRunning)
 	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, longRunning, requests.NewCodecs(), timeout)
 	handler = genericapifilters.WithRequestInfo(handler, resolver)
-	return WithInFlightLimit(handler, requests.NewCodecs(), resolver, longRunning, bounds)
+	return WithInFlightLimit(handler, requests.NewCodecs(), resolver, longRunning, byFrontProxy, bounds)
 }
+
+// proxied is a header in place of the certificate of a front proxy.
+const proxied = "Proxied"
+
+func byFrontProxy(req *http.Request) bool { return req.Header.Get(proxied) != "" }
 
 // The library answers as soon as the client leaves, and goes on with the work.
 func TestPendingUntilTheirEnd(t *testing.T) {
@@ -69,8 +73,8 @@ func TestPendingUntilTheirEnd(t *testing.T) {
 		work := <-started
 		leave()
 		synctest.Wait()
-		if !errors.Is(work.Err(), context.Canceled) {
-			t.Errorf("the work goes on without its client: %v", work.Err())
+		if err := work.Err(); err != nil {
+			t.Errorf("the work has not gone on to its end: %v", err)
 		}
 		for name, test := range map[string]struct{ path, want string }{
 			"another":        {things, tooMany},
@@ -109,6 +113,70 @@ func TestPendingAfterTheirTime(t *testing.T) {
 	close(goOn)
 	for requests.Serve(handler, httptest.NewRequest(http.MethodGet, things, nil)).Code != http.StatusOK {
 		runtime.Gosched() // Its end is counted.
+	}
+}
+
+// Direct clients leave a quarter to the front proxy, and what it asks about the server is answered
+// whatever others do.
+func TestPendingOfFrontProxy(t *testing.T) {
+	const things, discovery = "/apis/example.com/v1/things", "/apis/example.com/v1"
+	for name, test := range map[string]struct {
+		direct, proxied int
+		path            string
+		byProxy         bool
+		want            string
+	}{
+		"direct, below its part":            {2, 1, things, false, ""},
+		"direct, beyond its part":           {3, 0, things, false, "this server works on 3 requests already"},
+		"direct, beyond what others leave":  {1, 3, things, false, "this server works on 3 requests already"},
+		"direct, discovery":                 {3, 0, discovery, false, "this server works on 3 requests already"},
+		"forwarded, beside direct ones":     {3, 0, things, true, ""},
+		"forwarded, beside other forwarded": {0, 4, things, true, "this server works on 4 requests already"},
+		"forwarded, discovery":              {0, 4, discovery, true, ""},
+		"forwarded, OpenAPI":                {3, 1, "/openapi/v3", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				goOn := make(chan struct{})
+				handler := chain(func(_ http.ResponseWriter, req *http.Request) {
+					if req.Method == http.MethodPost {
+						<-goOn
+					}
+				}, Bounds{RequestsInFlight: 4}, time.Minute)
+				request := func(method, path string, byProxy bool) *http.Request {
+					req := httptest.NewRequest(method, path, nil)
+					if byProxy {
+						req.Header.Set(proxied, "true")
+					}
+					return req
+				}
+				for i := range test.direct + test.proxied {
+					go requests.Serve(handler, request(http.MethodPost, things, i >= test.direct))
+				}
+				synctest.Wait()
+				requests.RequireStatus(t, requests.Serve(handler, request(http.MethodGet, test.path, test.byProxy)), test.want, http.StatusTooManyRequests)
+				close(goOn)
+				synctest.Wait()
+				for range 3 { // All counts have ended.
+					requests.RequireStatus(t, requests.Serve(handler, request(http.MethodGet, things, false)), "", http.StatusOK)
+				}
+			})
+		})
+	}
+}
+
+// What its client gives up while it waits for its turn is no failure of the server, and no work.
+func TestGivenUpBeforeItsTurn(t *testing.T) {
+	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{})
+	ctx, leave := context.WithCancel(t.Context())
+	work := WithClientsThatWait(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }))
+	handler := WithInFlightLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		leave()
+		work.ServeHTTP(w, req)
+	}), requests.NewCodecs(), resolver, requests.IsWatch, byFrontProxy, Bounds{RequestsInFlight: 1})
+	got := requests.Serve(handler, httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis/example.com/v1/things", nil))
+	if got.Code != 499 {
+		t.Errorf("got status %d", got.Code)
 	}
 }
 

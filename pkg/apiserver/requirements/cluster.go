@@ -17,7 +17,6 @@ limitations under the License.
 package requirements
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -71,7 +70,7 @@ func (s *Server) newCluster() (*extendedCluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	reads := append(mayRead(admission.Reads(s.Plugins, s.Admission), admissionFix, "list"), mayRead(s.Reads, s.ReadsFix, "list")...)
+	reads := append(readPermissions(admission.Reads(s.Plugins, s.Admission), admissionFix, "list"), readPermissions(s.Reads, s.ReadsFix, "list")...)
 	return &extendedCluster{
 		clients:     clients,
 		options:     s.Authentication,
@@ -88,11 +87,13 @@ func (c *extendedCluster) wait(ctx context.Context) error {
 func (c *extendedCluster) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := cmp.Or(
-		c.checkAuthentication(ctx),
-		c.authentication.checkMay(ctx, mayReviewTokens()),
-		c.authorization.checkMay(ctx, mayReviewAccess()),
-	); err != nil {
+	if err := c.checkAuthentication(ctx); err != nil {
+		return err
+	}
+	if err := c.authentication.checkMay(ctx, tokenReviewPermission()); err != nil {
+		return err
+	}
+	if err := c.authorization.checkMay(ctx, accessReviewPermission()); err != nil {
 		return err
 	}
 	if err := c.core.checkMay(ctx, c.reads...); err != nil {
@@ -101,7 +102,7 @@ func (c *extendedCluster) check(ctx context.Context) error {
 	// This comes last: a role that also holds what the server can't do without is
 	// there by now.
 	if c.prioritizes {
-		c.unprioritized = c.core.checkMay(ctx, mayPrioritize()...)
+		c.unprioritized = c.core.checkMay(ctx, priorityPermissions()...)
 	}
 	if errors.Is(c.unprioritized, errNotAllowed) {
 		return nil

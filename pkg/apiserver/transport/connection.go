@@ -17,6 +17,8 @@ limitations under the License.
 package transport
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"sync"
 
@@ -81,6 +83,7 @@ func clientAddress(conn net.Conn) string {
 
 type boundedConn struct {
 	net.Conn
+	// leave ends the count of the connection, however often it is called.
 	leave func()
 }
 
@@ -88,4 +91,33 @@ type boundedConn struct {
 func (c *boundedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
+}
+
+// connectionKey is that of the connection of a request.
+type connectionKey struct{}
+
+// withConnection returns a context for the requests of a connection.
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// Trust makes the connection of a request's context one that is neither counted nor paced: the
+// front proxy sends the requests of many clients over few connections, from one address.
+func Trust(ctx context.Context) {
+	conn, ok := ctx.Value(connectionKey{}).(*drainedConn)
+	if !ok || conn.trusted.Swap(true) {
+		return
+	}
+	if bounded, ok := conn.Conn.(*boundedConn); ok {
+		bounded.leave()
+	}
+}
+
+// Trusted tells whether Trust was called for the connection of a request's context.
+func Trusted(ctx context.Context) bool {
+	conn, ok := ctx.Value(connectionKey{}).(*drainedConn)
+	return ok && conn.trusted.Load()
 }

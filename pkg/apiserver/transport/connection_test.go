@@ -17,9 +17,12 @@ limitations under the License.
 package transport
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 
@@ -83,5 +86,46 @@ func TestConnectionsPerClient(t *testing.T) {
 	_ = listener.Close()
 	if _, more := <-accepted; more {
 		t.Error("a listener that is closed accepts a connection")
+	}
+}
+
+// Connections that a front proxy has been found to send requests over leave room for others, and
+// are not counted twice when they end.
+func TestTrustedConnectionsDoNotCount(t *testing.T) {
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			drain := NewDrain(testStreams, limits.DefaultBounds())
+			server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				Trust(req.Context())
+				if !Trusted(req.Context()) {
+					t.Error("the connection is not trusted")
+				}
+			})))
+			server.EnableHTTP2 = true
+			bounded := BoundConnections(server.Listener, limits.Bounds{ConnectionsPerClient: 1})
+			server.Listener = drain.Listener(bounded)
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			var clients []*http.Client
+			for range 3 {
+				client := &http.Client{Transport: &http.Transport{
+					ForceAttemptHTTP2: protocol == "h2",
+					TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}},
+				}}
+				response, err := client.Get(server.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+				clients = append(clients, client)
+			}
+			for _, client := range clients {
+				client.CloseIdleConnections()
+			}
+			if counted := bounded.(*boundedListener).clients; len(counted) > 0 {
+				t.Errorf("still counted: %v", counted)
+			}
+		})
 	}
 }

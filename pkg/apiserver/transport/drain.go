@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -143,20 +144,19 @@ func (d *Drain) takeHTTP2(server *http.Server) {
 	}
 	base := &http.Server{ErrorLog: server.ErrorLog, MaxHeaderBytes: d.textBytes} //nolint:gosec // G112: HTTP/2 has no use for it.
 	server.MaxHeaderBytes, server.ReadHeaderTimeout = d.textBytes, headerPatience
+	server.ConnContext = withConnection
 	server.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
+		drained, ok := conn.NetConn().(*drainedConn)
+		if !ok {
+			return // It is the introduction, which speaks HTTP/1.1.
+		}
 		told := newGoAwayConn(conn)
 		d.mu.Lock()
-		if drained := d.connections[conn.RemoteAddr().String()]; drained != nil {
-			drained.http2 = told
-		}
+		drained.http2 = told
 		d.mu.Unlock()
-		ctx := context.Background()
-		// As http2.ConfigureServer does.
-		if based, ok := handler.(interface{ BaseContext() context.Context }); ok {
-			ctx = based.BaseContext()
-		}
-		paced := d.frames.conn(told)
-		options.ServeConn(paced, &http2.ServeConnOpts{Context: context.WithValue(ctx, pacedKey{}, paced), BaseConfig: base, Handler: handler})
+		options.ServeConn(d.frames.conn(told, &drained.trusted), &http2.ServeConnOpts{
+			Context: withConnection(context.Background(), conn), BaseConfig: base, Handler: handler,
+		})
 	}
 }
 
@@ -293,6 +293,8 @@ type drainedConn struct {
 	// client is being told.
 	http2   *goAwayConn
 	leaving bool
+	// trusted is set by Trust.
+	trusted atomic.Bool
 }
 
 // goAway asks the client of a connection of HTTP/2 to begin no more requests.

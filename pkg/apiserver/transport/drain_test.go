@@ -26,6 +26,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,7 +235,7 @@ func TestGoAwayWaitsForCalm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, server := net.Pipe()
 			require.NoError(t, client.SetDeadline(time.Now().Add(10*calmPatience)))
-			conn := newFramePace(framesPerSecond).conn(newGoAwayConn(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})))
+			conn := newFramePace(framesPerSecond).conn(newGoAwayConn(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})), &atomic.Bool{})
 			go func() { _, _ = io.Copy(io.Discard, conn) }()
 			secured := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
 			framer := http2.NewFramer(secured, secured)

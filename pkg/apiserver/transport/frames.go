@@ -19,12 +19,9 @@ package transport
 import (
 	"context"
 	"encoding/binary"
-	"net/http"
 	"sync/atomic"
 
 	"golang.org/x/net/http2"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
 )
@@ -77,7 +74,7 @@ type pacedConn struct {
 	open context.Context
 	end  context.CancelFunc
 	// trusted connections are not paced.
-	trusted atomic.Bool
+	trusted *atomic.Bool
 	// read follows the frames of the client. It belongs to the reader.
 	read frameScanner
 	// unread are bytes that have been written and of which the client has not told that it has
@@ -85,9 +82,9 @@ type pacedConn struct {
 	unread atomic.Int64
 }
 
-func (p *framePace) conn(conn *goAwayConn) *pacedConn {
+func (p *framePace) conn(conn *goAwayConn, trusted *atomic.Bool) *pacedConn {
 	open, end := context.WithCancel(context.Background())
-	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), open: open, end: end, read: frameScanner{payload: len(http2.ClientPreface)}}
+	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), open: open, end: end, trusted: trusted, read: frameScanner{payload: len(http2.ClientPreface)}}
 }
 
 // Close closes the connection.
@@ -176,19 +173,4 @@ func (s *frameScanner) scan(part []byte, each func(length int, kind http2.FrameT
 // betweenFrames tells whether a frame has ended and none begun since.
 func (s *frameScanner) betweenFrames() bool {
 	return s.began && len(s.header) == 0 && s.payload == 0
-}
-
-// pacedKey is that of the connection of a request.
-type pacedKey struct{}
-
-// TrustConnections has connections be read as fast as they can whose requests a trusted client
-// makes: the front proxy sends the frames of many clients over one.
-func TrustConnections(delegate authenticator.Request, trusted func(user.Info) bool) authenticator.Request {
-	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		response, ok, err := delegate.AuthenticateRequest(req)
-		if conn, paced := req.Context().Value(pacedKey{}).(*pacedConn); paced && ok && trusted(response.User) {
-			conn.trusted.Store(true)
-		}
-		return response, ok, err
-	})
 }

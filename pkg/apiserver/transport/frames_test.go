@@ -27,6 +27,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,8 +35,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
@@ -88,7 +87,7 @@ func TestFramesThatWait(t *testing.T) {
 			for size := 1; size <= len(http2.ClientPreface)+len(test.frames); size += 1 + size/64 {
 				pace := newTurnstile(len(test.frames))
 				close(pace.tokens)
-				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, open: t.Context(), read: frameScanner{payload: len(http2.ClientPreface)}}
+				conn := &pacedConn{goAwayConn: newGoAwayConn(nil), pace: pace, open: t.Context(), trusted: &atomic.Bool{}, read: frameScanner{payload: len(http2.ClientPreface)}}
 				conn.unread.Store(test.written)
 				for rest := []byte(http2.ClientPreface + test.frames); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 					conn.read.scan(rest[:min(size, len(rest))], conn.onFrame)
@@ -105,11 +104,10 @@ func TestPacedConnections(t *testing.T) {
 	drain := NewDrain(testStreams, limits.DefaultBounds())
 	pace := newTurnstile(10)
 	drain.frames.clients.Add("127.0.0.1", pace)
-	authenticate := TrustConnections(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		return &authenticator.Response{User: &user.DefaultInfo{Name: req.Header.Get("name")}}, true, nil
-	}), func(info user.Info) bool { return info.GetName() == "proxy" })
 	server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		_, _, _ = authenticate.AuthenticateRequest(req)
+		if req.Header.Get("name") == "proxy" {
+			Trust(req.Context())
+		}
 	})))
 	server.EnableHTTP2 = true
 	server.Listener = drain.Listener(server.Listener)
@@ -178,7 +176,7 @@ func TestClosedConnectionsDoNotWait(t *testing.T) {
 		certificates := []tls.Certificate{certificate(t)}
 		for range connections {
 			client, server := net.Pipe()
-			conn := pace.conn(newGoAwayConn(tls.Server(server, &tls.Config{Certificates: certificates})))
+			conn := pace.conn(newGoAwayConn(tls.Server(server, &tls.Config{Certificates: certificates})), &atomic.Bool{})
 			go func() {
 				_, _ = io.Copy(io.Discard, conn)
 				ended <- struct{}{}

@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -185,6 +186,40 @@ func TestAuthorization(t *testing.T) {
 	})
 	err = client.Delete(t.Context(), "one", metav1.DeleteOptions{})
 	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
+}
+
+// A resource is served by its own name only. The library finds it by another one, too: to users who
+// may do something in a group that ends alike.
+func TestAliasesOfResources(t *testing.T) {
+	t.Parallel()
+	const group, user = "aliased.example.com", "parent"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	create(t, group, "v1", ns, "one")
+	_, err := framework.Kube(cp).RbacV1().Roles(ns).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	framework.Kubectl(t, cp, "create", "rolebinding", user, "--namespace="+ns, "--role="+user, "--user="+user)
+	alias := "/apis/example.com/v1/namespaces/" + ns + "/widgets.aliased/one"
+	for name, config := range map[string]*rest.Config{
+		"a user of the other group": framework.ConfigFor(t, cp, server, user), "an administrator": framework.AdminConfig(t, cp, server),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, method := range []string{http.MethodGet, http.MethodPatch, http.MethodPut, http.MethodDelete} {
+				request, err := http.NewRequestWithContext(t.Context(), method, config.Host+alias, strings.NewReader("{}"))
+				require.NoError(t, err)
+				request.Header.Set("Content-Type", "application/merge-patch+json")
+				response, err := framework.HTTPClient(t, config).Do(request)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Contains(t, []int{http.StatusForbidden, http.StatusNotFound}, response.StatusCode, method)
+			}
+		})
+	}
+	_, err = widgetsIn(group, "v1", ns).Get(t.Context(), "one", metav1.GetOptions{})
+	require.NoError(t, err)
 }
 
 // Objects survive a restart, and so do those of a definition that is gone. This test does

@@ -97,7 +97,7 @@ func TestAudit(t *testing.T) {
 
 	alice := framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "alice", "system:masters")
 	const pizzas = framework.PizzasPath
-	impersonating := framework.AdminConfig(t, cp, server)
+	impersonating := framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "admin", "system:masters")
 	impersonating.Impersonate.UserName = "bob"
 	for _, request := range []struct {
 		by                 *rest.Config

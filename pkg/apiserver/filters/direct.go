@@ -1,0 +1,63 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package filters
+
+import (
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+)
+
+// impersonation is what all headers begin with that name another user.
+const impersonation = "Impersonate-"
+
+// WithDirectClients takes from clients other than the front proxy what kube-apiserver does for
+// those whose requests it forwards.
+//
+// It refuses impersonation. The library asks for two SubjectAccessReviews of each such request
+// before priority and fairness, so that any user without a permission could keep this server from
+// all others. It also drops audit IDs: a client could take the one of another request.
+func WithDirectClients(next http.Handler, serializer runtime.NegotiatedSerializer, byFrontProxy func(*http.Request) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if byFrontProxy(req) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		for name := range req.Header {
+			if strings.HasPrefix(name, impersonation) {
+				responsewriters.ErrorNegotiated(errImpersonation(), serializer, metav1.Unversioned, w, req)
+				return
+			}
+		}
+		req.Header.Del(auditinternal.HeaderAuditID)
+		next.ServeHTTP(w, req)
+	})
+}
+
+func errImpersonation() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusForbidden,
+		Reason:  metav1.StatusReasonForbidden,
+		Message: "this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it",
+	}}
+}
