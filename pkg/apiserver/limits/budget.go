@@ -21,13 +21,19 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/http"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	systemuser "k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage/cacher"
 )
 
@@ -44,11 +50,12 @@ const (
 	writeFactor = 12
 	// historyTime is how long watch caches keep what was changed or deleted at least.
 	historyTime = cacher.DefaultEventFreshDuration
-	// userPart is the part of the budget that a single user may have.
-	userPart = 4
+	// userPart is the part of the budget that a single account may have, and systemPart the part
+	// that is kept for those of the cluster itself.
+	userPart, systemPart = 4, 8
 	// budgetRetrySeconds is when a client may hope that others have finished.
 	budgetRetrySeconds = 1
-	// readChunk is how much of a body of unknown length is taken from the budget at once.
+	// readChunk is how much of a body is taken from the budget at once.
 	readChunk = 32 << 10
 )
 
@@ -63,11 +70,32 @@ func defaultRequestMemory() int64 {
 	return limit / 2
 }
 
+// account is what a request is charged to.
+type account struct {
+	// user is a user, or the ServiceAccounts of a namespace: a namespace makes as many as it likes.
+	user string
+	// system accounts are those of the cluster, which no namespace can make.
+	system bool
+}
+
+func accountOf(req *http.Request) account {
+	user, ok := genericapirequest.UserFrom(req.Context())
+	if !ok {
+		return account{}
+	}
+	name := user.GetName()
+	namespace, _, err := serviceaccount.SplitUsername(name)
+	if err == nil && namespace != metav1.NamespaceSystem {
+		return account{user: serviceaccount.MakeNamespaceGroupName(namespace)}
+	}
+	return account{user: name, system: strings.HasPrefix(name, "system:") && name != systemuser.Anonymous}
+}
+
 // budget bounds the memory that bodies and lists in work take together, and that of
-// each user, so that one can't take it all from the others.
+// each account, so that one can't take it all from the others.
 type budget struct {
 	limit int64
-	// maxWaits is how many waits of a user may be long.
+	// maxWaits is how many waits of an account may be long.
 	maxWaits int
 
 	mu    sync.Mutex
@@ -105,12 +133,12 @@ func (b *budget) countUser(user string, bytes int64) {
 	}
 }
 
-func (b *budget) reserve(user string) *reservation { return &reservation{budget: b, user: user} }
+func (b *budget) reserve(of account) *reservation { return &reservation{budget: b, account: of} }
 
 // reservation is what one request has taken of a budget.
 type reservation struct {
 	*budget
-	user string
+	account
 	// taken, of which list is for a list, an object or the event of a watch, are protected by
 	// the budget.
 	taken, list int64
@@ -156,8 +184,12 @@ func (s *reservation) raise(bytes int64) bool {
 
 // tryAdd lets a user's only request have more than the part of a user.
 func (s *reservation) tryAdd(bytes int64) bool {
+	limit := s.limit
+	if !s.system {
+		limit -= limit / systemPart
+	}
 	others := s.users[s.user] > s.taken
-	if s.used+bytes > s.limit || others && s.users[s.user]+bytes > s.limit/userPart {
+	if s.used+bytes > limit || others && s.users[s.user]+bytes > s.limit/userPart {
 		return false
 	}
 	s.add(bytes)
@@ -176,16 +208,14 @@ func (s *reservation) add(bytes int64) {
 	s.count(s.user, bytes)
 }
 
-// read reads a body to its end, and takes from the budget what it costs to decode it: all at
-// once if its length is known, so that of several large ones some are read to their ends.
-func (s *reservation) read(body io.Reader, length int64) ([]byte, error) {
-	if length > 0 && !s.take(length*decodeFactor) {
-		return nil, errBudget
-	}
+// read reads a body to its end, and takes from the budget what it costs to decode what has arrived:
+// a client that announces a body has not sent one. A request that finds nothing left gives back what
+// it has, so that others are read to their ends.
+func (s *reservation) read(body io.Reader) ([]byte, error) {
 	var text []byte
 	for chunk := make([]byte, readChunk); ; {
 		n, err := body.Read(chunk)
-		if length < 0 && !s.take(int64(n)*decodeFactor) {
+		if !s.take(int64(n) * decodeFactor) {
 			return nil, errBudget
 		}
 		text = append(text, chunk[:n]...)

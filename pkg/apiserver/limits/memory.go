@@ -42,7 +42,7 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
-			reservation := memory.reserve(userName(req))
+			reservation := memory.reserve(accountOf(req))
 			reservation.watch = watchReservationOf(req)
 			defer reservation.release()
 			w = withDeadlines(w, req, reservation, longRunning)
@@ -71,7 +71,7 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 	}
 	_ = control.SetReadDeadline(deadline) // Without it, there is that of WithBodyDeadline.
 	wait := reservation.awaitClient(func() { _ = control.SetReadDeadline(time.Now()) })
-	body, err := reservation.read(io.LimitReader(req.Body, maxBody+1), min(req.ContentLength, maxBody+1))
+	body, err := reservation.read(io.LimitReader(req.Body, maxBody+1))
 	ended := wait.over()
 	switch {
 	case ended && err != nil:
@@ -112,11 +112,4 @@ func objectFactorFor(req *http.Request, verb string) int64 {
 type readCloser struct {
 	io.Reader
 	io.Closer
-}
-
-func userName(req *http.Request) string {
-	if user, ok := genericapirequest.UserFrom(req.Context()); ok {
-		return user.GetName()
-	}
-	return ""
 }

@@ -29,7 +29,9 @@ func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := newBudget(1<<20, 2)
 		ended := 0
-		wait := func(user string) *clientWait { return memory.reserve(user).awaitClient(func() { ended++ }) }
+		wait := func(user string) *clientWait {
+			return memory.reserve(account{user: user}).awaitClient(func() { ended++ })
+		}
 
 		short := wait("anna")
 		first, second := wait("anna"), wait("anna")

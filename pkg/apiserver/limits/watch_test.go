@@ -67,7 +67,7 @@ func TestLargeEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				budget := newBudget(1<<30, 1)
-				reservation := budget.reserve("anna")
+				reservation := budget.reserve(account{user: "anna"})
 				request := httptest.NewRequest(http.MethodGet, "/", nil)
 				request.Header = test.header
 				reservation.watch = watchReservationOf(request)
@@ -107,7 +107,7 @@ func TestWatchesThatWaitForMemory(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
 		budget := newBudget(userPart*(eventFactor+keptFactor)*largeSize(object), 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, *reservation) {
-			reservation, inner := budget.reserve("anna"), watch.NewFake()
+			reservation, inner := budget.reserve(account{user: "anna"}), watch.NewFake()
 			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
 			require.NoError(t, err)
 			return inner, watched, reservation
@@ -143,7 +143,7 @@ func TestBeginOfWatches(t *testing.T) {
 		budget := newBudget(userPart*ahead, 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
 			inner := watch.NewFake()
-			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve("anna")}), func() (watch.Interface, error) { return inner, nil })
+			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), func() (watch.Interface, error) { return inner, nil })
 			return inner, watched, err
 		}
 		first, firstWatched, err := begin()
@@ -215,7 +215,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 		budget := newBudget(userPart*largeSize(object)*eventFactor, 1)
 		time.Sleep(time.Hour)
 		for range 9 { // All before any of them is known to bring nothing.
-			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve("anna")}), func() (watch.Interface, error) { return watch.NewFake(), nil })
+			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), func() (watch.Interface, error) { return watch.NewFake(), nil })
 			require.NoError(t, err)
 			defer watched.Stop()
 		}
