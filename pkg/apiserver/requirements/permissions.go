@@ -41,82 +41,82 @@ const (
 func (s *Server) Permissions(namespace string) []cluster.Permission {
 	reads := admission.Reads(s.Plugins, s.Admission)
 	permissions := slices.Concat(
-		[]cluster.Permission{mayReviewTokens(), mayReviewAccess()},
-		may(readerFix, cluster.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authentication.ConfigMap}, "get", "list", "watch"),
-		mayRead(reads, admissionFix, "list", "watch"),
+		[]cluster.Permission{tokenReviewPermission(), accessReviewPermission()},
+		permissionsFor(readerFix, cluster.Permission{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authentication.ConfigMap}, "get", "list", "watch"),
+		readPermissions(reads, admissionFix, "list", "watch"),
 	)
 	if namespaces := (schema.GroupResource{Resource: "namespaces"}); slices.Contains(reads, namespaces) {
-		permissions = append(permissions, may(admissionFix, cluster.Permission{Resource: namespaces}, "get")...)
+		permissions = append(permissions, permissionsFor(admissionFix, cluster.Permission{Resource: namespaces}, "get")...)
 	}
 	if quotas := (schema.GroupResource{Resource: "resourcequotas"}); slices.Contains(reads, quotas) {
-		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
+		permissions = append(permissions, permissionsFor("bind a ClusterRole to its user that allows that, or disable the admission plugin ResourceQuota with --disable-admission-plugins",
 			cluster.Permission{Resource: quotas, Subresource: "status"}, "update")...)
 	}
-	permissions = slices.Concat(permissions, mayRead(s.Reads, s.ReadsFix, "list", "watch"), s.Others)
+	permissions = slices.Concat(permissions, readPermissions(s.Reads, s.ReadsFix, "list", "watch"), s.Others)
 	if s.Prioritizes {
-		permissions = append(permissions, mayPrioritize()...)
-		permissions = append(permissions, may(priorityFix, prioritize("flowschemas", "status"), "patch")...)
+		permissions = append(permissions, priorityPermissions()...)
+		permissions = append(permissions, permissionsFor(priorityFix, priorityPermission("flowschemas", "status"), "patch")...)
 	}
 	if s.RunsControllers {
-		permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
+		permissions = append(permissions, permissionsFor("bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events",
 			cluster.Permission{Resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}, "create")...)
 	}
 	if s.RunsControllers && s.LeaderElection.LeaderElect {
-		permissions = append(permissions, mayKeep(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, s.LeaderElection.ResourceName,
+		permissions = append(permissions, ownedObjectPermissions(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, namespace, s.LeaderElection.ResourceName,
 			"since its controllers run where they are elected")...)
 	}
 	if s.ServingCert.Secret != "" {
 		// It may also be created empty by an operator, so that the server needs not create it.
-		permissions = append(permissions, may(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
+		permissions = append(permissions, permissionsFor(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
 			cluster.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: s.ServingCert.Secret}, "get", "update")...)
 		for _, name := range s.ServingCert.APIServices {
-			permissions = append(permissions, may("bind a ClusterRole to its user that allows that, since they must trust the certificate authority of --serving-ca-secret",
+			permissions = append(permissions, permissionsFor("bind a ClusterRole to its user that allows that, since they must trust the certificate authority of --serving-ca-secret",
 				cluster.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)
 		}
 	}
 	return permissions
 }
 
-func mayReviewTokens() cluster.Permission {
+func tokenReviewPermission() cluster.Permission {
 	return cluster.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}, Fix: delegatorFix}
 }
 
-func mayReviewAccess() cluster.Permission {
+func accessReviewPermission() cluster.Permission {
 	return cluster.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
 }
 
-// mayPrioritize is what the server needs to go by the cluster's priorities.
-func mayPrioritize() []cluster.Permission {
+// priorityPermissions is what the server needs to go by the cluster's priorities.
+func priorityPermissions() []cluster.Permission {
 	var permissions []cluster.Permission
 	for _, resource := range []string{"flowschemas", "prioritylevelconfigurations"} {
-		permissions = append(permissions, may(priorityFix, prioritize(resource, ""), "list", "watch")...)
+		permissions = append(permissions, permissionsFor(priorityFix, priorityPermission(resource, ""), "list", "watch")...)
 	}
 	return permissions
 }
 
-func prioritize(resource, subresource string) cluster.Permission {
+func priorityPermission(resource, subresource string) cluster.Permission {
 	return cluster.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: resource}, Subresource: subresource, Optional: true}
 }
 
-// mayRead is what informers do, or the part of it that is asked for.
-func mayRead(resources []schema.GroupResource, fix string, verbs ...string) []cluster.Permission {
+// readPermissions is what informers do, or the part of it that is asked for.
+func readPermissions(resources []schema.GroupResource, fix string, verbs ...string) []cluster.Permission {
 	var permissions []cluster.Permission
 	for _, resource := range resources {
-		permissions = append(permissions, may(fix, cluster.Permission{Resource: resource}, verbs...)...)
+		permissions = append(permissions, permissionsFor(fix, cluster.Permission{Resource: resource}, verbs...)...)
 	}
 	return permissions
 }
 
-// mayKeep is to create an object and to read and write it.
-func mayKeep(resource schema.GroupResource, namespace, name, reason string) []cluster.Permission {
+// ownedObjectPermissions is to create an object and to read and write it.
+func ownedObjectPermissions(resource schema.GroupResource, namespace, name, reason string) []cluster.Permission {
 	fix := fmt.Sprintf("bind a Role in %s to its user that allows that, %s", namespace, reason)
 	return append(
-		may(fix, cluster.Permission{Resource: resource, Namespace: namespace}, "create"),
-		may(fix, cluster.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
+		permissionsFor(fix, cluster.Permission{Resource: resource, Namespace: namespace}, "create"),
+		permissionsFor(fix, cluster.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
 }
 
-// may is one permission for each verb.
-func may(fix string, on cluster.Permission, verbs ...string) []cluster.Permission {
+// permissionsFor is one permission for each verb.
+func permissionsFor(fix string, on cluster.Permission, verbs ...string) []cluster.Permission {
 	on.Fix = fix
 	var permissions []cluster.Permission
 	for _, verb := range verbs {
