@@ -73,9 +73,7 @@ func (h *history) read(ctx context.Context, client *clientv3.Client, prefix stri
 		return err
 	}
 	for _, kv := range response.Kvs {
-		if err := h.set(strings.TrimPrefix(string(kv.Key), prefix), string(kv.Value)); err != nil {
-			return err
-		}
+		h.set(strings.TrimPrefix(string(kv.Key), prefix), string(kv.Value))
 	}
 	select {
 	case <-h.known:
@@ -86,9 +84,7 @@ func (h *history) read(ctx context.Context, client *clientv3.Client, prefix stri
 	defer cancel()
 	for changes := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(response.Header.Revision+1), clientv3.WithFilterDelete()) {
 		for _, event := range changes.Events {
-			if err := h.set(strings.TrimPrefix(string(event.Kv.Key), prefix), string(event.Kv.Value)); err != nil {
-				return err
-			}
+			h.set(strings.TrimPrefix(string(event.Kv.Key), prefix), string(event.Kv.Value))
 		}
 		if err := changes.Err(); err != nil {
 			return err
@@ -97,10 +93,12 @@ func (h *history) read(ctx context.Context, client *clientv3.Client, prefix stri
 	return nil
 }
 
-func (h *history) set(group, revision string) error {
+// set remembers a revision. One that can't be read holds no watch up, of this or another group.
+func (h *history) set(group, revision string) {
 	begins, err := strconv.ParseUint(revision, 10, 64)
 	if err != nil {
-		return fmt.Errorf("the revision at which %s has moved here: %w", group, err)
+		klog.ErrorS(err, "Since which revision the objects of a group are here can't be read from etcd; clients that remember one from before may miss changes", "group", group)
+		return
 	}
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -110,7 +108,6 @@ func (h *history) set(group, revision string) error {
 			w.Stop()
 		}
 	}
-	return nil
 }
 
 // check returns an error if a watch can't go on from a revision.
