@@ -175,7 +175,7 @@ func TestImportOfTheRestaurant(t *testing.T) {
 
 	declaration := read(t, dir, "pkg/registry/bakery/pizza.go")
 	for _, want := range []string{
-		"\t\tNamespaced: true,\n\t\tShortNames: []string{\"pz\"},\n\t\tCategories: []string{\"all\", \"restaurant\"},\n",
+		"\t\tNamespaced: true,\n\t\tShortNames: []string{\"pz\"},\n\t\tCategories: []string{\"restaurant\"},\n",
 		"\t\t\t\tTableColumnDefinition: metav1.TableColumnDefinition{Name: \"Desired\", Type: \"integer\", Description: \"How many of the pizza the kitchen keeps baked.\"},\n",
 		"\t\t\t\t\tif o.Status.Cost == nil {\n\t\t\t\t\t\treturn nil\n\t\t\t\t\t}\n\t\t\t\t\treturn o.Status.Cost.String()\n",
 		"Description: \"The reason of the condition.\", Priority: 1},\n\t\t\t\tCell: func(o *bakery.Pizza) any {\n\t\t\t\t\tif c := meta.FindStatusCondition(o.Status.Conditions, \"Ready\"); c != nil {\n\t\t\t\t\t\treturn c.Reason\n",

@@ -40,7 +40,7 @@ func pizza() registry.Kind[*restaurant.Pizza] {
 		Singular:   "pizza",
 		Namespaced: true,
 		ShortNames: []string{"pz"},
-		Categories: []string{"all", "restaurant"},
+		Categories: []string{"restaurant"},
 
 		Columns: []registry.Column[*restaurant.Pizza]{
 			registry.NameColumn[*restaurant.Pizza](),

@@ -73,7 +73,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 			Resources: []apidiscoveryv2.APIResourceDiscovery{
 				{
 					Resource: "pizzas", SingularResource: "pizza", ResponseKind: kind("Pizza"), Scope: apidiscoveryv2.ScopeNamespace,
-					Verbs: allVerbs, ShortNames: []string{"pz"}, Categories: []string{"all", "restaurant"},
+					Verbs: allVerbs, ShortNames: []string{"pz"}, Categories: []string{"restaurant"},
 					Subresources: []apidiscoveryv2.APISubresourceDiscovery{
 						{Subresource: "bake", Verbs: []string{"create"}, ResponseKind: kind("Bake")},
 						{
@@ -142,7 +142,7 @@ func TestLegacyDiscovery(t *testing.T) {
 		want := []metav1.APIResource{
 			{
 				Name: "pizzas", SingularName: "pizza", Namespaced: true, Kind: "Pizza", Verbs: allVerbs,
-				ShortNames: []string{"pz"}, Categories: []string{"all", "restaurant"},
+				ShortNames: []string{"pz"}, Categories: []string{"restaurant"},
 			},
 			{Name: "pizzas/bake", Namespaced: true, Kind: "Bake", Verbs: []string{"create"}},
 			{Name: "pizzas/scale", Namespaced: true, Group: "autoscaling", Version: "v1", Kind: "Scale", Verbs: subresourceVerbs},
@@ -184,7 +184,8 @@ func TestNames(t *testing.T) {
 	require.Contains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"})
 	members, ok = expander.Expand("all")
 	require.True(t, ok)
-	require.Contains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"})
+	// "kubectl get all" would fail for all users who may not list them.
+	require.NotContains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"})
 	require.NotContains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "toppings"})
 }
 

@@ -197,7 +197,6 @@ func TestKubectlGet(t *testing.T) {
 		"by field":            {[]string{"pizzas", "--field-selector=metadata.name=margherita,spec.replicas=3"}, list},
 		"in all namespaces":   {[]string{"pizzas", "--all-namespaces", "--selector=" + label}, [][]string{append([]string{"NAMESPACE"}, list[0]...), append([]string{k.namespace}, list[1]...)}},
 		"sorted":              {[]string{"pizzas", "--sort-by={.spec.replicas}"}, list},
-		"the category all":    {[]string{"all"}, prefixed},
 		"own columns":         {[]string{"pizzas", "--output=custom-columns=N:.metadata.name,R:.spec.replicas"}, [][]string{{"N", "R"}, {"margherita", "3"}}},
 		"a name":              {[]string{"pizzas", "--output=name"}, [][]string{{"pizza.restaurant.programming-kubernetes.info/margherita"}}},
 		"a path":              {[]string{"pizza", "margherita", "--output=jsonpath={.spec.toppings[*].name}"}, [][]string{{"tomato", "mozzarella"}}},
@@ -450,7 +449,7 @@ func TestKubectlDiscovery(t *testing.T) {
 	const verbs = "create,delete,deletecollection,get,list,patch,update,watch"
 	require.Equal(t, [][]string{
 		{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "VERBS", "CATEGORIES"},
-		{"pizzas", "pz", "restaurant.programming-kubernetes.info/v1", "true", "Pizza", verbs, "all,restaurant"},
+		{"pizzas", "pz", "restaurant.programming-kubernetes.info/v1", "true", "Pizza", verbs, "restaurant"},
 		{"pricereviews", "restaurant.programming-kubernetes.info/v1", "false", "PriceReview", "create"},
 		{"toppings", "tp", "restaurant.programming-kubernetes.info/v1", "false", "Topping", verbs, "restaurant"},
 	}, rows(k.ok(t, "api-resources", "--api-group="+restaurant.GroupName, "--output=wide")))
