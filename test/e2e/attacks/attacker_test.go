@@ -40,8 +40,9 @@ import (
 const (
 	// connections are how many an attacker has.
 	connections = 32
-	// perConnection is how many requests the attacker sends at once over each.
-	perConnection = 4
+	// perConnection is how many requests the attacker sends at once over each, and inFlight over
+	// each in attacks by number: together more than the server works on.
+	perConnection, inFlight = 4, 40
 	// attackerAddress is that of another machine than the bystander's.
 	attackerAddress = "127.0.0.2"
 )
@@ -50,6 +51,8 @@ const (
 type attacker struct {
 	host string
 	tls  *tls.Config
+	// tokens are those of ServiceAccounts, if the attack is theirs.
+	tokens []string
 	// counter tells requests from each other.
 	counter atomic.Int64
 
@@ -142,11 +145,21 @@ func (a *attacker) send(ctx context.Context, client *http.Client, c call) {
 	}
 }
 
+// bearer returns the headers of the next of the attacker's ServiceAccounts.
+func (a *attacker) bearer(n int64) string { return "Bearer " + a.tokens[int(n)%len(a.tokens)] }
+
 // calls is an attack of requests that differ in their numbers, over HTTP/2.
-func calls(next func(n int64) call) func(context.Context, *attacker) { return callsBy(true, next) }
+func calls(next func(n int64) call) func(context.Context, *attacker) {
+	return callsBy(true, perConnection, func(_ *attacker, n int64) call { return next(n) })
+}
+
+// masses is such an attack by so many requests at once that the server has to refuse some.
+func masses(next func(a *attacker, n int64) call) func(context.Context, *attacker) {
+	return callsBy(true, inFlight, next)
+}
 
 // callsBy is such an attack, over HTTP/1.1 if it is not multiplexed.
-func callsBy(multiplexed bool, next func(n int64) call) func(context.Context, *attacker) {
+func callsBy(multiplexed bool, perConnection int, next func(a *attacker, n int64) call) func(context.Context, *attacker) {
 	return func(ctx context.Context, a *attacker) {
 		onConnections(ctx, func(ctx context.Context) {
 			transport := &http.Transport{
@@ -162,7 +175,7 @@ func callsBy(multiplexed bool, next func(n int64) call) func(context.Context, *a
 			for range perConnection {
 				all.Go(func() {
 					for ctx.Err() == nil {
-						a.send(ctx, client, next(a.counter.Add(1)))
+						a.send(ctx, client, next(a, a.counter.Add(1)))
 					}
 				})
 			}

@@ -55,8 +55,12 @@ const (
 type attack struct {
 	// user is whom the attacker has credentials of; empty is nobody.
 	user string
-	// frames are not requests that kube-apiserver would forward.
-	frames bool
+	// accounts are the number of ServiceAccounts of one namespace that attack instead, which may
+	// write there.
+	accounts int
+	// frames are not requests that kube-apiserver would forward, and direct attacks are of what it
+	// does itself.
+	frames, direct bool
 	// allowed attacks are those of requests with which nothing is wrong.
 	allowed bool
 	run     func(context.Context, *attacker)
@@ -69,6 +73,9 @@ func attacks() map[string]attack {
 		all[name] = a
 	}
 	for name, a := range bodyAttacks() {
+		all[name] = a
+	}
+	for name, a := range massAttacks() {
 		all[name] = a
 	}
 	for name, a := range frameAttacks() {
@@ -109,6 +116,98 @@ func requestAttacks() map[string]attack {
 		"track without follow": read(writer, func(int64) string { return attackedPath + "/target/track" }),
 		"many followers":       {user: writer, allowed: true, run: followers},
 	}
+}
+
+// massAttacks are of more requests at once than the server works on, and of several users.
+func massAttacks() map[string]attack {
+	// Each is about another name, so that no cached review answers it.
+	get := func(n int64, header map[string]string) call {
+		return call{method: http.MethodGet, path: fmt.Sprintf("%s/mass-%d", menuPath, n), header: header}
+	}
+	return map[string]attack{
+		"1,280 gets without a permission": {user: nobody, run: masses(func(_ *attacker, n int64) call { return get(n, nil) })},
+		"1,280 impersonations": {user: nobody, direct: true, run: masses(func(_ *attacker, n int64) call {
+			return get(n, map[string]string{"Impersonate-User": fmt.Sprint("u", n)})
+		})},
+		"a known token, a tab and a number": {accounts: 1, direct: true, run: masses(func(a *attacker, n int64) call {
+			return get(n, map[string]string{"Authorization": fmt.Sprintf("%s\t%d", a.bearer(0), n)})
+		})},
+		"audit IDs of others": {user: nobody, run: masses(func(_ *attacker, n int64) call {
+			return get(n, map[string]string{"Audit-ID": strings.Repeat("a", 1000)})
+		})},
+		"announced bodies of five ServiceAccounts": {accounts: 5, frames: true, run: frames(announcedBodies)},
+		"WebSockets that watch":                    {user: writer, run: websockets},
+		// Through kube-apiserver, which opens connections for requests that are given up, its own
+		// processors are the first to be busy.
+		"lists that are given up": {user: reader, direct: true, run: givenUp},
+	}
+}
+
+// announcedBodies begins bodies of 3 MiB and sends a byte of each.
+func announcedBodies(ctx context.Context, w *wire) error {
+	if err := w.WriteSettings(); err != nil {
+		return err
+	}
+	for n := range int64(streams) {
+		stream, err := w.open(w.block(http.MethodPost, attackedPath+dryRun, hpack.HeaderField{Name: "content-type", Value: jsonType},
+			hpack.HeaderField{Name: "authorization", Value: w.attacker.bearer(n), Sensitive: true},
+			hpack.HeaderField{Name: "content-length", Value: fmt.Sprint(bodyBytes)}), false)
+		if err != nil {
+			return err
+		}
+		if err := w.WriteData(stream, false, []byte("{")); err != nil {
+			return err
+		}
+	}
+	return w.wait(ctx)
+}
+
+// websockets opens more connections than an IP address may have, each of which takes one between
+// kube-apiserver and the server, too.
+func websockets(ctx context.Context, a *attacker) {
+	const each = 20
+	onConnections(ctx, func(ctx context.Context) {
+		var all sync.WaitGroup
+		for range each {
+			all.Go(func() {
+				over(ctx, a, "http/1.1", func(conn net.Conn) {
+					_, _ = fmt.Fprintf(conn, "GET %s?watch=true HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+						"Origin: https://localhost\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", attackedPath)
+					status := make([]byte, len("HTTP/1.1 101"))
+					if _, err := io.ReadFull(conn, status); err == nil {
+						a.got(string(status[len("HTTP/1.1 "):]))
+					}
+					_, _ = io.Copy(io.Discard, conn)
+				})
+				select { // It is opened again.
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// givenUp asks for lists, and gives each up before it comes.
+func givenUp(ctx context.Context, a *attacker) {
+	onConnections(ctx, func(ctx context.Context) {
+		client := &http.Client{Transport: &http.Transport{
+			DialContext:     func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
+			TLSClientConfig: a.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+		}}
+		var all sync.WaitGroup
+		for n := range perConnection {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					request, leave := context.WithTimeout(ctx, time.Duration(n+1)*5*time.Millisecond)
+					a.send(request, client, call{method: http.MethodGet, path: menuPath})
+					leave()
+				}
+			})
+		}
+		all.Wait()
+	})
 }
 
 // followers opens streams until the attack ends.
@@ -229,7 +328,7 @@ func frameAttacks() map[string]attack {
 			_, err := w.open(w.block(http.MethodGet, menuPath, hpack.HeaderField{Name: "a", Value: strings.Repeat("b", 1<<20-1<<10), Sensitive: true}), true)
 			return err
 		})},
-		"headers of 1 MiB, over HTTP/1.1": {run: callsBy(false, func(int64) call {
+		"headers of 1 MiB, over HTTP/1.1": {run: callsBy(false, perConnection, func(*attacker, int64) call {
 			return call{method: http.MethodGet, path: "/", header: map[string]string{"A": strings.Repeat("b", 1<<20-1<<13)}}
 		})},
 		"headers that never end":                  {run: endless("h2", beginHeaders)},

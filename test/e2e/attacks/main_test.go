@@ -60,6 +60,8 @@ const (
 	// labeller may, too. What the server keeps of writes counts for the next attack of a user.
 	labeller  = "attacker-labeller"
 	bystander = "bystander"
+	// account is what the names of the ServiceAccounts begin with that may write.
+	account, accounts = "attacker-", 5
 )
 
 // limited is the container of the server, or nil if none can be made here.
@@ -103,13 +105,13 @@ func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
 		}
 	}
 	for _, role := range []struct {
-		user, namespace string
-		verbs           []string
+		user, group, namespace string
+		verbs                  []string
 	}{
-		{reader, menuNamespace, []string{"get", "list", "watch"}},
-		{writer, attackedNamespace, []string{"*"}},
-		{labeller, attackedNamespace, []string{"*"}},
-		{bystander, bystanderNamespace, []string{"*"}},
+		{reader, reader, menuNamespace, []string{"get", "list", "watch"}},
+		{writer, "system:serviceaccounts:" + attackedNamespace, attackedNamespace, []string{"*"}},
+		{labeller, labeller, attackedNamespace, []string{"*"}},
+		{bystander, bystander, bystanderNamespace, []string{"*"}},
 	} {
 		meta := metav1.ObjectMeta{Name: role.user, Namespace: role.namespace}
 		if _, err := client.RbacV1().Roles(role.namespace).Create(ctx, &rbacv1.Role{
@@ -121,8 +123,14 @@ func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
 		if _, err := client.RbacV1().RoleBindings(role.namespace).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: meta,
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.user},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.user}},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.user},
+				{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: role.group}},
 		}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	for i := range accounts {
+		if _, err := client.CoreV1().ServiceAccounts(attackedNamespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(account, i)}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}

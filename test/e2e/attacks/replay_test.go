@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -37,9 +39,9 @@ import (
 // up to their bounds.
 const heapGrowth = 100 << 20
 
-// readyWithin is how long /readyz may take during an attack, which depends on the machine and is
-// looked at only in the long form.
-const readyWithin = 2 * time.Second
+// answeredWithin is how long /readyz and the requests of others may take during an attack, which
+// depends on the machine and is looked at only in the long form.
+const answeredWithin = 2 * time.Second
 
 // shortAttack is the one of "make test".
 const shortAttack = "bodies as large as they may be"
@@ -54,11 +56,11 @@ func TestAttacks(t *testing.T) {
 	before, err := framework.Usage(admin)
 	require.NoError(t, err)
 	t.Logf("%d MiB of the heap are in use before the attacks", before.HeapBytes>>20)
-	rows := []string{"| attack | sent to | memory | /readyz | another user | through kube-apiserver | failed |", "| --- | --- | --- | --- | --- | --- | --- |"}
+	rows := []string{"| attack | sent to | memory | /readyz | another user | through kube-apiserver | refused | failed |", "| --- | --- | --- | --- | --- | --- | --- | --- |"}
 	all := attacks()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		doors := []*controlplane.Component{cp.APIServer}
-		if long && !all[name].frames {
+		if long && !all[name].frames && !all[name].direct {
 			doors = append(doors, cp.KubeAPIServer)
 		}
 		for _, door := range doors {
@@ -68,8 +70,13 @@ func TestAttacks(t *testing.T) {
 				}
 				seen := replay(t, all[name], door, duration)
 				rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, door.Name(), seen))
-				if slowest := seen.ready.slowest; long && slowest > readyWithin {
-					t.Errorf("/readyz took %s", slowest)
+				for name, had := range seen.innocent() {
+					if had.refused > 0 {
+						t.Errorf("%s was refused %d of %d requests", name, had.refused, had.requests)
+					}
+					if long && had.slowest > answeredWithin {
+						t.Errorf("%s waited %s", name, had.slowest)
+					}
 				}
 				require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
 				controlplane.Eventually(t, func() error {
@@ -104,14 +111,20 @@ type result struct {
 	ready, direct, through experience
 }
 
+// innocent is what all had who did not attack.
+func (r result) innocent() map[string]experience {
+	return map[string]experience{"/readyz": r.ready, "the bystander": r.direct, "the bystander through kube-apiserver": r.through}
+}
+
 func (r result) String() string {
 	cells := []string{fmt.Sprintf("%d MiB", r.peak>>20)}
-	failed := 0
+	refused, failed := 0, 0
 	for _, had := range []experience{r.ready, r.direct, r.through} {
 		cells = append(cells, fmt.Sprintf("%.1f s", had.slowest.Seconds()))
+		refused += had.refused
 		failed += len(had.failures)
 	}
-	return strings.Join(append(cells, fmt.Sprint(failed)), " | ")
+	return strings.Join(append(cells, fmt.Sprint(refused), fmt.Sprint(failed)), " | ")
 }
 
 func replay(t *testing.T, a attack, door *controlplane.Component, duration time.Duration) result {
@@ -121,19 +134,24 @@ func replay(t *testing.T, a attack, door *controlplane.Component, duration time.
 		config = rest.AnonymousClientConfig(config)
 	}
 	attacker := newAttacker(t, config)
+	for i := range a.accounts {
+		token, err := framework.Kube(cp).CoreV1().ServiceAccounts(attackedNamespace).CreateToken(t.Context(), fmt.Sprint(account, i), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		attacker.tokens = append(attacker.tokens, token.Status.Token)
+	}
 	ctx, stop := context.WithTimeout(t.Context(), duration)
 	defer stop()
 	peak := watchMemory(ctx, cp.APIServer.PID())
 	ready := use(ctx, lookReady(t, framework.ConfigFor(t, cp, cp.APIServer, bystander)))
 	// A request that has begun may end.
-	direct := use(ctx, order(t.Context(), t, framework.ConfigFor(t, cp, cp.APIServer, bystander))...)
-	through := use(ctx, order(t.Context(), t, framework.ConfigFor(t, cp, cp.KubeAPIServer, bystander))...)
+	direct := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.APIServer, bystander))...)
+	through := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.KubeAPIServer, bystander))...)
 	a.run(ctx, attacker)
 	stop()
 	seen := result{<-peak, <-ready, <-direct, <-through}
 	t.Logf("attacker: %s", attacker)
 	t.Logf("memory: %d MiB", seen.peak>>20)
-	for name, had := range map[string]experience{"readyz": seen.ready, "bystander": seen.direct, "bystander through kube-apiserver": seen.through} {
+	for name, had := range seen.innocent() {
 		t.Logf("%s: %s", name, had)
 		if len(had.failures) > 0 {
 			t.Errorf("%s failed: %.1000q", name, had.failures[:min(3, len(had.failures))])

@@ -107,15 +107,15 @@ func residentBytes(pid int) (int64, error) {
 // experience is what somebody had who used the server during an attack.
 type experience struct {
 	requests int
-	// retried is how often the answer was to try again.
-	retried int
+	// refused is how often the answer was 429 or 503, which clients repeat.
+	refused int
 	slowest time.Duration
 	// failures are answers that blame the server, and connections that broke.
 	failures []string
 }
 
 func (e experience) String() string {
-	return fmt.Sprintf("%d, %d retried, %d failed, max. %s", e.requests, e.retried, len(e.failures), e.slowest.Round(time.Millisecond))
+	return fmt.Sprintf("%d, %d refused, %d failed, max. %s", e.requests, e.refused, len(e.failures), e.slowest.Round(time.Millisecond))
 }
 
 // use makes requests, one after the other, until the context ends.
@@ -131,8 +131,8 @@ func use(ctx context.Context, requests ...func() error) <-chan experience {
 				had.slowest = max(had.slowest, time.Since(start))
 				switch status := (*apierrors.StatusError)(nil); {
 				case err == nil, apierrors.IsConflict(err):
-				case apierrors.IsTooManyRequests(err):
-					had.retried++
+				case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
+					had.refused++
 				case !errors.As(err, &status) || status.ErrStatus.Code >= http.StatusInternalServerError:
 					had.failures = append(had.failures, err.Error())
 				}
@@ -167,9 +167,12 @@ func lookReady(t *testing.T, config *rest.Config) func() error {
 	}
 }
 
-// order reads, lists and writes the pizza of the bystander.
-func order(ctx context.Context, t *testing.T, config *rest.Config) []func() error {
+// readAndWrite reads, lists and writes the pizza of the bystander, whose client repeats nothing.
+func readAndWrite(ctx context.Context, t *testing.T, config *rest.Config) []func() error {
 	t.Helper()
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.Wrap(func(delegate http.RoundTripper) http.RoundTripper { return unrepeated{delegate} })
 	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas(bystanderNamespace)
 	return []func() error{
 		func() error { _, err := pizzas.Get(ctx, "mine", metav1.GetOptions{}); return err },
@@ -184,6 +187,17 @@ func order(ctx context.Context, t *testing.T, config *rest.Config) []func() erro
 			return err
 		},
 	}
+}
+
+// unrepeated takes from answers what makes clients repeat a request.
+type unrepeated struct{ http.RoundTripper }
+
+func (u unrepeated) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := u.RoundTripper.RoundTrip(req)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 // big is a pizza nearly as large as etcd stores one.
