@@ -73,8 +73,8 @@ type Bounds struct {
 	// RequestMemory is how many bytes all bodies and lists in work may take together,
 	// decoded. A user may have a quarter of it.
 	RequestMemory int64
-	// ConnectionsPerClient is how many connections an IP address may have, without those of the
-	// front proxy.
+	// ConnectionsPerClient is how many connections an IP address may have, unless the front proxy has
+	// one from there.
 	ConnectionsPerClient int
 	// StreamsPerUser is how many streams a user may follow.
 	StreamsPerUser int
@@ -146,7 +146,7 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-selector-requirements", &b.SelectorRequirements, "How many requirements and values a label or field selector may have."},
 		{"max-body-elements", &b.BodyElements, "How many elements all lists and objects in a request's body may have together."},
 		{"max-pending-requests", &b.RequestsInFlight, "How many requests may be in this server at once, from their headers to their end, with those that wait for their priority's turn and those that their clients have given up, but without watches and streams. A quarter is kept for requests that kube-apiserver forwards. Requests beyond are told to retry."},
-		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server, without those of kube-apiserver. Further ones are closed."},
+		{"max-connections-per-client", &b.ConnectionsPerClient, "How many connections an IP address may have to this server, but for those that kube-apiserver has. Further ones are closed."},
 		{"max-streams-per-user", &b.StreamsPerUser, "How many streams, such as those that follow an object, a user may have at once. Requests beyond are told to retry."},
 		{"max-forwarded-streams-per-user", &b.ForwardedStreamsPerUser, "How many streams a user may have at once through kube-apiserver, where each takes a seat of priority and fairness for up to a minute. Requests beyond are told to retry."},
 		{"max-upgrades-per-user", &b.UpgradesPerUser, "How many connections a user may have upgraded at once, such as WebSockets that watch. Requests beyond are told to retry."},

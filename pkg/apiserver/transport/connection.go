@@ -26,9 +26,9 @@ import (
 )
 
 // BoundConnections returns a listener that closes connections of an IP address beyond
-// ConnectionsPerClient at a time.
+// ConnectionsPerClient at a time, unless the front proxy has one from there.
 func BoundConnections(listener net.Listener, bounds limits.Bounds) net.Listener {
-	return &boundedListener{Listener: listener, limit: bounds.ConnectionsPerClient, clients: map[string]int{}}
+	return &boundedListener{Listener: listener, limit: bounds.ConnectionsPerClient, clients: map[string]connections{}}
 }
 
 type boundedListener struct {
@@ -36,9 +36,12 @@ type boundedListener struct {
 	limit int
 
 	mu sync.Mutex
-	// clients are how many connections each IP address has.
-	clients map[string]int
+	// clients are the IP addresses with connections.
+	clients map[string]connections
 }
+
+// connections are numbers of connections, and how many of them are trusted.
+type connections struct{ all, trusted int }
 
 // Accept returns the next connection whose client does not have too many.
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -47,9 +50,9 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		client := clientAddress(conn)
-		if l.enter(client) {
-			return &boundedConn{Conn: conn, leave: sync.OnceFunc(func() { l.leave(client) })}, nil
+		bounded := &boundedConn{Conn: conn, listener: l, client: clientAddress(conn)}
+		if l.enter(bounded.client) {
+			return bounded, nil
 		}
 		_ = conn.Close() // The client is told by nothing else.
 	}
@@ -59,17 +62,23 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 func (l *boundedListener) enter(client string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.clients[client] >= l.limit {
+	has := l.clients[client]
+	if has.trusted == 0 && has.all >= l.limit {
 		return false
 	}
-	l.clients[client]++
+	has.all++
+	l.clients[client] = has
 	return true
 }
 
-func (l *boundedListener) leave(client string) {
+// change counts connections of a client.
+func (l *boundedListener) change(client string, by connections) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.clients[client]--; l.clients[client] == 0 {
+	has := l.clients[client]
+	has.all += by.all
+	has.trusted += by.trusted
+	if l.clients[client] = has; has.all == 0 {
 		delete(l.clients, client)
 	}
 }
@@ -83,13 +92,35 @@ func clientAddress(conn net.Conn) string {
 
 type boundedConn struct {
 	net.Conn
-	// leave ends the count of the connection, however often it is called.
-	leave func()
+	listener *boundedListener
+	client   string
+
+	mu              sync.Mutex
+	trusted, closed bool
+}
+
+// trust lets its IP address have as many connections as it likes while this one is open.
+func (c *boundedConn) trust() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.trusted && !c.closed {
+		c.trusted = true
+		c.listener.change(c.client, connections{trusted: 1})
+	}
 }
 
 // Close closes the connection.
 func (c *boundedConn) Close() error {
-	c.leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed = true
+		ended := connections{all: -1}
+		if c.trusted {
+			ended.trusted = -1
+		}
+		c.listener.change(c.client, ended)
+	}
 	return c.Conn.Close()
 }
 
@@ -104,15 +135,16 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// Trust makes the connection of a request's context one that is neither counted nor paced: the
-// front proxy sends the requests of many clients over few connections, from one address.
+// Trust makes the connection of a request's context one that is not paced, and whose IP address may
+// have others without a bound: the front proxy sends the requests of many clients from one address,
+// and needs a connection for each WebSocket.
 func Trust(ctx context.Context) {
 	conn, ok := ctx.Value(connectionKey{}).(*drainedConn)
 	if !ok || conn.trusted.Swap(true) {
 		return
 	}
 	if bounded, ok := conn.Conn.(*boundedConn); ok {
-		bounded.leave()
+		bounded.trust()
 	}
 }
 
