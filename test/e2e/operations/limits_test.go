@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -42,6 +43,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
 const (
@@ -440,4 +442,35 @@ func TestAuthorizationIsLimited(t *testing.T) {
 		"one-too-many watch ResponseStarted 503":  1,
 		"one-too-many watch ResponseComplete 503": 1,
 	}, codes)
+}
+
+// The reviews that requests wait for pass kube-apiserver's priorities. They once waited behind
+// these requests until all had failed, as each of these users asked for its first pizza.
+func TestReviewsPassPriorities(t *testing.T) {
+	const users, group = 60, "system:serviceaccounts:default"
+	crowded := controlplane.ForTest(t, controlplane.Config{
+		KubeAPIServer:     controlplane.ComponentConfig{Flags: []string{"--max-requests-inflight=20", "--max-mutating-requests-inflight=10"}},
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+	})
+	require.NoError(t, fixture.Toppings("tomato")(t.Context(), crowded))
+	_, err := framework.Restaurant(crowded).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	framework.Kubectl(t, crowded, "create", "role", "guests", "--verb=get", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	framework.Kubectl(t, crowded, "create", "rolebinding", "guests", "--role=guests", "--group="+group)
+	var all sync.WaitGroup
+	together := make(chan struct{})
+	for i := range users {
+		config, err := crowded.RESTConfigFor(fmt.Sprintf("system:serviceaccount:default:guest-%d", i), "system:serviceaccounts", group)
+		require.NoError(t, err)
+		client := framework.HTTPClient(t, config)
+		require.Equal(t, "200", answerOf(client.Get(config.Host+"/version"))) // They are connected.
+		all.Go(func() {
+			<-together
+			if answer := answerOf(client.Get(config.Host + framework.PizzasPath + "/margherita")); answer != "200" {
+				t.Error(answer)
+			}
+		})
+	}
+	close(together)
+	all.Wait()
 }
