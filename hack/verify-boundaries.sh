@@ -31,8 +31,9 @@ pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate
 pkg/crdserver                 pkg/apiserver/storage pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/crdserver(tests)          pkg/etcd
 pkg/kit/crd                   pkg/registry pkg/kit/codegen
-pkg/kit/crd(tests)            pkg/registry/testing
+pkg/kit/crd(tests)            test/workshop
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
+pkg/registry/testing(tests)   test/workshop
 pkg/groups/*/lookup           pkg/generated pkg/apis
 pkg/groups                    pkg/registry/* pkg/registry pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/groups(tests)             pkg/kit/crd
@@ -43,14 +44,14 @@ pkg/controller/*              pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/webhook/*                 pkg/webhook pkg/admission/plugin/* pkg/groups/*/lookup pkg/generated pkg/apis
 pkg/apiserver/testing/requests
 pkg/apiserver/testing         pkg/apiserver pkg/registry
-pkg/apiserver/testing(tests)  pkg/registry/testing pkg/cluster pkg/etcd/keys
+pkg/apiserver/testing(tests)  test/workshop pkg/registry/testing pkg/cluster pkg/etcd/keys
 pkg/apiserver/filters         pkg/apiserver/limits pkg/bodycost
 pkg/apiserver/filters(tests)  pkg/apiserver/testing/requests pkg/registry/testing pkg/registry pkg/apis
 pkg/apiserver/limits
 pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
 pkg/apiserver/transport       pkg/apiserver/limits
 pkg/apiserver/authentication  pkg/apiserver/transport
-pkg/apiserver(tests)          pkg/registry/testing
+pkg/apiserver(tests)          test/workshop
 pkg/apiserver/gauges
 pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/gauges pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster
 pkg/apiserver/storage(tests)  pkg/apiserver/filters
@@ -60,7 +61,7 @@ pkg/apiserver                 pkg/apiserver/filters pkg/apiserver/limits pkg/api
 pkg/doctor(tests)             pkg/registry/testing
 pkg/doctor                    pkg/registry pkg/admission pkg/etcd pkg/cluster pkg/etcd/keys
 pkg/registry                  pkg/admission
-pkg/registry(tests)           pkg/registry/testing pkg/etcd
+pkg/registry(tests)           pkg/registry/testing pkg/etcd test/workshop
 pkg/webhook                   pkg/bodycost
 pkg/webhook(tests)            pkg/apis
 pkg/admission
@@ -79,6 +80,8 @@ pkg/migrate(tests)            pkg/etcd
 pkg/generated                 pkg/apis
 pkg/apis
 hack
+test/workshop                 pkg/registry
+test/workshop(tests)          pkg/registry/testing
 test                          cmd pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }

@@ -25,7 +25,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
 // A server without the command: from options to a config that has waited for the cluster, to

@@ -26,7 +26,7 @@ import (
 	"github.com/spf13/pflag"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
 // parse returns completed options from command line arguments.

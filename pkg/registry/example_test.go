@@ -25,9 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	workshopv1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/generated/openapi"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
+	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/generated/openapi"
 )
 
 // A Group is the kinds of one package of types, in all of its versions.

@@ -36,8 +36,8 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
-	types "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
+	types "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
 // storeCounter counts the stores that are made with the options it returns, less those
@@ -100,12 +100,12 @@ func TestRefusedDeclarations(t *testing.T) {
 		"a Connect without options": {kind: connect(registry.Connect[*types.Machine, *types.ProgressOptions]{}), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set NewOptions"},
 		"a Connect unhandled":       {kind: connect(unhandled), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set Handler in the Connect, or a handler for its path in Handlers of the group's Runtime"},
 		"handled twice":             {kind: connect(handled), runtime: handles("machines/shell", handler), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set Handler in the Connect or in the Runtime, not in both"},
-		"handled wrongly":           {kind: connect(unhandled), runtime: handles("machines/shell", registry.HandlerFunc[*types.Site, *types.ProgressOptions](nil)), want: "creating the storage of machines.workshop.example.com: serving machines/shell: the Runtime handles it with a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Site,*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.ProgressOptions] instead of a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Machine,*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.ProgressOptions]"},
+		"handled wrongly":           {kind: connect(unhandled), runtime: handles("machines/shell", registry.HandlerFunc[*types.Site, *types.ProgressOptions](nil)), want: "creating the storage of machines.workshop.example.com: serving machines/shell: the Runtime handles it with a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.Site,*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.ProgressOptions] instead of a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.Machine,*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.ProgressOptions]"},
 		"a handler of nothing":      {kind: connect(handled), runtime: handles("machines/ssh", handler), want: `the Runtime of workshop.example.com serves "machines/ssh", which is not a resource of the group: declare it in Kinds`},
 		"a Review unanswered":       {kind: estimate, want: "creating the storage of estimates.workshop.example.com: set Answer in the Review, or an answer for its resource in Answers of the group's Runtime"},
 		"a Custom unserved":         {kind: registry.Custom{Resource: "sites", New: workshop.Site().Describe().New}, want: "creating the storage of sites.workshop.example.com: set Serve in the Custom, or Serve for its resource in the Runtime of the group"},
 		"answered twice":            {kind: workshop.Estimate(), runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimates": answer}}, want: "creating the storage of estimates.workshop.example.com: set Answer in the Review or in the Runtime, not in both"},
-		"answered wrongly":          {kind: estimate, runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimates": registry.AnswerFunc[*types.Site](nil)}}, want: "creating the storage of estimates.workshop.example.com: the Runtime answers it with a registry.AnswerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Site] instead of a registry.AnswerFunc[*restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop.Estimate]"},
+		"answered wrongly":          {kind: estimate, runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimates": registry.AnswerFunc[*types.Site](nil)}}, want: "creating the storage of estimates.workshop.example.com: the Runtime answers it with a registry.AnswerFunc[*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.Site] instead of a registry.AnswerFunc[*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.Estimate]"},
 		"an answer to nothing":      {kind: workshop.Estimate(), runtime: registry.Runtime{Answers: map[string]registry.Answer{"estimate": answer}}, want: `the Runtime of workshop.example.com serves "estimate", which is not a resource of the group: declare it in Kinds`},
 	} {
 		t.Run(name, func(t *testing.T) {

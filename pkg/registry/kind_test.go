@@ -41,8 +41,8 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
-	types "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
+	types "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
 // machines is the storage of the neutral group as tests call it, in version v1.

@@ -39,8 +39,8 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
-	types "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
+	types "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
 func (m machines) run(name string, run *types.Run, admit rest.ValidateObjectFunc, dryRun ...string) (*types.Run, error) {

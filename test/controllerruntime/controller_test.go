@@ -40,8 +40,8 @@ import (
 
 	apiservertesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	workshopv1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
+	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
 )
 
 // The manager is a client of the server that it runs in.

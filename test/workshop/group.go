@@ -38,10 +38,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	workshopv1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1"
-	workshopv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1alpha1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/generated/openapi"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
+	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
+	workshopv1alpha1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1alpha1"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/generated/openapi"
 )
 
 // MinutesPerReplica is what an Estimate is computed with.

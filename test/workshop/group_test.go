@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
 func TestMachine(t *testing.T) {

@@ -31,7 +31,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/default/leases/test-controllers"

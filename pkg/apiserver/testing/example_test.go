@@ -25,7 +25,7 @@ import (
 
 	apiservertesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
 // A test of a whole server in its own process.

@@ -30,7 +30,7 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/cluster"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
 // configure returns the completed options of a server that is not started.

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
 // machines is the definition of a kind but for its schemas. kube-apiserver would take selectable
@@ -123,7 +123,7 @@ spec:
 // TestForGroup exports kinds with several versions, columns, selectable fields and subresources.
 func TestForGroup(t *testing.T) {
 	t.Parallel()
-	crds, findings, err := ForGroup(workshop.Group(), Options{Sources: os.DirFS("../../registry/testing/apis/workshop"), Namespace: "workshop-system"})
+	crds, findings, err := ForGroup(workshop.Group(), Options{Sources: os.DirFS("../../../test/workshop/apis/workshop"), Namespace: "workshop-system"})
 	require.NoError(t, err)
 	var names []string
 	texts := map[string]string{}

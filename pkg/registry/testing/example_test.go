@@ -22,8 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
-	types "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
+	types "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
 // A test of all that the storage of a kind has to do.

@@ -29,8 +29,8 @@ import (
 	version "k8s.io/apimachinery/pkg/version"
 	common "k8s.io/kube-openapi/pkg/common"
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
-	workshopv1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1"
-	v1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop/v1alpha1"
+	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
+	v1alpha1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1alpha1"
 )
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
@@ -111,37 +111,37 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                    schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                     schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                        schema_k8sio_apimachinery_pkg_version_Info(ref),
-		workshopv1.Dimensions{}.OpenAPIModelName():               schema_testing_apis_workshop_v1_Dimensions(ref),
-		workshopv1.Estimate{}.OpenAPIModelName():                 schema_testing_apis_workshop_v1_Estimate(ref),
-		workshopv1.EstimateSpec{}.OpenAPIModelName():             schema_testing_apis_workshop_v1_EstimateSpec(ref),
-		workshopv1.EstimateStatus{}.OpenAPIModelName():           schema_testing_apis_workshop_v1_EstimateStatus(ref),
-		workshopv1.Machine{}.OpenAPIModelName():                  schema_testing_apis_workshop_v1_Machine(ref),
-		workshopv1.MachineList{}.OpenAPIModelName():              schema_testing_apis_workshop_v1_MachineList(ref),
-		workshopv1.MachineSpec{}.OpenAPIModelName():              schema_testing_apis_workshop_v1_MachineSpec(ref),
-		workshopv1.MachineStatus{}.OpenAPIModelName():            schema_testing_apis_workshop_v1_MachineStatus(ref),
-		workshopv1.Part{}.OpenAPIModelName():                     schema_testing_apis_workshop_v1_Part(ref),
-		workshopv1.ProgressOptions{}.OpenAPIModelName():          schema_testing_apis_workshop_v1_ProgressOptions(ref),
-		workshopv1.Run{}.OpenAPIModelName():                      schema_testing_apis_workshop_v1_Run(ref),
-		workshopv1.RunSpec{}.OpenAPIModelName():                  schema_testing_apis_workshop_v1_RunSpec(ref),
-		workshopv1.RunStatus{}.OpenAPIModelName():                schema_testing_apis_workshop_v1_RunStatus(ref),
-		workshopv1.Site{}.OpenAPIModelName():                     schema_testing_apis_workshop_v1_Site(ref),
-		workshopv1.SiteList{}.OpenAPIModelName():                 schema_testing_apis_workshop_v1_SiteList(ref),
-		workshopv1.SiteSpec{}.OpenAPIModelName():                 schema_testing_apis_workshop_v1_SiteSpec(ref),
-		v1alpha1.Machine{}.OpenAPIModelName():                    schema_testing_apis_workshop_v1alpha1_Machine(ref),
-		v1alpha1.MachineList{}.OpenAPIModelName():                schema_testing_apis_workshop_v1alpha1_MachineList(ref),
-		v1alpha1.MachineSpec{}.OpenAPIModelName():                schema_testing_apis_workshop_v1alpha1_MachineSpec(ref),
-		v1alpha1.MachineStatus{}.OpenAPIModelName():              schema_testing_apis_workshop_v1alpha1_MachineStatus(ref),
-		v1alpha1.Part{}.OpenAPIModelName():                       schema_testing_apis_workshop_v1alpha1_Part(ref),
-		v1alpha1.ProgressOptions{}.OpenAPIModelName():            schema_testing_apis_workshop_v1alpha1_ProgressOptions(ref),
-		v1alpha1.Prototype{}.OpenAPIModelName():                  schema_testing_apis_workshop_v1alpha1_Prototype(ref),
-		v1alpha1.PrototypeList{}.OpenAPIModelName():              schema_testing_apis_workshop_v1alpha1_PrototypeList(ref),
-		v1alpha1.PrototypeSpec{}.OpenAPIModelName():              schema_testing_apis_workshop_v1alpha1_PrototypeSpec(ref),
-		v1alpha1.Run{}.OpenAPIModelName():                        schema_testing_apis_workshop_v1alpha1_Run(ref),
-		v1alpha1.RunSpec{}.OpenAPIModelName():                    schema_testing_apis_workshop_v1alpha1_RunSpec(ref),
-		v1alpha1.RunStatus{}.OpenAPIModelName():                  schema_testing_apis_workshop_v1alpha1_RunStatus(ref),
-		v1alpha1.Site{}.OpenAPIModelName():                       schema_testing_apis_workshop_v1alpha1_Site(ref),
-		v1alpha1.SiteList{}.OpenAPIModelName():                   schema_testing_apis_workshop_v1alpha1_SiteList(ref),
-		v1alpha1.SiteSpec{}.OpenAPIModelName():                   schema_testing_apis_workshop_v1alpha1_SiteSpec(ref),
+		workshopv1.Dimensions{}.OpenAPIModelName():               schema_workshop_apis_workshop_v1_Dimensions(ref),
+		workshopv1.Estimate{}.OpenAPIModelName():                 schema_workshop_apis_workshop_v1_Estimate(ref),
+		workshopv1.EstimateSpec{}.OpenAPIModelName():             schema_workshop_apis_workshop_v1_EstimateSpec(ref),
+		workshopv1.EstimateStatus{}.OpenAPIModelName():           schema_workshop_apis_workshop_v1_EstimateStatus(ref),
+		workshopv1.Machine{}.OpenAPIModelName():                  schema_workshop_apis_workshop_v1_Machine(ref),
+		workshopv1.MachineList{}.OpenAPIModelName():              schema_workshop_apis_workshop_v1_MachineList(ref),
+		workshopv1.MachineSpec{}.OpenAPIModelName():              schema_workshop_apis_workshop_v1_MachineSpec(ref),
+		workshopv1.MachineStatus{}.OpenAPIModelName():            schema_workshop_apis_workshop_v1_MachineStatus(ref),
+		workshopv1.Part{}.OpenAPIModelName():                     schema_workshop_apis_workshop_v1_Part(ref),
+		workshopv1.ProgressOptions{}.OpenAPIModelName():          schema_workshop_apis_workshop_v1_ProgressOptions(ref),
+		workshopv1.Run{}.OpenAPIModelName():                      schema_workshop_apis_workshop_v1_Run(ref),
+		workshopv1.RunSpec{}.OpenAPIModelName():                  schema_workshop_apis_workshop_v1_RunSpec(ref),
+		workshopv1.RunStatus{}.OpenAPIModelName():                schema_workshop_apis_workshop_v1_RunStatus(ref),
+		workshopv1.Site{}.OpenAPIModelName():                     schema_workshop_apis_workshop_v1_Site(ref),
+		workshopv1.SiteList{}.OpenAPIModelName():                 schema_workshop_apis_workshop_v1_SiteList(ref),
+		workshopv1.SiteSpec{}.OpenAPIModelName():                 schema_workshop_apis_workshop_v1_SiteSpec(ref),
+		v1alpha1.Machine{}.OpenAPIModelName():                    schema_workshop_apis_workshop_v1alpha1_Machine(ref),
+		v1alpha1.MachineList{}.OpenAPIModelName():                schema_workshop_apis_workshop_v1alpha1_MachineList(ref),
+		v1alpha1.MachineSpec{}.OpenAPIModelName():                schema_workshop_apis_workshop_v1alpha1_MachineSpec(ref),
+		v1alpha1.MachineStatus{}.OpenAPIModelName():              schema_workshop_apis_workshop_v1alpha1_MachineStatus(ref),
+		v1alpha1.Part{}.OpenAPIModelName():                       schema_workshop_apis_workshop_v1alpha1_Part(ref),
+		v1alpha1.ProgressOptions{}.OpenAPIModelName():            schema_workshop_apis_workshop_v1alpha1_ProgressOptions(ref),
+		v1alpha1.Prototype{}.OpenAPIModelName():                  schema_workshop_apis_workshop_v1alpha1_Prototype(ref),
+		v1alpha1.PrototypeList{}.OpenAPIModelName():              schema_workshop_apis_workshop_v1alpha1_PrototypeList(ref),
+		v1alpha1.PrototypeSpec{}.OpenAPIModelName():              schema_workshop_apis_workshop_v1alpha1_PrototypeSpec(ref),
+		v1alpha1.Run{}.OpenAPIModelName():                        schema_workshop_apis_workshop_v1alpha1_Run(ref),
+		v1alpha1.RunSpec{}.OpenAPIModelName():                    schema_workshop_apis_workshop_v1alpha1_RunSpec(ref),
+		v1alpha1.RunStatus{}.OpenAPIModelName():                  schema_workshop_apis_workshop_v1alpha1_RunStatus(ref),
+		v1alpha1.Site{}.OpenAPIModelName():                       schema_workshop_apis_workshop_v1alpha1_Site(ref),
+		v1alpha1.SiteList{}.OpenAPIModelName():                   schema_workshop_apis_workshop_v1alpha1_SiteList(ref),
+		v1alpha1.SiteSpec{}.OpenAPIModelName():                   schema_workshop_apis_workshop_v1alpha1_SiteSpec(ref),
 	}
 }
 
@@ -3746,7 +3746,7 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
-func schema_testing_apis_workshop_v1_Dimensions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_Dimensions(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3773,7 +3773,7 @@ func schema_testing_apis_workshop_v1_Dimensions(ref common.ReferenceCallback) co
 	}
 }
 
-func schema_testing_apis_workshop_v1_Estimate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_Estimate(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3823,7 +3823,7 @@ func schema_testing_apis_workshop_v1_Estimate(ref common.ReferenceCallback) comm
 	}
 }
 
-func schema_testing_apis_workshop_v1_EstimateSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_EstimateSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3844,7 +3844,7 @@ func schema_testing_apis_workshop_v1_EstimateSpec(ref common.ReferenceCallback) 
 	}
 }
 
-func schema_testing_apis_workshop_v1_EstimateStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_EstimateStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3865,7 +3865,7 @@ func schema_testing_apis_workshop_v1_EstimateStatus(ref common.ReferenceCallback
 	}
 }
 
-func schema_testing_apis_workshop_v1_Machine(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_Machine(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3915,7 +3915,7 @@ func schema_testing_apis_workshop_v1_Machine(ref common.ReferenceCallback) commo
 	}
 }
 
-func schema_testing_apis_workshop_v1_MachineList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_MachineList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -3965,7 +3965,7 @@ func schema_testing_apis_workshop_v1_MachineList(ref common.ReferenceCallback) c
 	}
 }
 
-func schema_testing_apis_workshop_v1_MachineSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_MachineSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4032,7 +4032,7 @@ func schema_testing_apis_workshop_v1_MachineSpec(ref common.ReferenceCallback) c
 	}
 }
 
-func schema_testing_apis_workshop_v1_MachineStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_MachineStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4060,7 +4060,7 @@ func schema_testing_apis_workshop_v1_MachineStatus(ref common.ReferenceCallback)
 	}
 }
 
-func schema_testing_apis_workshop_v1_Part(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_Part(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4090,7 +4090,7 @@ func schema_testing_apis_workshop_v1_Part(ref common.ReferenceCallback) common.O
 	}
 }
 
-func schema_testing_apis_workshop_v1_ProgressOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_ProgressOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4132,7 +4132,7 @@ func schema_testing_apis_workshop_v1_ProgressOptions(ref common.ReferenceCallbac
 	}
 }
 
-func schema_testing_apis_workshop_v1_Run(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_Run(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4182,7 +4182,7 @@ func schema_testing_apis_workshop_v1_Run(ref common.ReferenceCallback) common.Op
 	}
 }
 
-func schema_testing_apis_workshop_v1_RunSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_RunSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4203,7 +4203,7 @@ func schema_testing_apis_workshop_v1_RunSpec(ref common.ReferenceCallback) commo
 	}
 }
 
-func schema_testing_apis_workshop_v1_RunStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_RunStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4224,7 +4224,7 @@ func schema_testing_apis_workshop_v1_RunStatus(ref common.ReferenceCallback) com
 	}
 }
 
-func schema_testing_apis_workshop_v1_Site(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_Site(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4267,7 +4267,7 @@ func schema_testing_apis_workshop_v1_Site(ref common.ReferenceCallback) common.O
 	}
 }
 
-func schema_testing_apis_workshop_v1_SiteList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_SiteList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4317,7 +4317,7 @@ func schema_testing_apis_workshop_v1_SiteList(ref common.ReferenceCallback) comm
 	}
 }
 
-func schema_testing_apis_workshop_v1_SiteSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1_SiteSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4345,7 +4345,7 @@ func schema_testing_apis_workshop_v1_SiteSpec(ref common.ReferenceCallback) comm
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_Machine(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_Machine(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4395,7 +4395,7 @@ func schema_testing_apis_workshop_v1alpha1_Machine(ref common.ReferenceCallback)
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_MachineList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_MachineList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4445,7 +4445,7 @@ func schema_testing_apis_workshop_v1alpha1_MachineList(ref common.ReferenceCallb
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_MachineSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_MachineSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4519,7 +4519,7 @@ func schema_testing_apis_workshop_v1alpha1_MachineSpec(ref common.ReferenceCallb
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_MachineStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_MachineStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4547,7 +4547,7 @@ func schema_testing_apis_workshop_v1alpha1_MachineStatus(ref common.ReferenceCal
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_Part(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_Part(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4577,7 +4577,7 @@ func schema_testing_apis_workshop_v1alpha1_Part(ref common.ReferenceCallback) co
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_ProgressOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_ProgressOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4619,7 +4619,7 @@ func schema_testing_apis_workshop_v1alpha1_ProgressOptions(ref common.ReferenceC
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_Prototype(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_Prototype(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4662,7 +4662,7 @@ func schema_testing_apis_workshop_v1alpha1_Prototype(ref common.ReferenceCallbac
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_PrototypeList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_PrototypeList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4712,7 +4712,7 @@ func schema_testing_apis_workshop_v1alpha1_PrototypeList(ref common.ReferenceCal
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_PrototypeSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_PrototypeSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4733,7 +4733,7 @@ func schema_testing_apis_workshop_v1alpha1_PrototypeSpec(ref common.ReferenceCal
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_Run(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_Run(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4783,7 +4783,7 @@ func schema_testing_apis_workshop_v1alpha1_Run(ref common.ReferenceCallback) com
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_RunSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_RunSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4804,7 +4804,7 @@ func schema_testing_apis_workshop_v1alpha1_RunSpec(ref common.ReferenceCallback)
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_RunStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_RunStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4825,7 +4825,7 @@ func schema_testing_apis_workshop_v1alpha1_RunStatus(ref common.ReferenceCallbac
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_Site(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_Site(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4868,7 +4868,7 @@ func schema_testing_apis_workshop_v1alpha1_Site(ref common.ReferenceCallback) co
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_SiteList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_SiteList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
@@ -4918,7 +4918,7 @@ func schema_testing_apis_workshop_v1alpha1_SiteList(ref common.ReferenceCallback
 	}
 }
 
-func schema_testing_apis_workshop_v1alpha1_SiteSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_workshop_apis_workshop_v1alpha1_SiteSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{

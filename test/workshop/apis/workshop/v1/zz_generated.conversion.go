@@ -28,7 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
-	workshop "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
+	workshop "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
 func init() {

@@ -19,7 +19,7 @@ package v1alpha1
 import (
 	"k8s.io/apimachinery/pkg/conversion"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
 // Convert_v1alpha1_MachineSpec_To_workshop_MachineSpec puts width and height together.

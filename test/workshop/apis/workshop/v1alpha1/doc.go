@@ -17,7 +17,7 @@ limitations under the License.
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.example.workshop.v1alpha1
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing/apis/workshop
+// +k8s:conversion-gen=restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:validation-gen=TypesWithField=TypeMeta
 // +groupName=workshop.example.com
