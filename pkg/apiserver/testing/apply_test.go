@@ -37,6 +37,7 @@ func part(name string) map[string]any { return map[string]any{"name": name} }
 
 // TestApply is server-side apply by several appliers, KEP-555.
 func TestApply(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	client := machines(t, server.ClientConfig)
 	apply := func(manager string, obj *unstructured.Unstructured, subresources ...string) (*unstructured.Unstructured, error) {

@@ -44,6 +44,7 @@ rules:
 // TestAudit is about requests that the cluster can or can't be asked about: what their
 // clients are told, and what is recorded of them, is the same.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.log")
 	server := start(t, "--audit-policy-file="+file(t, auditPolicy), "--audit-log-path="+log, "--run-controllers=false")
 	create(t, server.ClientConfig, "drill")

@@ -101,6 +101,7 @@ func leader(of *cluster.Cluster) string {
 
 // One replica runs the controllers. One that stops hands over at once.
 func TestOneReplicaLeads(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: leases are waited for")
 	}
@@ -125,6 +126,7 @@ func TestOneReplicaLeads(t *testing.T) {
 
 // A replica that loses its lease stops its controllers, serves on, and applies again.
 func TestLostLease(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: leases are waited for")
 	}
@@ -146,6 +148,7 @@ func TestLostLease(t *testing.T) {
 
 // Controllers may run without an election, or elsewhere.
 func TestNoElection(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: leases are waited for")
 	}

@@ -31,6 +31,7 @@ import (
 
 // What is to be encrypted is in etcd by its key only, and clients notice nothing.
 func TestEncryption(t *testing.T) {
+	t.Parallel()
 	config := file(t, fmt.Sprintf(`apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources: [{resources: [machines.workshop.example.com], providers: [{secretbox: {keys: [{name: mine, secret: %s}]}}]}]

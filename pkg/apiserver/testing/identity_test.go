@@ -55,6 +55,7 @@ func asserting(config *rest.Config) *rest.Config {
 
 // TestIdentity is about whom the server takes a request to be from.
 func TestIdentity(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	for _, user := range []string{"clara", "dora"} {
 		server.Cluster.AddToken("token-of-"+user, authenticationv1.UserInfo{Username: user, Groups: []string{"cooks"}})
@@ -95,6 +96,7 @@ func TestIdentity(t *testing.T) {
 
 // Random tokens do not make the cluster answer as many TokenReviews, and hinder nobody else.
 func TestRandomTokens(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false", "--max-new-tokens-per-client=1")
 	server.Cluster.AddToken("token-of-clara", authenticationv1.UserInfo{Username: "clara"})
 	_, code := get(t, server.TokenConfig("token-of-clara"), machinesPath+"/none")
@@ -135,6 +137,7 @@ func TestRandomTokens(t *testing.T) {
 
 // Only whether the server is well can be asked without an identity.
 func TestOpenPaths(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	// Clusters let everybody read some of these.
 	for path, want := range map[string]int{
@@ -148,6 +151,7 @@ func TestOpenPaths(t *testing.T) {
 
 // The certificate authorities of a server may be its own business.
 func TestCertificateAuthoritiesFromFiles(t *testing.T) {
+	t.Parallel()
 	users, proxies := cluster.NewCA(t, "users"), cluster.NewCA(t, "proxies")
 	of := cluster.Start(t)
 	of.Users, of.FrontProxy = users, proxies
@@ -169,6 +173,7 @@ func TestCertificateAuthoritiesFromFiles(t *testing.T) {
 
 // Requests of one user that come at the same time have one review.
 func TestReviewsAreShared(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	server.Cluster.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool {
 		time.Sleep(time.Second)
@@ -191,6 +196,7 @@ func TestReviewsAreShared(t *testing.T) {
 
 // TestReviews is about what the cluster is asked before a request is answered.
 func TestReviews(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	create(t, server.ClientConfig, "drill")
 	// One may read all machines, one only the drill, and one nothing.

@@ -32,6 +32,7 @@ import (
 
 // kube-apiserver merges the lists of documents of all servers, and passes no redirect on.
 func TestOpenAPIV3(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	list, _ := get(t, server.ClientConfig, "/openapi/v3")
 	var documents handler3.OpenAPIV3Discovery
@@ -71,6 +72,7 @@ func TestOpenAPIV3(t *testing.T) {
 
 // OpenAPI v2 has one document for all groups, with the title that people see.
 func TestOpenAPIV2(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	text, code := get(t, server.ClientConfig, "/openapi/v2")
 	require.Equal(t, http.StatusOK, code)

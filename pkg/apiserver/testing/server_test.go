@@ -17,6 +17,7 @@ limitations under the License.
 package testing
 
 import (
+	"flag"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -108,8 +109,18 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
+// TestMain runs more tests at once than there are processors: they wait for servers that stop.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
+
 // TestSmoke is the one test of a server that "make check" runs for any change.
 func TestSmoke(t *testing.T) {
+	t.Parallel()
 	server := start(t)
 	server.Cluster.Allow(func(review authorizationv1.SubjectAccessReviewSpec) bool { return review.User != "stranger" })
 	created := create(t, server.ClientConfig, "drill")
@@ -129,6 +140,7 @@ func TestSmoke(t *testing.T) {
 
 // A second server in a process once could not register its metric.
 func TestTwoServersInOneProcess(t *testing.T) {
+	t.Parallel()
 	servers := map[string]*Server{}
 	kinds := map[string]registry.Declaration{"first": workshop.Machine(), "second": workshop.Prototype()}
 	for name, kind := range kinds {

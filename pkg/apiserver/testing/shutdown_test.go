@@ -32,6 +32,7 @@ import (
 
 // A server that stops answers what clients send before they know.
 func TestRequestAfterTheListener(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false")
 	config, err := rest.TLSConfigFor(server.ClientConfig)
 	require.NoError(t, err)

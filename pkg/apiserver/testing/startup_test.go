@@ -77,6 +77,7 @@ func forbidding(verb, resource string) func(*cluster.Cluster) {
 
 // TestWaiting is about what a server waits for, and how it says what to do about it.
 func TestWaiting(t *testing.T) {
+	t.Parallel()
 	const (
 		published = "extension-apiserver-authentication"
 		waited    = "the cluster was not ready within --startup-timeout: "
@@ -126,6 +127,7 @@ func TestWaiting(t *testing.T) {
 
 // A server may be started before its cluster, and be told to stop while it waits.
 func TestToldToStopWhileWaiting(t *testing.T) {
+	t.Parallel()
 	of := cluster.Start(t)
 	of.Publish(nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -139,6 +141,7 @@ func TestToldToStopWhileWaiting(t *testing.T) {
 
 // What is missing at first may come.
 func TestStartBeforeTheCluster(t *testing.T) {
+	t.Parallel()
 	of := cluster.Start(t)
 	missing := http.StatusServiceUnavailable
 	of.Fail(func(req *http.Request) int {
@@ -155,6 +158,7 @@ func TestStartBeforeTheCluster(t *testing.T) {
 
 // A server without a permission that it can do without limits requests by itself.
 func TestWithoutPriorities(t *testing.T) {
+	t.Parallel()
 	of := cluster.Start(t)
 	forbidding("watch", "prioritylevelconfigurations")(of)
 	server := startWith(t, Config{Cluster: of, Flags: []string{"--run-controllers=false"}})
@@ -167,6 +171,7 @@ func TestWithoutPriorities(t *testing.T) {
 // Config is the only thing between the options and the server that waits, so that its
 // errors are those that tell what has been started in vain; none of that stays.
 func TestConfigThatFails(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		flags []string
 		want  string

@@ -52,6 +52,7 @@ func requireLine(t *testing.T, lines *bufio.Scanner, want string) {
 
 // A server that stops tells those who follow something, and waits until they know.
 func TestStreamsEndWithTheServer(t *testing.T) {
+	t.Parallel()
 	server := start(t, "--run-controllers=false", "--max-streams-per-user=2")
 	create(t, server.ClientConfig, "drill")
 	streams := []*bufio.Scanner{follow(t, server.ClientConfig), follow(t, server.ClientConfig)}

@@ -51,6 +51,7 @@ func (c *collector) Export(_ context.Context, request *collectorpb.ExportTraceSe
 
 // Traces name the server by its groups, and a server that stops sends what it has sampled.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	received := &collector{services: sets.New[string]()}

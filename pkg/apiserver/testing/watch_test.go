@@ -60,6 +60,7 @@ func restart(t *testing.T, meanwhile func(*clientv3.Client)) (server *Server, be
 // A watch that ends with its server goes on where it was, as far as etcd remembers. Once,
 // each began again with a list.
 func TestWatchesGoOnAfterRestart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: servers are restarted")
 	}
@@ -116,6 +117,7 @@ func moveHere(t *testing.T, client *clientv3.Client) {
 // Clients would miss what happens where the objects are now, and remember revisions of another etcd,
 // which can turn out after their watches have begun.
 func TestWatchesEndWhenObjectsHaveMoved(t *testing.T) {
+	t.Parallel()
 	etcd := registrytesting.StartEtcd(t)
 	server := startWith(t, Config{Flags: []string{"--etcd-servers=" + etcd.Endpoint()}})
 	client := machines(t, server.ClientConfig)
@@ -157,6 +159,7 @@ func TestWatchesEndWhenObjectsHaveMoved(t *testing.T) {
 // What can't be read any more does not keep anyone from reading what can: the cache begins
 // again, and no list waits until it is read from etcd instead.
 func TestRestartWithUnreadableHistory(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long: servers are restarted")
 	}
