@@ -160,8 +160,8 @@ func (w *waitedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Write writes a part of the response.
 func (w *waitedWriter) Write(content []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(content)
-	if err != nil && w.client.Err() != nil {
-		return len(content), nil
+	if w.client.Err() != nil {
+		n, err = len(content), nil
 	}
 	return n, err
 }
