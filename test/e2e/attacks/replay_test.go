@@ -108,12 +108,12 @@ func leaveContainer(t *testing.T) func() {
 // result is what an attack did to the server and to others.
 type result struct {
 	memory
-	ready, direct, through experience
+	ready, direct, through, available experience
 }
 
 // innocent is what all had who did not attack.
 func (r result) innocent() map[string]experience {
-	return map[string]experience{"/readyz": r.ready, "the bystander": r.direct, "the bystander through kube-apiserver": r.through}
+	return map[string]experience{"/readyz": r.ready, "the bystander": r.direct, "the bystander through kube-apiserver": r.through, "the APIService": r.available}
 }
 
 func (r result) String() string {
@@ -121,6 +121,8 @@ func (r result) String() string {
 	refused, failed := 0, 0
 	for _, had := range []experience{r.ready, r.direct, r.through} {
 		cells = append(cells, fmt.Sprintf("%.1f s", had.slowest.Seconds()))
+	}
+	for _, had := range r.innocent() {
 		refused += had.refused
 		failed += len(had.failures)
 	}
@@ -146,9 +148,10 @@ func replay(t *testing.T, a attack, door *controlplane.Component, duration time.
 	// A request that has begun may end.
 	direct := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.APIServer, bystander))...)
 	through := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.KubeAPIServer, bystander))...)
+	available := use(ctx, lookAvailable(t.Context(), cp))
 	a.run(ctx, attacker)
 	stop()
-	seen := result{<-peak, <-ready, <-direct, <-through}
+	seen := result{<-peak, <-ready, <-direct, <-through, <-available}
 	t.Logf("attacker: %s", attacker)
 	t.Logf("memory: %d MiB", seen.peak>>20)
 	for name, had := range seen.innocent() {

@@ -35,7 +35,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -164,6 +168,22 @@ func lookReady(t *testing.T, config *rest.Config) func() error {
 			return errors.Join(fmt.Errorf("/readyz answers %s: %s", response.Status, body), err)
 		}
 		return err
+	}
+}
+
+// lookAvailable asks kube-apiserver whether it finds the group available. If it does not, nobody can
+// use the group, and no namespace of the cluster can be deleted.
+func lookAvailable(ctx context.Context, cp *controlplane.ControlPlane) func() error {
+	services := aggregator.NewForConfigOrDie(framework.Config(cp)).ApiregistrationV1().APIServices()
+	return func() error {
+		service, err := services.Get(ctx, "v1."+restaurant.GroupName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if available := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available); available == nil || available.Status != apiregistrationv1.ConditionTrue {
+			return fmt.Errorf("the APIService is not available: %+v", available)
+		}
+		return nil
 	}
 }
 
