@@ -50,7 +50,7 @@ pkg/apiserver/filters(tests)  pkg/apiserver/testing/requests pkg/registry/testin
 pkg/apiserver/limits
 pkg/apiserver/limits(tests)   pkg/apiserver/testing/requests
 pkg/apiserver/transport       pkg/apiserver/limits
-pkg/apiserver/authentication  pkg/apiserver/transport
+pkg/apiserver/authentication  pkg/apiserver/transport pkg/apiserver/limits
 pkg/apiserver(tests)          test/workshop
 pkg/apiserver/gauges
 pkg/apiserver/storage         pkg/apiserver/limits pkg/apiserver/transport pkg/apiserver/gauges pkg/registry pkg/etcd/references pkg/etcd/keys pkg/etcd pkg/cluster

@@ -21,13 +21,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const (
@@ -40,8 +41,6 @@ const (
 	// knownTokens and tokenClients are how many of them are remembered, those that have been
 	// used last.
 	knownTokens, tokenClients = 10_000, 10_000
-	// prefixIPv6 is the length of the prefix of an IPv6 address that a single client is given.
-	prefixIPv6 = 64
 )
 
 var errTooManyTokens = errors.New("this client presents too many bearer tokens that are not known")
@@ -138,20 +137,6 @@ type tokenClientKey struct{}
 // WithTokenClients returns an authenticator that tells BoundTokens the address of the client.
 func WithTokenClients(delegate authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		return delegate.AuthenticateRequest(req.WithContext(context.WithValue(req.Context(), tokenClientKey{}, clientAddress(req.RemoteAddr))))
+		return delegate.AuthenticateRequest(req.WithContext(context.WithValue(req.Context(), tokenClientKey{}, limits.ClientAddress(req.RemoteAddr))))
 	})
-}
-
-// clientAddress returns the part of an address that one client has alone.
-func clientAddress(remote string) string {
-	port, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return remote
-	}
-	address := port.Addr().Unmap()
-	if address.Is4() {
-		return address.String()
-	}
-	prefix, _ := address.WithZone("").Prefix(prefixIPv6) // No IPv6 address is shorter.
-	return prefix.String()
 }

@@ -171,17 +171,3 @@ func TestFreshTokensBesideAFlood(t *testing.T) {
 	}
 	require.Equal(t, seconds*innocent, accepted)
 }
-
-func TestTokenClients(t *testing.T) {
-	for remote, want := range map[string]string{
-		"10.0.0.1:1":            "10.0.0.1",
-		"[::ffff:10.0.0.1]:1":   "10.0.0.1",
-		"[2001:db8::1]:1":       "2001:db8::/64",
-		"[2001:db8::ffff:2]:80": "2001:db8::/64",
-		"[2001:db8:0:1::1]:1":   "2001:db8:0:1::/64",
-		"[fe80::1%eth0]:1":      "fe80::/64",
-		"pipe":                  "pipe",
-	} {
-		require.Equal(t, want, clientAddress(remote), remote)
-	}
-}

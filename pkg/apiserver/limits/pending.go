@@ -30,17 +30,24 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/utils/lru"
 )
 
 // pendingRetrySeconds is when a client may hope that other requests have ended.
 const pendingRetrySeconds = 1
 
-// proxyPart is the part of the requests in flight that is kept for the front proxy.
-const proxyPart = 4
+const (
+	// proxyPart is the part of the requests in flight that is kept for the front proxy, and
+	// addressPart the part of the others that an IP address may have.
+	proxyPart, addressPart = 4, 2
+	// trackedAddresses is the number of IP addresses whose requests are counted, those that have
+	// been used last.
+	trackedAddresses = 4096
+)
 
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
-// than the front proxy beyond three quarters of it. It counts each until its work has ended, which
-// the library does not: as soon as a client resets a stream of HTTP/2, or closes its connection, it
+// than the front proxy beyond three quarters of it, of which an IP address may have half. It counts
+// each until its work has ended, which the library does not: as soon as a client resets a stream of HTTP/2, or closes its connection, it
 // may have another, while the library goes on with the first in a goroutine of its own. So the
 // client's context is kept from the library, and WithClientsThatWait looks at it before the work
 // begins. That also ends the count, since the library goes on with the work on a request whose time
@@ -53,13 +60,14 @@ func WithInFlightLimit(next http.Handler, serializer runtime.NegotiatedSerialize
 	longRunning genericapirequest.LongRunningRequestCheck, byFrontProxy func(*http.Request) bool, bounds Bounds) http.Handler {
 	all := &inFlight{limit: int64(bounds.RequestsInFlight)}
 	direct := &inFlight{limit: int64(bounds.RequestsInFlight - bounds.RequestsInFlight/proxyPart), all: all}
+	addresses := lru.New(trackedAddresses)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Context().Err() != nil {
 			return // The client has given it up before anything has begun.
 		}
-		of := direct
-		if byFrontProxy(req) {
-			of = all
+		of := all
+		if !byFrontProxy(req) {
+			of = direct.at(addresses, ClientAddress(req.RemoteAddr))
 		}
 		info, err := resolver.NewRequestInfo(req)
 		if err != nil || longRunning(req, info) || isHealthCheck(info.Path) || of == all && !info.IsResourceRequest {
@@ -95,6 +103,17 @@ func (f *inFlight) enter() bool {
 	}
 	f.requests.Add(-1)
 	return false
+}
+
+// at returns the count of an IP address, which counts in f, too.
+func (f *inFlight) at(addresses *lru.Cache, address string) *inFlight {
+	found, ok := addresses.Get(address)
+	if !ok {
+		// Of two that are made at the same time, one is forgotten.
+		found = &inFlight{limit: max(1, f.limit/addressPart), all: f}
+		addresses.Add(address, found)
+	}
+	return found.(*inFlight)
 }
 
 func (f *inFlight) leave() {

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -121,19 +122,21 @@ func TestPendingAfterTheirTime(t *testing.T) {
 func TestPendingOfFrontProxy(t *testing.T) {
 	const things, discovery = "/apis/example.com/v1/things", "/apis/example.com/v1"
 	for name, test := range map[string]struct {
-		direct, proxied int
-		path            string
-		byProxy         bool
-		want            string
+		own, others, proxied int
+		path                 string
+		byProxy              bool
+		want                 string
 	}{
-		"direct, below its part":            {2, 1, things, false, ""},
-		"direct, beyond its part":           {3, 0, things, false, "this server works on 3 requests already"},
-		"direct, beyond what others leave":  {1, 3, things, false, "this server works on 3 requests already"},
-		"direct, discovery":                 {3, 0, discovery, false, "this server works on 3 requests already"},
-		"forwarded, beside direct ones":     {3, 0, things, true, ""},
-		"forwarded, beside other forwarded": {0, 4, things, true, "this server works on 4 requests already"},
-		"forwarded, discovery":              {0, 4, discovery, true, ""},
-		"forwarded, OpenAPI":                {3, 1, "/openapi/v3", true, ""},
+		"direct, below its part":            {2, 3, 1, things, false, ""},
+		"direct, beyond its address's part": {3, 0, 0, things, false, "this server works on 3 requests already"},
+		"direct, beside another address":    {0, 3, 0, things, false, ""},
+		"direct, beyond the part of all":    {2, 4, 0, things, false, "this server works on 3 requests already"},
+		"direct, beyond what others leave":  {1, 0, 7, things, false, "this server works on 3 requests already"},
+		"direct, discovery":                 {3, 0, 0, discovery, false, "this server works on 3 requests already"},
+		"forwarded, beside direct ones":     {3, 3, 0, things, true, ""},
+		"forwarded, beside other forwarded": {0, 0, 8, things, true, "this server works on 8 requests already"},
+		"forwarded, discovery":              {0, 0, 8, discovery, true, ""},
+		"forwarded, OpenAPI":                {3, 3, 2, "/openapi/v3", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -142,7 +145,7 @@ func TestPendingOfFrontProxy(t *testing.T) {
 					if req.Method == http.MethodPost {
 						<-goOn
 					}
-				}, Bounds{RequestsInFlight: 4}, time.Minute)
+				}, Bounds{RequestsInFlight: 8}, time.Minute)
 				request := func(method, path string, byProxy bool) *http.Request {
 					req := httptest.NewRequest(method, path, nil)
 					if byProxy {
@@ -150,8 +153,16 @@ func TestPendingOfFrontProxy(t *testing.T) {
 					}
 					return req
 				}
-				for i := range test.direct + test.proxied {
-					go requests.Serve(handler, request(http.MethodPost, things, i >= test.direct))
+				for range test.own {
+					go requests.Serve(handler, request(http.MethodPost, things, false))
+				}
+				for i := range test.others {
+					other := request(http.MethodPost, things, false)
+					other.RemoteAddr = fmt.Sprintf("10.0.0.%d:1", i/3)
+					go requests.Serve(handler, other)
+				}
+				for range test.proxied {
+					go requests.Serve(handler, request(http.MethodPost, things, true))
 				}
 				synctest.Wait()
 				requests.RequireStatus(t, requests.Serve(handler, request(http.MethodGet, test.path, test.byProxy)), test.want, http.StatusTooManyRequests)

@@ -50,7 +50,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		bounded := &boundedConn{Conn: conn, listener: l, client: clientAddress(conn)}
+		bounded := &boundedConn{Conn: conn, listener: l, client: limits.ClientAddress(conn.RemoteAddr().String())}
 		if l.enter(bounded.client) {
 			return bounded, nil
 		}
@@ -81,13 +81,6 @@ func (l *boundedListener) change(client string, by connections) {
 	if l.clients[client] = has; has.all == 0 {
 		delete(l.clients, client)
 	}
-}
-
-func clientAddress(conn net.Conn) string {
-	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		return tcp.IP.String()
-	}
-	return conn.RemoteAddr().String()
 }
 
 type boundedConn struct {

@@ -24,6 +24,8 @@ import (
 	"golang.org/x/net/http2"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
 const (
@@ -84,7 +86,7 @@ type pacedConn struct {
 
 func (p *framePace) conn(conn *goAwayConn, trusted *atomic.Bool) *pacedConn {
 	open, end := context.WithCancel(context.Background())
-	return &pacedConn{goAwayConn: conn, pace: p.of(clientAddress(conn)), open: open, end: end, trusted: trusted, read: frameScanner{payload: len(http2.ClientPreface)}}
+	return &pacedConn{goAwayConn: conn, pace: p.of(limits.ClientAddress(conn.RemoteAddr().String())), open: open, end: end, trusted: trusted, read: frameScanner{payload: len(http2.ClientPreface)}}
 }
 
 // Close closes the connection.
