@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -49,7 +50,7 @@ func (s SnapshotSchedule) Validate() (errs []error) {
 		}
 		return errs
 	}
-	if _, err := cron.ParseStandard(s.Spec); err != nil {
+	if _, err := s.parse(); err != nil {
 		errs = append(errs, fmt.Errorf(`--snapshot-schedule must be like "17 3 * * *", for every night at 3:17, or "@every 6h": %w`, err))
 	}
 	if info, err := os.Stat(string(s.Dir)); err != nil || !info.IsDir() {
@@ -61,10 +62,25 @@ func (s SnapshotSchedule) Validate() (errs []error) {
 	return errs
 }
 
+// parse refuses a time zone, as Kubernetes does for CronJobs. The parser ends the process if
+// nothing follows it.
+func (s SnapshotSchedule) parse() (cron.Schedule, error) {
+	if strings.Contains(s.Spec, "TZ") {
+		return nil, errors.New("it has a time zone: set that of the process by the environment variable TZ")
+	}
+	if every, found := strings.CutPrefix(s.Spec, "@every "); found {
+		// The parser takes a part of a second for a second.
+		if interval, err := time.ParseDuration(every); err == nil && interval < time.Second {
+			return nil, fmt.Errorf("snapshots can't be saved every %s", interval)
+		}
+	}
+	return cron.ParseStandard(s.Spec)
+}
+
 // SaveSnapshots saves those of the schedule until the context ends, and calls saved after each.
 // One that fails is logged.
 func (c Config) SaveSnapshots(ctx context.Context, saved func(time.Time)) error {
-	schedule, err := cron.ParseStandard(c.Snapshots.Spec)
+	schedule, err := c.Snapshots.parse()
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,10 @@ func TestNoTimeForSnapshots(t *testing.T) {
 
 func TestValidateSnapshotSchedule(t *testing.T) {
 	dir := SnapshotDirectory(t.TempDir())
+	const (
+		must = `--snapshot-schedule must be like "17 3 * * *", for every night at 3:17, or "@every 6h": `
+		zone = "it has a time zone: set that of the process by the environment variable TZ"
+	)
 	for name, test := range map[string]struct {
 		schedule SnapshotSchedule
 		want     []string
@@ -94,6 +98,12 @@ func TestValidateSnapshotSchedule(t *testing.T) {
 			`--snapshot-dir must name a directory that exists, for --snapshot-schedule, and not "missing"`,
 			"--snapshot-keep must not be below 0, but is -1",
 		}},
+		"a time zone":          {SnapshotSchedule{"CRON_TZ=UTC 17 3 * * *", dir, 14}, []string{must + zone}},
+		"nothing but a zone":   {SnapshotSchedule{"CRON_TZ=UTC", dir, 14}, []string{must + zone}},
+		"nothing but TZ":       {SnapshotSchedule{"TZ=", dir, 14}, []string{must + zone}},
+		"all the time":         {SnapshotSchedule{"@every 1ns", dir, 14}, []string{must + "snapshots can't be saved every 1ns"}},
+		"more often than that": {SnapshotSchedule{"@every -1h", dir, 14}, []string{must + "snapshots can't be saved every -1h0m0s"}},
+		"every second":         {SnapshotSchedule{"@every 1s", dir, 14}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
