@@ -45,7 +45,7 @@ func versionedFields(fields []*goField, first int) string {
 		comment(&b, "\t", field.doc)
 		// Generators of documents leave these lines out.
 		for _, todo := range field.todo {
-			comment(&b, "\t", "TODO: no tag says "+strings.ReplaceAll(todo, "\n", " "))
+			comment(&b, "\t", "TODO: no tag says "+todo)
 		}
 		for _, tag := range field.tags {
 			b.WriteString("\t// " + tag + "\n")

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -80,6 +81,18 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 		}
 		crds = append(crds, read...)
 	}
+	var unwritable []string
+	for _, crd := range crds {
+		for name, version := range importedVersions(crd, options) {
+			for _, problem := range unwritableNames(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema) {
+				unwritable = append(unwritable, fmt.Sprintf("%s: %s: %s", crd.Name, name, problem))
+			}
+		}
+	}
+	if len(unwritable) > 0 {
+		slices.Sort(unwritable)
+		return nil, nil, fmt.Errorf("nothing has been written, since these can't be written in Go:\n%s", strings.Join(unwritable, "\n"))
+	}
 	result = &Result{}
 	for _, crd := range crds {
 		one, found, err := importOne(ctx, dir, crd, options)
@@ -120,19 +133,25 @@ func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, er
 	return crds, nil
 }
 
+// importedVersions are the versions of a definition that the options ask for, by name.
+func importedVersions(crd *apiextensionsv1.CustomResourceDefinition, options ImportOptions) map[string]*apiextensionsv1.CustomResourceDefinitionVersion {
+	versions := map[string]*apiextensionsv1.CustomResourceDefinitionVersion{}
+	for i, version := range crd.Spec.Versions {
+		if version.Served && version.Schema != nil && version.Schema.OpenAPIV3Schema != nil && (len(options.Versions) == 0 || slices.Contains(options.Versions, version.Name)) {
+			versions[version.Name] = &crd.Spec.Versions[i]
+		}
+	}
+	return versions
+}
+
 func importOne(ctx context.Context, dir string, crd *apiextensionsv1.CustomResourceDefinition, options ImportOptions) (*Result, []string, error) {
 	names := crd.Spec.Names
 	kind := KindOptions{
 		Kind: Name(names.Kind), Resource: names.Plural, Short: names.ShortNames, NoClients: options.NoClients,
 		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
 	}
-	versions := map[string]*apiextensionsv1.CustomResourceDefinitionVersion{}
-	for i, version := range crd.Spec.Versions {
-		if version.Served && version.Schema != nil && (len(options.Versions) == 0 || slices.Contains(options.Versions, version.Name)) {
-			versions[version.Name] = &crd.Spec.Versions[i]
-			kind.Versions = append(kind.Versions, version.Name)
-		}
-	}
+	versions := importedVersions(crd, options)
+	kind.Versions = slices.Collect(maps.Keys(versions))
 	if len(versions) == 0 {
 		return nil, nil, fmt.Errorf("it serves none of these versions: %s", strings.Join(options.Versions, ", "))
 	}

@@ -17,6 +17,9 @@ limitations under the License.
 package kit_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,8 +35,19 @@ import (
 func importSpec(t *testing.T, required, field string) (versioned, internal string, findings []string) {
 	t.Helper()
 	dir := newModule(t)
+	_, findings, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, required, "field: "+field)}})
+	require.NoError(t, err)
+	for i := range findings {
+		findings[i] = strings.TrimPrefix(findings[i], "breads.bakery.example.com: v1: ")
+	}
+	return types(t, dir, "pkg/apis/bakery/v1/bread_types.go"), types(t, dir, "pkg/apis/bakery/bread_types.go"), findings
+}
+
+// definition is a file with the definition of a kind, of which the spec has a property.
+func definition(t *testing.T, required, property string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "crd.yaml")
-	definition := `apiVersion: apiextensions.k8s.io/v1
+	require.NoError(t, os.WriteFile(file, []byte(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: breads.bakery.example.com}
 spec:
@@ -50,16 +64,10 @@ spec:
           properties:
             spec:
               type: object
-              required: [` + required + `]
+              required: [`+required+`]
               properties:
-                field: ` + field + "\n"
-	require.NoError(t, os.WriteFile(file, []byte(definition), 0o600))
-	_, findings, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{file}})
-	require.NoError(t, err)
-	for i := range findings {
-		findings[i] = strings.TrimPrefix(findings[i], "breads.bakery.example.com: v1: ")
-	}
-	return types(t, dir, "pkg/apis/bakery/v1/bread_types.go"), types(t, dir, "pkg/apis/bakery/bread_types.go"), findings
+                `+property+"\n"), 0o600))
+	return file
 }
 
 // types are those of a file, from the spec on.
@@ -192,6 +200,88 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	again, _, err := kit.ImportCRD(t.Context(), dir, options)
 	require.NoError(t, err)
 	require.Empty(t, again.Files)
+}
+
+// A definition of strangers can't write code: nothing is written of one that tries to.
+func TestImportedNames(t *testing.T) {
+	const intro = "nothing has been written, since these can't be written in Go:\nbreads.bakery.example.com: v1: Bread.spec"
+	const list = `field: {type: array, x-kubernetes-list-type: map, items: {type: object, properties: {name: {type: string}}}, `
+	for name, test := range map[string]struct{ property, want string }{
+		"a property that ends its tag": {
+			`"x` + "`" + `\n}\nfunc init() { println(\"imported\") }\nvar _ struct {\n\tA string ` + "`" + `json:\"x": {type: string}`,
+			`: the name of the property "x` + "`" + `\n}\nfunc init() { println(\"imported\") }\nvar _ struct {\n\tA string ` + "`" + `json:\"x": use letters, digits and _$./-, beginning with a letter`,
+		},
+		"a key that ends its comment": {
+			list + `x-kubernetes-list-map-keys: ["name\n\tA string\n}\nfunc init() { println(\"imported\") }\ntype x struct {"]}`,
+			`.field: the key "name\n\tA string\n}\nfunc init() { println(\"imported\") }\ntype x struct {" of the list: name a property of its elements`,
+		},
+		"a list type that ends its comment": {
+			`field: {type: array, x-kubernetes-list-type: "set\nfunc init() {}", items: {type: string}}`,
+			`.field: the list type "set\nfunc init() {}": use atomic, set or map`,
+		},
+		"a key that is none of the properties": {list + `x-kubernetes-list-map-keys: [other]}`, `.field: the key "other" of the list: name a property of its elements`},
+		"a key of strings":                     {`field: {type: array, x-kubernetes-list-map-keys: [a], items: {type: string}}`, `.field: the key "a" of the list: name a property of its elements`},
+		"a property in a list":                 {`field: {type: array, items: {type: object, properties: {"a b": {type: string}}}}`, `.field[]: the name of the property "a b": use letters, digits and _$./-, beginning with a letter`},
+		"a property in a map":                  {`field: {type: object, additionalProperties: {type: object, properties: {"": {type: string}}}}`, `.field{}: the name of the property "": use letters, digits and _$./-, beginning with a letter`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newModule(t)
+			before := tree(t, dir)
+			_, _, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", test.property)}})
+			require.EqualError(t, err, intro+test.want)
+			require.Equal(t, before, tree(t, dir))
+		})
+	}
+}
+
+// tree is all files of a directory.
+func tree(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		files = append(files, path)
+		return err
+	}))
+	return files
+}
+
+// Whatever texts a definition has, its kinds consist of what they consist of without them.
+func TestImportedTexts(t *testing.T) {
+	const code = "`\\n*/\\n}\\nfunc init() { println(\\\"imported\\\") }\\n//"
+	for name, property := range map[string]string{
+		"description":        `field: {type: string, description: "` + code + `"}`,
+		"enumeration":        `field: {type: string, enum: ["` + code + `"]}`,
+		"numbers":            `field: {type: integer, enum: ["` + code + `"]}`,
+		"pattern":            `field: {type: string, pattern: "` + code + `"}`,
+		"format":             `field: {type: string, format: "` + code + `"}`,
+		"rule":               `field: {type: string, x-kubernetes-validations: [{rule: "` + code + `", message: "` + code + `"}]}`,
+		"alternatives":       `field: {type: string, anyOf: [{pattern: "` + code + `"}], not: {pattern: "` + code + `"}}`,
+		"default":            `field: {type: string, default: "` + code + `"}`,
+		"default of objects": `field: {type: object, properties: {a: {type: string, title: "` + code + `"}}, default: {a: "` + code + `"}}`,
+		"default of numbers": `field: {type: integer, default: "` + code + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newModule(t)
+			_, _, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", property)}})
+			require.NoError(t, err)
+			for _, file := range tree(t, dir) {
+				if !strings.HasSuffix(file, ".go") || strings.Contains(file, "/test/") {
+					continue
+				}
+				parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+				require.NoError(t, err)
+				for _, declared := range parsed.Decls {
+					function, is := declared.(*ast.FuncDecl)
+					require.False(t, is && function.Name.Name == "init", "%s has an init()", file)
+				}
+				// Generators write what they are told by tags into code and raw strings.
+				for _, group := range parsed.Comments {
+					for _, comment := range group.List {
+						require.False(t, strings.HasPrefix(comment.Text, "// +") && strings.Contains(comment.Text, "`"), "%s: %s", file, comment.Text)
+					}
+				}
+			}
+		})
+	}
 }
 
 func TestImportErrorsNameTheFix(t *testing.T) {

@@ -17,6 +17,7 @@ limitations under the License.
 package kit
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -82,6 +83,38 @@ func (t *goType) String() string {
 	default:
 		return "map[string]" + t.element.String()
 	}
+}
+
+// propertyName is what a name in JSON may be, so that tags can hold it.
+var propertyName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$./-]*$`)
+
+// unwritableNames are the names in a schema that are no identifiers, list types that are not known, and
+// keys of lists that are no properties.
+func unwritableNames(path string, schema *apiextensionsv1.JSONSchemaProps) (problems []string) {
+	for name, property := range schema.Properties {
+		if !propertyName.MatchString(name) {
+			problems = append(problems, fmt.Sprintf("%s: the name of the property %q: use letters, digits and _$./-, beginning with a letter", path, name))
+			continue
+		}
+		problems = append(problems, unwritableNames(path+"."+name, &property)...)
+	}
+	if kind := schema.XListType; kind != nil && !slices.Contains([]string{"atomic", "set", "map"}, *kind) {
+		problems = append(problems, fmt.Sprintf("%s: the list type %q: use atomic, set or map", path, *kind))
+	}
+	var element apiextensionsv1.JSONSchemaProps
+	if schema.Items != nil && schema.Items.Schema != nil {
+		element = *schema.Items.Schema
+		problems = append(problems, unwritableNames(path+"[]", &element)...)
+	}
+	for _, key := range schema.XListMapKeys {
+		if _, found := element.Properties[key]; !found {
+			problems = append(problems, fmt.Sprintf("%s: the key %q of the list: name a property of its elements", path, key))
+		}
+	}
+	if values := schema.AdditionalProperties; values != nil && values.Schema != nil {
+		problems = append(problems, unwritableNames(path+"{}", values.Schema)...)
+	}
+	return problems
 }
 
 // schemaReader makes Go types of the schema of one version of a kind.
@@ -167,11 +200,13 @@ func (r *schemaReader) setDefault(field *goField, schema *apiextensionsv1.JSONSc
 		return
 	}
 	var value any
-	if json.Unmarshal(schema.Default.Raw, &value) != nil || value == nil || field.goType.opaque {
-		field.todo = append(field.todo, fmt.Sprintf("the default %s", schema.Default.Raw))
+	invalid := json.Unmarshal(schema.Default.Raw, &value) != nil
+	compact, _ := json.Marshal(value)
+	// Generators write a default into a raw string of Go.
+	if invalid || value == nil || field.goType.opaque || bytes.ContainsRune(compact, '`') {
+		field.todo = append(field.todo, oneLine(fmt.Sprintf("the default %s", schema.Default.Raw)))
 		return
 	}
-	compact, _ := json.Marshal(value)
 	if !field.pointer && field.goType.fields != nil && string(compact) == "{}" {
 		return
 	}

@@ -50,8 +50,13 @@ func ruleTag(rule string) string {
 	}[strings.Join(strings.Fields(rule), "")]
 }
 
-// inexpressible is what a schema demands and no tag says.
+// inexpressible is what a schema demands and no tag says, each in one line.
 func inexpressible(schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
+	defer func() {
+		for i := range todo {
+			todo[i] = oneLine(todo[i])
+		}
+	}()
 	for _, rule := range schema.XValidations {
 		if ruleTag(rule.Rule) == "" {
 			todo = append(todo, "the rule "+strings.Join(strings.Fields(rule.Rule), " "))
@@ -94,6 +99,9 @@ func inexpressible(schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
 	}
 	return todo
 }
+
+// oneLine makes a text fit for a comment.
+func oneLine(text string) string { return strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(text) }
 
 func asJSON(value any) string {
 	text, err := json.Marshal(value)
