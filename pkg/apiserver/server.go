@@ -64,7 +64,9 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	for _, group := range c.Groups {
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
 		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer, c.Bounds)
-		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter, c.Runtimes[group.Name]); err != nil {
+		beside := c.Runtimes[group.Name]
+		beside.Authorizer = c.generic.Authorization.Authorizer
+		if info.VersionedResourcesStorageMap, err = group.Storage(c.Scheme, c.generic.RESTOptionsGetter, beside); err != nil {
 			return nil, err
 		}
 		groups = append(groups, &info)

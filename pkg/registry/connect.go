@@ -22,8 +22,12 @@ import (
 	"fmt"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -35,8 +39,9 @@ import (
 type Connect[O Object, P runtime.Object] struct {
 	// NewOptions returns the options of a request without parameters.
 	NewOptions func() P
-	// Methods are the HTTP methods, by default GET. Users need the permission to get the
-	// subresource for GET, and to create it for POST.
+	// Methods are the HTTP methods. Users need the permission to get the subresource for GET, and
+	// to create it for POST. A request that upgrades the connection needs both if it is a GET, as
+	// that of a WebSocket has to be.
 	Methods []string
 	// Handler returns what answers a request about an object, after authorization,
 	// admission and validation of the options. An error becomes the answer instead; what
@@ -73,6 +78,9 @@ func (Connect[O, P]) LongRunning() LongRunning { return AlwaysLongRunning }
 func (c Connect[O, P]) Storage(of Parent[O]) (rest.Storage, error) {
 	if c.NewOptions == nil {
 		return nil, errors.New("set NewOptions")
+	}
+	if len(c.Methods) == 0 {
+		return nil, errors.New("set Methods: GET, which roles for viewers allow, or POST")
 	}
 	var err error
 	if c.Handler, err = c.handler(of); err != nil {
@@ -122,12 +130,7 @@ func (r *connectREST[O, P]) NewConnectOptions() (options runtime.Object, hasPath
 }
 
 // ConnectMethods are the HTTP methods.
-func (r *connectREST[O, P]) ConnectMethods() []string {
-	if len(r.declared.Methods) == 0 {
-		return []string{http.MethodGet}
-	}
-	return r.declared.Methods
-}
+func (r *connectREST[O, P]) ConnectMethods() []string { return r.declared.Methods }
 
 // Connect returns the handler for an object.
 func (r *connectREST[O, P]) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
@@ -138,5 +141,50 @@ func (r *connectREST[O, P]) Connect(ctx context.Context, name string, options ru
 	if err != nil {
 		return nil, err
 	}
-	return r.declared.Handler(ctx, obj.(O), options.(P), responder)
+	handler, err := r.declared.Handler(ctx, obj.(O), options.(P), responder)
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := r.mayUpgrade(ctx, name, req); err != nil {
+			responder.Error(err)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	}), nil
 }
+
+// mayUpgrade returns an error if a request upgrades its connection, and its user may not create
+// the subresource. What goes over such a connection is not only read.
+func (r *connectREST[O, P]) mayUpgrade(ctx context.Context, name string, req *http.Request) error {
+	if req.Header.Get("Upgrade") == "" {
+		return nil
+	}
+	asked, err := filters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if asked.GetVerb() == createVerb {
+		return nil
+	}
+	if r.of.Runtime.Authorizer == nil {
+		return apierrors.NewInternalError(errors.New("the server has no authorizer"))
+	}
+	decision, reason, err := r.of.Runtime.Authorizer.Authorize(ctx, creation{asked})
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if decision != authorizer.DecisionAllow {
+		resource := schema.GroupResource{Group: asked.GetAPIGroup(), Resource: asked.GetResource()}
+		return apierrors.NewForbidden(resource, name, fmt.Errorf("to upgrade the connection, one has to be allowed to create %s: %s", r.of.Path, reason))
+	}
+	return nil
+}
+
+const createVerb = "create"
+
+// creation is a request, but to create.
+type creation struct{ authorizer.Attributes }
+
+// GetVerb returns create.
+func (creation) GetVerb() string { return createVerb }

@@ -85,7 +85,9 @@ func TestRefusedDeclarations(t *testing.T) {
 	handler := registry.HandlerFunc[*types.Machine, *types.ProgressOptions](func(context.Context, *types.Machine, *types.ProgressOptions, rest.Responder) (http.Handler, error) {
 		return nil, nil
 	})
-	unhandled := registry.Connect[*types.Machine, *types.ProgressOptions]{NewOptions: workshop.Progress().NewOptions}
+	unhandled := registry.Connect[*types.Machine, *types.ProgressOptions]{NewOptions: workshop.Progress().NewOptions, Methods: []string{http.MethodPost}}
+	methodless := unhandled
+	methodless.Methods = nil
 	handled := unhandled
 	handled.Handler = handler
 	answer := registry.AnswerFunc[*types.Estimate](func(context.Context, *types.Estimate) error { return nil })
@@ -98,6 +100,7 @@ func TestRefusedDeclarations(t *testing.T) {
 		"half of a status":          {kind: half, want: "creating the storage of machines.workshop.example.com: set either both of KeepStatus and KeepSpec, or neither"},
 		"a subresource twice":       {kind: taken, want: "creating the storage of machines.workshop.example.com: machines/status is declared as a subresource, but exists already"},
 		"a Connect without options": {kind: connect(registry.Connect[*types.Machine, *types.ProgressOptions]{}), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set NewOptions"},
+		"a Connect without methods": {kind: connect(methodless), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set Methods: GET, which roles for viewers allow, or POST"},
 		"a Connect unhandled":       {kind: connect(unhandled), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set Handler in the Connect, or a handler for its path in Handlers of the group's Runtime"},
 		"handled twice":             {kind: connect(handled), runtime: handles("machines/shell", handler), want: "creating the storage of machines.workshop.example.com: serving machines/shell: set Handler in the Connect or in the Runtime, not in both"},
 		"handled wrongly":           {kind: connect(unhandled), runtime: handles("machines/shell", registry.HandlerFunc[*types.Site, *types.ProgressOptions](nil)), want: "creating the storage of machines.workshop.example.com: serving machines/shell: the Runtime handles it with a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.Site,*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.ProgressOptions] instead of a registry.HandlerFunc[*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.Machine,*restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop.ProgressOptions]"},

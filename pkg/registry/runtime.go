@@ -21,6 +21,7 @@ import (
 	"reflect" //nolint:depguard // It is in the signature of generated informer factories.
 
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 )
 
@@ -43,6 +44,8 @@ type Runtime struct {
 	Handlers map[string]Handler
 	// Controllers run in one of all replicas at a time.
 	Controllers []Controller
+	// Authorizer decides what the user of a request may do. The server sets it.
+	Authorizer authorizer.Authorizer
 }
 
 // Controller keeps objects in the state that they describe.

@@ -34,6 +34,8 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	authenticationuser "k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -336,7 +338,7 @@ func connected(t *testing.T, connect registry.Connect[*types.Machine, *types.Pro
 	kind.Subresources = map[string]registry.Subresource[*types.Machine]{"shell": connect}
 	group.Kinds = []registry.Declaration{kind}
 	group.Runtime = func(registry.Clients) (registry.Runtime, error) {
-		return registry.Runtime{Handlers: map[string]registry.Handler{"machines/shell": handler}}, nil
+		return registry.Runtime{Handlers: map[string]registry.Handler{"machines/shell": handler}, Authorizer: onlyWriters}, nil
 	}
 	m := machines{t, registrytesting.NewStorage(t, group)}
 	m.mustCreate(drill())
@@ -346,12 +348,39 @@ func connected(t *testing.T, connect registry.Connect[*types.Machine, *types.Pro
 	return m
 }
 
-func (m machines) connect(name string, options *types.ProgressOptions) (*httptest.Server, error) {
-	handler, err := m.ByVersion["v1"]["machines/shell"].(rest.Connecter).Connect(m.context("machines/shell"), name, options, nil)
-	if err != nil {
+// onlyWriters lets the user writer do everything.
+var onlyWriters = authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+	if asked.GetUser().GetName() == "writer" && asked.GetVerb() == "create" && asked.GetResource() == "machines" && asked.GetSubresource() == "shell" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "no RBAC policy matched", nil
+})
+
+// errorResponder answers with an error.
+type errorResponder struct {
+	rest.Responder
+	w http.ResponseWriter
+}
+
+func (r errorResponder) Error(err error) { http.Error(r.w, err.Error(), http.StatusForbidden) }
+
+// connect serves the subresource to a user by the verb of GET.
+func (m machines) connect(user, name string, options *types.ProgressOptions) (*httptest.Server, error) {
+	ctx := genericapirequest.WithUser(m.context("machines/shell"), &authenticationuser.DefaultInfo{Name: user})
+	info, _ := genericapirequest.RequestInfoFrom(ctx)
+	info.Verb = "get"
+	connecter := m.ByVersion["v1"]["machines/shell"].(rest.Connecter)
+	if _, err := connecter.Connect(ctx, name, options, nil); err != nil {
 		return nil, err
 	}
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		handler, err := connecter.Connect(ctx, name, options, errorResponder{w: w})
+		if err != nil {
+			m.Error(err)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	}))
 	m.Cleanup(server.Close)
 	return server, nil
 }
@@ -377,21 +406,28 @@ func TestConnectUpgrades(t *testing.T) {
 	if diff := cmp.Diff([]string{"GET", "POST"}, m.ByVersion["v1"]["machines/shell"].(rest.Connecter).ConnectMethods()); diff != "" {
 		t.Errorf("unexpected methods (-want +got):\n%s", diff)
 	}
-	server, err := m.connect("drill", &types.ProgressOptions{TimeoutSeconds: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	if _, err := io.WriteString(connection, "GET / HTTP/1.1\r\nHost: machine\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello"); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(connection)
-	if err != nil || !bytes.HasSuffix(answer, []byte("\r\n\r\ndrill:hello")) {
-		t.Errorf("got %q and the error %v, want the name and the echo", answer, err)
+	for user, want := range map[string]string{
+		"writer": "\r\n\r\ndrill:hello",
+		"reader": `machines.workshop.example.com "drill" is forbidden: to upgrade the connection, one has to be allowed to create machines/shell: no RBAC policy matched` + "\n",
+	} {
+		t.Run(user, func(t *testing.T) {
+			server, err := m.connect(user, "drill", &types.ProgressOptions{TimeoutSeconds: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			connection, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			if _, err := io.WriteString(connection, "GET / HTTP/1.1\r\nHost: machine\r\nConnection: Upgrade, close\r\nUpgrade: echo\r\n\r\nhello"); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(connection)
+			if err != nil || !bytes.HasSuffix(answer, []byte(want)) {
+				t.Errorf("got %q and the error %v, want %q at its end", answer, err, want)
+			}
+		})
 	}
 }
 
@@ -399,6 +435,7 @@ func TestConnectUpgrades(t *testing.T) {
 func TestConnectStreamsBytes(t *testing.T) {
 	m := connected(t, registry.Connect[*types.Machine, *types.ProgressOptions]{
 		NewOptions: workshop.Progress().NewOptions,
+		Methods:    []string{http.MethodGet},
 		Handler: func(_ context.Context, machine *types.Machine, options *types.ProgressOptions, _ rest.Responder) (http.Handler, error) {
 			if options.Follow {
 				return nil, apierrors.NewConflict(types.Resource("machines"), machine.Name, errors.New("it can't be followed"))
@@ -418,11 +455,11 @@ func TestConnectStreamsBytes(t *testing.T) {
 		"no machine":      {"saw", types.ProgressOptions{TimeoutSeconds: 1}, apierrors.IsNotFound},
 		"its own error":   {"drill", types.ProgressOptions{TimeoutSeconds: 1, Follow: true}, apierrors.IsConflict},
 	} {
-		if _, err := m.connect(test.machine, &test.options); !test.want(err) {
+		if _, err := m.connect("reader", test.machine, &test.options); !test.want(err) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	server, err := m.connect("drill", &types.ProgressOptions{TimeoutSeconds: 1})
+	server, err := m.connect("reader", "drill", &types.ProgressOptions{TimeoutSeconds: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
