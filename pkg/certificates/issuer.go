@@ -19,18 +19,21 @@ package certificates
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/x509"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -55,6 +58,10 @@ type IssuerConfig struct {
 	// CustomResourceDefinitions are the names of those whose conversion webhook, if it is in the
 	// namespace, shall trust the certificate authority. One that does not exist is left out.
 	CustomResourceDefinitions []string
+	// PathSecret is the name of one of the Secrets in Certificates. It also keeps a random path,
+	// which becomes part of the paths of all these webhooks: only kube-apiserver and the webhooks
+	// know it. If it is empty, paths are left as they are.
+	PathSecret string
 	// CAValidity and Validity are how long the certificate authority and a certificate
 	// are valid for. They are renewed after two thirds of it.
 	CAValidity, Validity time.Duration
@@ -87,21 +94,31 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
+	owned := secrets{kube: kube, namespace: config.Namespace}
 	return &Issuer{config, keeper{
-		secrets:  secrets{kube: kube, namespace: config.Namespace},
+		secrets:  owned,
 		name:     config.CASecret,
 		validity: config.CAValidity,
 		clock:    config.Clock,
 		// Each Secret gets the bundle together with its certificate.
 		publish: func(ctx context.Context, bundle []byte) error {
+			c := caller{namespace: config.Namespace, bundle: bundle}
+			if config.PathSecret != "" {
+				// A new path is published when the Secret has it.
+				secret, err := owned.get(ctx, config.PathSecret)
+				if err != nil {
+					return err
+				}
+				c.path = string(secret.Data[pathKey])
+			}
 			for _, name := range config.WebhookConfigurations {
-				if err := trustedByWebhooks(ctx, kube, config.Namespace, name, bundle); err != nil {
-					return fmt.Errorf("keeping the caBundle of the webhook configuration %s, which this program's user must be allowed to get and update: %w", name, err)
+				if err := c.setWebhooks(ctx, kube, name); err != nil {
+					return fmt.Errorf("keeping the clientConfig of the webhook configuration %s, which this program's user must be allowed to get and update: %w", name, err)
 				}
 			}
 			for _, name := range config.CustomResourceDefinitions {
-				if err := trustedByDefinition(ctx, definitions, config.Namespace, name, bundle); err != nil {
-					return fmt.Errorf("keeping the caBundle of the CustomResourceDefinition %s, which this program's user must be allowed to get and update: %w", name, err)
+				if err := c.setConversion(ctx, definitions, name); err != nil {
+					return fmt.Errorf("keeping the clientConfig of the CustomResourceDefinition %s, which this program's user must be allowed to get and update: %w", name, err)
 				}
 			}
 			return nil
@@ -109,22 +126,38 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 	}}, nil
 }
 
-// trustedByWebhooks makes kube-apiserver trust the bundle when it calls webhooks in a
-// namespace.
-func trustedByWebhooks(ctx context.Context, kube kubernetes.Interface, namespace, name string, bundle []byte) error {
-	set := func(config *admissionregistrationv1.WebhookClientConfig) (changed bool) {
-		if config.Service == nil || config.Service.Namespace != namespace || bytes.Equal(config.CABundle, bundle) {
-			return false
-		}
-		config.CABundle = bundle
-		return true
+// pathKey is the key of the random path in a Secret.
+const pathKey = "path"
+
+// caller is how kube-apiserver calls the webhooks in a namespace.
+type caller struct {
+	namespace string
+	bundle    []byte
+	// path is empty if paths are left as they are.
+	path string
+}
+
+// set changes a client configuration if it leads to the namespace.
+func (c caller) set(config *admissionregistrationv1.WebhookClientConfig, endpoint string) (changed bool) {
+	if config.Service == nil || config.Service.Namespace != c.namespace {
+		return false
 	}
+	before := config.DeepCopy()
+	config.CABundle = c.bundle
+	if c.path != "" {
+		config.Service.Path = new("/" + c.path + endpoint)
+	}
+	return !equality.Semantic.DeepEqual(before, config)
+}
+
+// setWebhooks changes the webhooks of the configurations of a name.
+func (c caller) setWebhooks(ctx context.Context, kube kubernetes.Interface, name string) error {
 	registration := kube.AdmissionregistrationV1()
 	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		changed := false
 		for i := range mutating.Webhooks {
-			changed = set(&mutating.Webhooks[i].ClientConfig) || changed
+			changed = c.set(&mutating.Webhooks[i].ClientConfig, "/admit") || changed
 		}
 		if changed {
 			_, err = registration.MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{})
@@ -137,7 +170,7 @@ func trustedByWebhooks(ctx context.Context, kube kubernetes.Interface, namespace
 	if err == nil {
 		changed := false
 		for i := range validating.Webhooks {
-			changed = set(&validating.Webhooks[i].ClientConfig) || changed
+			changed = c.set(&validating.Webhooks[i].ClientConfig, "/validate") || changed
 		}
 		if changed {
 			_, err = registration.ValidatingWebhookConfigurations().Update(ctx, validating, metav1.UpdateOptions{})
@@ -149,9 +182,8 @@ func trustedByWebhooks(ctx context.Context, kube kubernetes.Interface, namespace
 	return err
 }
 
-// trustedByDefinition makes kube-apiserver trust the bundle when it calls the conversion webhook
-// of a definition in a namespace.
-func trustedByDefinition(ctx context.Context, client dynamic.Interface, namespace, name string, bundle []byte) error {
+// setConversion changes the conversion webhook of a definition.
+func (c caller) setConversion(ctx context.Context, client dynamic.Interface, name string) error {
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	definition, err := definitions.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -161,17 +193,22 @@ func trustedByDefinition(ctx context.Context, client dynamic.Interface, namespac
 		return err
 	}
 	path := []string{"spec", "conversion", "webhook", "clientConfig"}
-	config, _, err := unstructured.NestedMap(definition.Object, path...)
+	content, _, err := unstructured.NestedMap(definition.Object, path...)
 	if err != nil {
 		return err
 	}
-	service, _, err := unstructured.NestedString(config, "service", "namespace")
-	if wanted := base64.StdEncoding.EncodeToString(bundle); err == nil && service == namespace && config["caBundle"] != wanted {
-		config["caBundle"] = wanted
-		if err = unstructured.SetNestedMap(definition.Object, config, path...); err == nil {
-			_, err = definitions.Update(ctx, definition, metav1.UpdateOptions{})
-		}
+	// It has the fields of the other webhooks.
+	var config admissionregistrationv1.WebhookClientConfig
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &config); err != nil || !c.set(&config, "/convert") {
+		return err
 	}
+	if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&config); err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedMap(definition.Object, content, path...); err != nil {
+		return err
+	}
+	_, err = definitions.Update(ctx, definition, metav1.UpdateOptions{})
 	return err
 }
 
@@ -203,7 +240,7 @@ func (i *Issuer) Sync(ctx context.Context) error {
 		if err := i.authority.put(ctx, secret); err != nil {
 			return err
 		}
-		klog.InfoS("Renewed the certificate, or the certificate authorities to trust", "secret", klog.KObj(secret))
+		klog.InfoS("Renewed the certificate, the certificate authorities to trust, or the path", "secret", klog.KObj(secret))
 	}
 	return nil
 }
@@ -212,11 +249,18 @@ func (i *Issuer) Sync(ctx context.Context) error {
 func (i *Issuer) renew(secret *corev1.Secret, a ca) (changed bool, err error) {
 	hosts := i.config.Certificates[secret.Name]
 	now, bundle := i.config.Clock.Now(), a.bundle()
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	if secret.Name == i.config.PathSecret && len(secret.Data[pathKey]) == 0 {
+		// kube-apiserver takes a path of DNS labels only.
+		secret.Data[pathKey], changed = []byte(strings.ToLower(rand.Text())), true
+	}
 	// What can't be used is replaced.
 	pair, err := parse(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err == nil && pair.key != nil && a.current.issued(pair) && slices.Equal(pair.certificate.DNSNames, hosts) && now.Before(pair.part(2, 3)) {
 		if bytes.Equal(secret.Data[caCert], bundle) {
-			return false, nil
+			return changed, nil
 		}
 		secret.Data[caCert] = bundle
 		return true, nil
@@ -236,6 +280,6 @@ func (i *Issuer) renew(secret *corev1.Secret, a ca) (changed bool, err error) {
 	if secret.Type == "" {
 		secret.Type = corev1.SecretTypeTLS
 	}
-	secret.Data = map[string][]byte{corev1.TLSCertKey: pair.certPEM(), corev1.TLSPrivateKeyKey: key, caCert: bundle}
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[caCert] = pair.certPEM(), key, bundle
 	return true, nil
 }

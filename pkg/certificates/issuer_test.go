@@ -22,12 +22,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -132,25 +134,36 @@ func TestIssuerReplaces(t *testing.T) {
 	}
 }
 
-func TestTrustedByDefinition(t *testing.T) {
+func TestSetConversion(t *testing.T) {
 	definition := func(clientConfig map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com"},
 			"spec": map[string]any{"conversion": map[string]any{"strategy": "Webhook", "webhook": map[string]any{"clientConfig": clientConfig}}},
 		}}
 	}
-	service := func(namespace string) map[string]any {
-		return map[string]any{"namespace": namespace, "name": "webhook"}
+	service := func(namespace string, path any) map[string]any {
+		service := map[string]any{"namespace": namespace, "name": "webhook", "port": int64(8443)}
+		if path != nil {
+			service["path"] = path
+		}
+		return service
 	}
 	for name, test := range map[string]struct {
+		path         string
 		clientConfig map[string]any
-		want         string
+		want         map[string]any
 	}{
-		"that trusts nobody":       {map[string]any{"service": service("here")}, "bmV3"},
-		"that trusts another":      {map[string]any{"service": service("here"), "caBundle": "b2xk"}, "bmV3"},
-		"of another instance":      {map[string]any{"service": service("elsewhere"), "caBundle": "b2xk"}, "b2xk"},
-		"that is not in a cluster": {map[string]any{"url": "https://example.com"}, ""},
-		"without a webhook":        {nil, ""},
+		"that trusts nobody": {"", map[string]any{"service": service("here", nil)}, map[string]any{"service": service("here", nil), "caBundle": "bmV3"}},
+		"that trusts another": {"", map[string]any{"service": service("here", "/x"), "caBundle": "b2xk"},
+			map[string]any{"service": service("here", "/x"), "caBundle": "bmV3"}},
+		"that has no path": {"secret", map[string]any{"service": service("here", nil), "caBundle": "bmV3"},
+			map[string]any{"service": service("here", "/secret/convert"), "caBundle": "bmV3"}},
+		"that has another path": {"secret", map[string]any{"service": service("here", "/convert"), "caBundle": "b2xk"},
+			map[string]any{"service": service("here", "/secret/convert"), "caBundle": "bmV3"}},
+		"of another instance": {"secret", map[string]any{"service": service("elsewhere", "/convert"), "caBundle": "b2xk"},
+			map[string]any{"service": service("elsewhere", "/convert"), "caBundle": "b2xk"}},
+		"that is not in a cluster": {"secret", map[string]any{"url": "https://example.com"}, map[string]any{"url": "https://example.com"}},
+		"without a webhook":        {"secret", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := definition(test.clientConfig)
@@ -158,13 +171,75 @@ func TestTrustedByDefinition(t *testing.T) {
 				unstructured.RemoveNestedField(object.Object, "spec", "conversion")
 			}
 			client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), object)
-			require.NoError(t, trustedByDefinition(t.Context(), client, "here", "things.example.com", []byte("new")))
-			require.NoError(t, trustedByDefinition(t.Context(), client, "here", "others.example.com", []byte("new")))
+			caller := caller{"here", []byte("new"), test.path}
+			require.NoError(t, caller.setConversion(t.Context(), client, "things.example.com"))
+			require.NoError(t, caller.setConversion(t.Context(), client, "others.example.com"))
 			stored, err := client.Tracker().Get(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", "things.example.com")
 			require.NoError(t, err)
-			got, _, err := unstructured.NestedString(stored.(*unstructured.Unstructured).Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
+			got, _, err := unstructured.NestedMap(stored.(*unstructured.Unstructured).Object, "spec", "conversion", "webhook", "clientConfig")
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
 		})
 	}
+}
+
+func TestSetWebhooks(t *testing.T) {
+	config := func(namespace, path, bundle string) admissionregistrationv1.WebhookClientConfig {
+		service := &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "webhook"}
+		if path != "" {
+			service.Path = &path
+		}
+		return admissionregistrationv1.WebhookClientConfig{Service: service, CABundle: []byte(bundle)}
+	}
+	elsewhere, named := config("elsewhere", "/validate", "old"), metav1.ObjectMeta{Name: "hooks"}
+	kube := kubefake.NewClientset(
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named, Webhooks: []admissionregistrationv1.MutatingWebhook{{ClientConfig: config("here", "", "")}}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named, Webhooks: []admissionregistrationv1.ValidatingWebhook{{ClientConfig: config("here", "/validate", "old")}, {ClientConfig: elsewhere}}},
+	)
+	for range 2 { // The second time, there is nothing left to do.
+		kube.ClearActions()
+		require.NoError(t, caller{"here", []byte("new"), "secret"}.setWebhooks(t.Context(), kube, "hooks"))
+	}
+	require.Len(t, kube.Actions(), 2)
+	mutating, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "hooks", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, config("here", "/secret/admit", "new"), mutating.Webhooks[0].ClientConfig)
+	validating, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "hooks", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, config("here", "/secret/validate", "new"), validating.Webhooks[0].ClientConfig)
+	require.Equal(t, elsewhere, validating.Webhooks[1].ClientConfig)
+	require.NoError(t, caller{"here", []byte("new"), ""}.setWebhooks(t.Context(), kube, "missing"))
+}
+
+// One Secret keeps a path, which survives new certificates.
+func TestPathOfWebhooks(t *testing.T) {
+	issuer := &Issuer{config: IssuerConfig{
+		Certificates: map[string][]string{"server": {"a.default.svc"}, "other": nil},
+		PathSecret:   "server",
+		Validity:     day,
+		Clock:        testingclock.NewFakePassiveClock(begin),
+	}}
+	a, _, err := ca{}.advance("ca", begin, year)
+	require.NoError(t, err)
+	server, other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "server"}}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	for _, secret := range []*corev1.Secret{server, other} {
+		_, err := issuer.renew(secret, a)
+		require.NoError(t, err)
+	}
+	path := string(server.Data[pathKey])
+	require.Regexp(t, `^[a-z2-7]{26}$`, path)
+	require.NotContains(t, other.Data, pathKey)
+
+	delete(server.Data, corev1.TLSCertKey)
+	changed, err := issuer.renew(server, a)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Equal(t, path, string(server.Data[pathKey]))
+
+	delete(server.Data, pathKey) // An operator wants another one.
+	changed, err = issuer.renew(server, a)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.NotEqual(t, path, string(server.Data[pathKey]))
+	require.Len(t, server.Data[pathKey], 26)
 }

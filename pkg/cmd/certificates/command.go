@@ -68,9 +68,11 @@ func NewCommand() *cobra.Command {
 	flags.StringArrayVar(&o.certificates, "certificate", nil, ""+
 		"Name of a Secret, of the type kubernetes.io/tls, for a certificate, which has the same common name; for one of servers followed by = and their hosts, separated by commas. Can be repeated.")
 	flags.StringSliceVar(&o.WebhookConfigurations, "webhook-configurations", nil, ""+
-		"Names of mutating and validating webhook configurations: the caBundle of their webhooks in the namespace is kept up to date.")
+		"Names of mutating and validating webhook configurations: the caBundle of their webhooks in the namespace, and their path if --webhook-path-secret is set, are kept up to date.")
 	flags.StringSliceVar(&o.CustomResourceDefinitions, "custom-resource-definitions", nil, ""+
-		"Names of CustomResourceDefinitions: the caBundle of their conversion webhook, if it is in the namespace, is kept up to date.")
+		"Names of CustomResourceDefinitions: the caBundle of their conversion webhook, if it is in the namespace, and its path if --webhook-path-secret is set, are kept up to date.")
+	flags.StringVar(&o.PathSecret, "webhook-path-secret", "", ""+
+		"Name of a Secret of --certificate that also keeps a random path, for --path-file of the webhook. The path of these webhooks and of these conversion webhooks becomes that, followed by /admit, /validate or /convert. By default, paths are left as they are.")
 	flags.DurationVar(&o.CAValidity, "ca-validity", o.CAValidity, ""+
 		"How long the certificate authority is valid for.")
 	flags.DurationVar(&o.Validity, "certificate-validity", o.Validity, ""+
@@ -135,6 +137,9 @@ func (o *options) complete() (errs []error) {
 				errs = append(errs, fmt.Errorf("--certificate %q: the host %q must have a name, not an address only", certificate, host))
 			}
 		}
+	}
+	if _, kept := o.Certificates[o.PathSecret]; o.PathSecret != "" && !kept {
+		errs = append(errs, fmt.Errorf("--webhook-path-secret %q must be a Secret of --certificate", o.PathSecret))
 	}
 	if err := o.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--certificate-validity or --ca-validity: %w", err))

@@ -54,6 +54,11 @@ func TestCertificatesFlags(t *testing.T) {
 				`--certificate "A=localhost,,*.svc,127.0.0.1": the host "127.0.0.1" must have a name, not an address only`,
 			},
 		},
+		"a path in one of the Secrets": {certificates: []string{"a"}, change: func(o *options) { o.PathSecret = "a" }},
+		"a path in a Secret of its own": {
+			certificates: []string{"a"}, change: func(o *options) { o.PathSecret = "b" },
+			want: []string{`--webhook-path-secret "b" must be a Secret of --certificate`},
+		},
 		"durations": {
 			certificates: []string{"a"},
 			change:       func(o *options) { o.Validity, o.startupTimeout = 2*time.Hour, 0 },
