@@ -19,27 +19,54 @@ package webhook
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 
-	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-const (
-	// admissionsInWork and conversionsInWork are how many bytes the bodies of all reviews
-	// of a kind may have that are in work at once. Others wait for their turn.
-	admissionsInWork  = 64 << 20
-	conversionsInWork = 128 << 20
-)
-
-// callers are who may ask for admission: anybody, if there is no authenticator, or else who
-// has one of the names, or any name if there are none.
+// callers are the clients that may ask. They know the path in a file, if there is one.
+// For admission, they also have one of the names, or any name if there are none; without an
+// authenticator they need none.
 type callers struct {
+	pathFile      string
 	authenticator authenticator.Request
 	names         []string
 	// ways are in which callers prove who they are.
 	ways string
+}
+
+// secretPath is a path that can't be guessed, and that kube-apiserver accepts.
+var secretPath = regexp.MustCompile(`^[a-z0-9]{16,}$`)
+
+func readPath(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the file of --path-file: %w", err)
+	}
+	path := strings.TrimSpace(string(content))
+	if !secretPath.MatchString(path) {
+		return "", fmt.Errorf("the file of --path-file, %s, must have one path of at least 16 small letters and digits", file)
+	}
+	return path, nil
+}
+
+// belowPath answers with 404 unless the request is for a path below the secret one.
+func (c callers) belowPath(next http.Handler) http.Handler {
+	if c.pathFile == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		path, err := readPath(c.pathFile)
+		if err != nil {
+			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+			return
+		}
+		http.StripPrefix("/"+path, next).ServeHTTP(w, req)
+	})
 }
 
 func (c callers) authenticated(next http.Handler) http.Handler {
@@ -58,22 +85,5 @@ func (c callers) authenticated(next http.Handler) http.Handler {
 		default:
 			next.ServeHTTP(w, req)
 		}
-	})
-}
-
-// inTurn lets requests wait while the bodies of others have all the bytes there are. One of
-// unknown length counts as the longest.
-func inTurn(next http.Handler, bodies *semaphore.Weighted, maxBody int64) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		size := req.ContentLength
-		if size < 0 || size > maxBody {
-			size = maxBody
-		}
-		if err := bodies.Acquire(req.Context(), size); err != nil {
-			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "other reviews take all the memory that there is for them: try again")
-			return
-		}
-		defer bodies.Release(size)
-		next.ServeHTTP(w, req)
 	})
 }

@@ -17,7 +17,6 @@ limitations under the License.
 package webhook
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -33,11 +32,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
@@ -209,33 +206,70 @@ func TestCallersFlags(t *testing.T) {
 	require.ErrorContains(t, err, "reading the file of --client-ca-file")
 }
 
-// However many ask, the bodies in work are bounded.
-func TestReviewsInTurn(t *testing.T) {
-	const body = "123456"
-	synctest.Test(t, func(t *testing.T) {
-		working := make(chan struct{})
-		handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-working }), semaphore.NewWeighted(10), 8)
-		send := func(length int64) <-chan int {
-			code := make(chan int, 1)
-			ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
-			request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
-			request.ContentLength = length
-			answer := httptest.NewRecorder()
-			go func() {
-				defer cancel()
-				handler.ServeHTTP(answer, request)
-				code <- answer.Code
-			}()
-			synctest.Wait()
-			return code
-		}
-		first, second, unknown := send(6), send(6), send(-1)
-		require.Equal(t, http.StatusServiceUnavailable, <-second)
-		require.Equal(t, http.StatusServiceUnavailable, <-unknown)
-		working <- struct{}{}
-		require.Equal(t, http.StatusOK, <-first)
-		third := send(-1) // There is room for the longest again.
-		working <- struct{}{}
-		require.Equal(t, http.StatusOK, <-third)
-	})
+// Callers that don't know the path get no answer, and their bodies are not read.
+func TestCallersWithAPath(t *testing.T) {
+	const path = "qwertyuiopasdfghjklzxcvbnm"
+	file := filepath.Join(t.TempDir(), "path")
+	write := func(content string) { require.NoError(t, os.WriteFile(file, []byte(content), 0o600)) }
+	write(path + "\n")
+	options := NewOptions()
+	options.PathFile = file
+	callers, err := options.callers(&genericapiserver.SecureServingInfo{}, nil)
+	require.NoError(t, err)
+	handler := newHandler(t.Context(), inertWebhooks(), callers)
+	send := func(path string) (code int, answer string, read bool) {
+		body := strings.NewReader(admissionKind + `}`)
+		request := httptest.NewRequest(http.MethodPost, path, body)
+		request.Header.Set("Content-Type", "application/json")
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, request)
+		return response.Code, response.Body.String(), body.Len() == 0
+	}
+	for name, test := range map[string]struct {
+		path string
+		code int
+	}{
+		"admission":              {"/" + path + "/admit", 400}, // as the review has no request
+		"validation":             {"/" + path + "/validate", 400},
+		"conversion":             {"/" + path + "/convert", 400},
+		"health":                 {"/readyz", 200},
+		"no path":                {"/admit", 404},
+		"a conversion without":   {"/convert", 404},
+		"another path":           {"/" + strings.ToUpper(path) + "/validate", 404},
+		"a part of it":           {"/" + path[1:] + "/validate", 404},
+		"more than that":         {"/" + path + "X/validate", 404},
+		"nothing below it":       {"/" + path, 404},
+		"something else below":   {"/" + path + "/other", 404},
+		"health below it":        {"/" + path + "/readyz", 404},
+		"an escaped slash in it": {"/" + path + "%2Fvalidate", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, answer, read := send(test.path)
+			require.Equal(t, test.code, code, answer)
+			require.Equal(t, test.code == 400, read)
+		})
+	}
+
+	write("abcdefghijklmnop")
+	code, _, _ := send("/" + path + "/admit")
+	require.Equal(t, 404, code)
+	code, _, _ = send("/abcdefghijklmnop/admit")
+	require.Equal(t, 400, code)
+	write("")
+	code, _, read := send("/admit")
+	require.Equal(t, 500, code, "No path is not the empty path.")
+	require.False(t, read)
+	for content, want := range map[string]string{
+		"":                    "must have one path of at least 16 small letters and digits",
+		"ABCDEFGHIJKLMNOP":    "must have one path of at least 16 small letters and digits",
+		"short":               "must have one path of at least 16 small letters and digits",
+		"abcdefghijklmnop/..": "must have one path of at least 16 small letters and digits",
+	} {
+		write(content)
+		_, err := options.callers(&genericapiserver.SecureServingInfo{}, nil)
+		require.ErrorContains(t, err, want)
+	}
+	options.PathFile = "/missing"
+	_, err = options.callers(&genericapiserver.SecureServingInfo{}, nil)
+	require.ErrorContains(t, err, "reading the file of --path-file: open /missing")
 }

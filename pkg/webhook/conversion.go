@@ -115,5 +115,5 @@ func (c converter) convert(raw []byte, desired schema.GroupVersion) ([]byte, err
 	if original.Metadata != nil {
 		content["metadata"] = original.Metadata
 	}
-	return json.Marshal(content)
+	return marshal(content)
 }

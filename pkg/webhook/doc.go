@@ -22,6 +22,8 @@ limitations under the License.
 //	/livez     tells whether the process works
 //	/readyz    tells whether admission can judge, and names what is missing
 //
+// The first three are below a path that only kube-apiserver is told, if there is one.
+//
 // It knows nothing of any group: what to fill in and to refuse is declared by
 // Webhooks, versions and conversions by a scheme.
 //

@@ -48,6 +48,9 @@ type Options struct {
 	// it is told to stop.
 	ShutdownDelay time.Duration
 	Logs          *logsapi.LoggingConfiguration
+	// PathFile has the secret path below which reviews are answered. If it is empty, they are
+	// answered to anybody, unless there is a ClientCAFile.
+	PathFile string
 	// ClientCAFile has the certificate authorities of who may ask for admission. If it is
 	// empty, anybody may.
 	ClientCAFile string
@@ -76,6 +79,8 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	serving.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, ""+
 		"How long to go on answering, with /readyz failing, when told to stop, so that load balancers can take notice.")
 	callers := sections.FlagSet("authentication")
+	callers.StringVar(&o.PathFile, "path-file", o.PathFile, ""+
+		"File with a secret path, such as 26 random small letters. Reviews are answered at /PATH/admit, /PATH/validate and /PATH/convert only, which kube-apiserver reads in clientConfig.service.path; every other path is 404. A change takes effect without a restart. By default, there is no such path, so that everybody may call.")
 	callers.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, ""+
 		"File with the certificate authorities of the callers of /admit and /validate, which are refused without a client certificate. A change takes effect without a restart. kube-apiserver presents the certificate that the kubeconfig in its AdmissionConfiguration names. By default, everybody may call.")
 	callers.BoolVar(&o.ClientTokens, "client-tokens", o.ClientTokens, ""+
@@ -109,8 +114,13 @@ func (o *Options) Validate() []error {
 // callers makes the server ask for client certificates, and returns who may call it. Tokens are
 // reviewed with a client of the configuration.
 func (o *Options) callers(serving *genericapiserver.SecureServingInfo, config *rest.Config) (callers, error) {
+	if o.PathFile != "" {
+		if _, err := readPath(o.PathFile); err != nil {
+			return callers{}, err
+		}
+	}
 	if o.ClientCAFile == "" && !o.ClientTokens {
-		return callers{}, nil
+		return callers{pathFile: o.PathFile}, nil
 	}
 	accepted := authenticatorfactory.DelegatingAuthenticatorConfig{
 		CacheTTL: tokenTTL, TokenAccessReviewTimeout: tokenTimeout, WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
@@ -134,7 +144,7 @@ func (o *Options) callers(serving *genericapiserver.SecureServingInfo, config *r
 		ways = append(ways, "a bearer token")
 	}
 	authenticator, _, err := accepted.New()
-	return callers{authenticator, o.ClientNames, strings.Join(ways, " or ")}, err
+	return callers{o.PathFile, authenticator, o.ClientNames, strings.Join(ways, " or ")}, err
 }
 
 // restConfig returns the configuration of clients.

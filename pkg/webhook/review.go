@@ -17,6 +17,7 @@ limitations under the License.
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,16 +30,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
-var errNoRequest = errors.New("the review has no request")
+var (
+	errNoRequest = errors.New("the review has no request")
+	errMemory    = errors.New("other reviews take all the memory that there is for them: try again")
+)
 
 // handleReviews handles the reviews of a kind in v1 and v1beta1, and answers each in
 // its version: what is none is refused with a Status and not passed on.
 func handleReviews[Review any, Pointer interface {
 	*Review
 	GetObjectKind() schema.ObjectKind
-}](kind schema.GroupKind, maxBody int64, answer func(context.Context, Pointer) error) http.Handler {
+}](kind schema.GroupKind, memory *memory, maxBody int64, answer func(context.Context, Pointer) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -49,13 +55,26 @@ func handleReviews[Review any, Pointer interface {
 			refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "send "+runtime.ContentTypeJSON)
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+		reserved := &reservation{memory: memory, ctx: req.Context(), body: http.MaxBytesReader(w, req.Body, memory.maxBody(maxBody))}
+		defer reserved.release()
+		body, err := io.ReadAll(reserved)
+		if err == nil {
+			err = reserved.takeElements(body)
+		}
+		if errors.Is(err, errMemory) {
+			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error())
+			return
+		}
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 			refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("a review may have %d bytes", tooLarge.Limit))
 			return
 		}
 		if err != nil {
 			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body can't be read: %v", err))
+			return
+		}
+		if err := bodycost.CheckJSONElements(body, memory.maxElements(len(body))); err != nil {
+			refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("the review is too large: %v", err))
 			return
 		}
 		review := Pointer(new(Review))
@@ -83,7 +102,7 @@ func refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason, messa
 }
 
 func respond(w http.ResponseWriter, code int, body any) {
-	data, err := json.Marshal(body)
+	data, err := marshal(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -91,4 +110,14 @@ func respond(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
 	_, _ = w.Write(data) // Whoever asked has gone.
+}
+
+// marshal leaves characters that mean something in HTML as they are: escaped, they take six times as
+// much.
+func marshal(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }

@@ -24,7 +24,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -38,9 +37,9 @@ const (
 	// maxAdmissionBody is more than the two objects of a request can have, each of
 	// which is limited to 3 MiB.
 	maxAdmissionBody = 8 << 20
-	// maxConversionBody is enough for 10000 objects, as many as kube-apiserver reads
-	// from etcd at once, of 10 KiB each.
-	maxConversionBody = 100 << 20
+	// maxConversionBody is more than an object can have: kube-apiserver converts the objects
+	// of a list one by one.
+	maxConversionBody = 16 << 20
 )
 
 // serve answers requests until the context ends, and then those that have begun.
@@ -68,18 +67,20 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 // newHandler serves exact paths only, so that it never redirects to another one.
 // The end of the context makes it unready.
 func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handler {
-	paths := mux.NewPathRecorderMux("webhook")
+	reviews := mux.NewPathRecorderMux("reviews")
+	memory := newMemory(reviewMemory())
 	codec := newCodec(hooks.Scheme)
 	judge := admission{hooks, codec}
 	review := schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}
-	admissions := semaphore.NewWeighted(admissionsInWork)
 	for path, answer := range map[string]func(context.Context, *admissionv1.AdmissionReview) error{"/admit": judge.admit, "/validate": judge.validate} {
-		paths.Handle(path, callers.authenticated(inTurn(handleReviews(review, maxAdmissionBody, answer), admissions, maxAdmissionBody)))
+		reviews.Handle(path, callers.authenticated(handleReviews(review, memory, maxAdmissionBody, answer)))
 	}
-	// kube-apiserver has no credentials for conversions, which tell nobody anything new.
-	conversion := handleReviews(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "ConversionReview"}, maxConversionBody, converter{codec}.answer)
-	paths.Handle("/convert", inTurn(conversion, semaphore.NewWeighted(conversionsInWork), maxConversionBody))
+	// kube-apiserver has no other credentials for conversions than their path.
+	conversion := schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "ConversionReview"}
+	reviews.Handle("/convert", handleReviews(conversion, memory, maxConversionBody, converter{codec}.answer))
 
+	paths := mux.NewPathRecorderMux("webhook")
+	paths.NotFoundHandler(callers.belowPath(reviews))
 	ready := []healthz.HealthChecker{healthz.PingHealthz, healthz.NewShutdownHealthz(ctx.Done())}
 	for _, resource := range slices.Sorted(maps.Keys(hooks.Informers)) {
 		ready = append(ready, healthz.NamedCheck("informer-"+resource, func(*http.Request) error {
