@@ -21,11 +21,15 @@ package restaurant
 
 import (
 	"context"
+	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -33,16 +37,23 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission/plugin/restaurant/toppinginuse"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/validation"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
-	clients "restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/typed/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/groups/restaurant/lookup"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/webhook"
 )
 
+const (
+	// byTopping is the index of pizzas by the names of their toppings.
+	byTopping = "topping"
+	// maxCount is how many pizzas are counted in a refusal.
+	maxCount = 100
+)
+
 // New returns the webhooks. Through a client of the configuration they watch
-// toppings and list pizzas, in v1.
+// toppings and pizzas, in v1.
 func New(config *rest.Config) (webhook.Webhooks, error) {
 	// kube-apiserver queues requests by itself; a queue here would outlast its patience.
 	config = rest.CopyConfig(config)
@@ -54,14 +65,53 @@ func New(config *rest.Config) (webhook.Webhooks, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	kinds := externalversions.NewSharedInformerFactory(client, 0).Restaurant().V1()
-	rules := rules{lookup.NewToppings(kinds.Toppings().Lister(), client.RestaurantV1()), client.RestaurantV1()}
+	untyped, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return webhook.Webhooks{}, err
+	}
+	// A pizza that can't be decoded does not keep the webhook from the others.
+	pizzas := dynamicinformer.NewFilteredDynamicInformer(untyped, restaurantv1.SchemeGroupVersion.WithResource("pizzas"), metav1.NamespaceAll, 0, toppingIndexers(), nil).Informer()
+	if err := pizzas.SetTransform(onlyToppings); err != nil {
+		return webhook.Webhooks{}, err
+	}
+	rules := rules{lookup.NewToppings(kinds.Toppings().Lister(), client.RestaurantV1()), pizzas.GetIndexer()}
 	return webhook.Webhooks{
 		Scheme:         scheme,
 		Mutate:         mutate,
 		ValidateObject: validateObject,
 		Validate:       rules.validate,
-		Informers:      map[string]cache.SharedIndexInformer{"toppings": kinds.Toppings().Informer()},
+		Informers:      map[string]cache.SharedIndexInformer{"pizzas": pizzas, "toppings": kinds.Toppings().Informer()},
 	}, nil
+}
+
+// onlyToppings leaves of a pizza what the index needs: there can be many.
+func onlyToppings(obj any) (any, error) {
+	stored, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	pizza := &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Namespace: stored.GetNamespace(), Name: stored.GetName(), ResourceVersion: stored.GetResourceVersion()}}
+	spec, _ := stored.Object["spec"].(map[string]any)
+	toppings, _ := spec["toppings"].([]any)
+	for _, topping := range toppings {
+		topping, _ := topping.(map[string]any)
+		name, _ := topping["name"].(string)
+		pizza.Spec.Toppings = append(pizza.Spec.Toppings, restaurantv1.PizzaTopping{Name: name})
+	}
+	return pizza, nil
+}
+
+func toppingIndexers() cache.Indexers {
+	return cache.Indexers{byTopping: func(obj any) (names []string, err error) {
+		pizza, ok := obj.(*restaurantv1.Pizza)
+		if !ok {
+			return nil, fmt.Errorf("a %T is not a pizza", obj)
+		}
+		for _, topping := range pizza.Spec.Toppings {
+			names = append(names, topping.Name)
+		}
+		return names, nil
+	}}
 }
 
 // mutate puts the default toppings on a pizza without any.
@@ -85,7 +135,7 @@ func validateObject(obj runtime.Object) field.ErrorList {
 // rules are what must hold between objects.
 type rules struct {
 	toppings *lookup.Toppings
-	pizzas   clients.PizzasGetter
+	pizzas   cache.Indexer
 }
 
 // validate refuses a pizza with toppings that do not exist, and to delete a topping
@@ -101,9 +151,16 @@ func (r rules) validate(ctx context.Context, request *webhook.Request) error {
 	// When a collection is deleted, only the object has a name.
 	if topping, ok := request.Old.(*restaurant.Topping); ok && request.Operation == admissionv1.Delete {
 		// No field selector of a custom resource has several values.
-		pizzas, err := r.pizzas.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		users, err := r.pizzas.ByIndex(byTopping, topping.Name)
 		if err != nil {
 			return err
+		}
+		pizzas := &restaurantv1.PizzaList{}
+		for _, user := range users[:min(len(users), maxCount)] {
+			pizzas.Items = append(pizzas.Items, *user.(*restaurantv1.Pizza))
+		}
+		if len(users) > maxCount {
+			pizzas.Continue = "others"
 		}
 		// The webhook is not entitled to ask what the user may see.
 		return toppinginuse.Check(topping.Name, pizzas, func(string) bool { return false })

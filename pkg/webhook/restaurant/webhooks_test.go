@@ -18,6 +18,9 @@ package restaurant
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +28,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
@@ -113,18 +117,26 @@ func TestValidate(t *testing.T) {
 		"the server fails":         {admissionv1.Create, "", pizza("live"), nil, "get", "broken"},
 		"a topping on a pizza":     {admissionv1.Delete, "", nil, topping("cached"), "", "it is on a pizza"},
 		"a topping on none":        {admissionv1.Delete, "", nil, topping("live"), "", ""},
-		"pizzas can't be listed":   {admissionv1.Delete, "", nil, topping("live"), "list", "broken"},
-		"a topping is updated":     {admissionv1.Update, "", topping("cached"), topping("cached"), "list", ""},
-		"a pizza is deleted":       {admissionv1.Delete, "", nil, pizza("cached"), "list", ""},
+		"without a request":        {admissionv1.Delete, "", nil, topping("cached"), "*", "it is on a pizza"},
+		"a topping on many":        {admissionv1.Delete, "", nil, topping("popular"), "*", "it is on more than 100 pizzas"},
+		"a topping is updated":     {admissionv1.Update, "", topping("cached"), topping("cached"), "*", ""},
+		"a pizza is deleted":       {admissionv1.Delete, "", nil, pizza("cached"), "*", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(stored, &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "live"}})
+			client := fake.NewClientset(&restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "live"}})
 			if test.broken != "" {
 				client.PrependReactor(test.broken, "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("broken") })
 			}
 			toppings := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 			require.NoError(t, toppings.Add(&restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: "cached"}}))
-			rules := rules{lookup.NewToppings(listers.NewToppingLister(toppings), client.RestaurantV1()), client.RestaurantV1()}
+			pizzas := cache.NewIndexer(cache.MetaNamespaceKeyFunc, toppingIndexers())
+			for i := range 102 {
+				popular := &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Namespace: "somewhere", Name: fmt.Sprint("secret-", i)}}
+				popular.Spec.Toppings = []restaurantv1.PizzaTopping{{Name: "popular"}, {Name: "other"}}
+				require.NoError(t, pizzas.Add(popular))
+			}
+			require.NoError(t, pizzas.Add(stored))
+			rules := rules{lookup.NewToppings(listers.NewToppingLister(toppings), client.RestaurantV1()), pizzas}
 			err := rules.validate(t.Context(), &webhook.Request{
 				AdmissionRequest: &admissionv1.AdmissionRequest{Operation: test.operation, SubResource: test.subresource}, New: test.new, Old: test.old,
 			})
@@ -145,8 +157,35 @@ func TestNew(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
 		require.True(t, hooks.Scheme.Recognizes(restaurant.Kind("Pizza").WithVersion(version)), version)
 	}
-	require.Contains(t, hooks.Informers, "toppings")
+	require.Equal(t, []string{"pizzas", "toppings"}, slices.Sorted(maps.Keys(hooks.Informers)))
 
 	_, err = New(&rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAFile: "/missing"}})
 	require.Error(t, err)
+}
+
+// The cache of pizzas keeps what the index needs, and knows pizzas that can't be decoded.
+func TestOnlyToppings(t *testing.T) {
+	pizza := func(spec any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"namespace": "default", "name": "a", "resourceVersion": "1", "annotations": map[string]any{"a": "b"}},
+			"spec":     spec, "status": map[string]any{"replicas": int64(2)},
+		}}
+	}
+	gone := cache.DeletedFinalStateUnknown{Key: "default/a"}
+	kept := func(toppings ...restaurantv1.PizzaTopping) *restaurantv1.Pizza {
+		return &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: "1"}, Spec: restaurantv1.PizzaSpec{Toppings: toppings}}
+	}
+	for name, test := range map[string]struct{ obj, want any }{
+		"toppings":             {pizza(map[string]any{"replicas": int64(1), "toppings": []any{map[string]any{"name": "basil", "quantity": int64(2)}}}), kept(restaurantv1.PizzaTopping{Name: "basil"})},
+		"toppings of no names": {pizza(map[string]any{"toppings": []any{"basil"}}), kept(restaurantv1.PizzaTopping{})},
+		"no list":              {pizza(map[string]any{"toppings": "basil"}), kept()},
+		"no spec":              {pizza("basil"), kept()},
+		"a deleted pizza":      {gone, gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := onlyToppings(test.obj)
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
+	}
 }

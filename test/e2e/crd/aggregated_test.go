@@ -19,6 +19,7 @@ package crd
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,11 +85,24 @@ func TestWebhookOfTheAPIServer(t *testing.T) {
 			`Pizza.restaurant.programming-kubernetes.info "strange" is invalid: spec.toppings[tar]: Not found: "tar"`, status.Message)
 		require.Equal(t, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueNotFound, Field: "spec.toppings[tar]", Message: `Not found: "tar"`}}, status.Details.Causes)
 
+		eventually(t, func(ctx context.Context) error {
+			// The webhook learns of a pizza a moment after it is created.
+			err := client.Resource(gvr(version, "toppings")).Delete(ctx, "salami", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil {
+				return errors.New("it would be deleted")
+			}
+			if !strings.Contains(err.Error(), "it is on a pizza") {
+				return err
+			}
+			return nil
+		})
 		err = client.Resource(gvr(version, "toppings")).Delete(t.Context(), "salami", metav1.DeleteOptions{})
 		status = framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 		require.Equal(t, `admission webhook "toppings.validate.restaurant.programming-kubernetes.info" denied the request: `+
 			`toppings.restaurant.programming-kubernetes.info "salami" is forbidden: it is on a pizza`, status.Message)
 		require.NoError(t, inDefault(version).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
-	require.NoError(t, client.Resource(gvr("v1", "toppings")).Delete(t.Context(), "salami", metav1.DeleteOptions{}))
+	eventually(t, func(ctx context.Context) error {
+		return client.Resource(gvr("v1", "toppings")).Delete(ctx, "salami", metav1.DeleteOptions{})
+	})
 }

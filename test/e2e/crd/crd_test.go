@@ -18,6 +18,7 @@ package crd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -142,6 +143,17 @@ func TestToppingInUse(t *testing.T) {
 		_, err := pizzas("v1", ns).Create(t.Context(), pizza("v1", fmt.Sprint("oliva-", i), map[string]any{"toppings": framework.Toppings("v1", "olive")}), metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
+	eventually(t, func(ctx context.Context) error {
+		// The webhook learns of a pizza a moment after it is created.
+		err := toppings("v1").Delete(ctx, "olive", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return errors.New("it would be deleted")
+		}
+		if !strings.Contains(err.Error(), "it is on 4 pizzas") {
+			return err
+		}
+		return nil
+	})
 	for _, version := range framework.Versions() {
 		err := toppings(version).Delete(t.Context(), "olive", metav1.DeleteOptions{})
 		status := framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
@@ -151,7 +163,9 @@ func TestToppingInUse(t *testing.T) {
 	err := toppings("v1").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=olive"})
 	framework.RequireStatus(t, err, 403, metav1.StatusReasonForbidden)
 	require.NoError(t, pizzas("v1", ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-	require.NoError(t, toppings("v1beta1").Delete(t.Context(), "olive", metav1.DeleteOptions{}))
+	eventually(t, func(ctx context.Context) error {
+		return toppings("v1beta1").Delete(ctx, "olive", metav1.DeleteOptions{})
+	})
 }
 
 // What the schema does not know is dropped, in all versions, and said to who asks.
