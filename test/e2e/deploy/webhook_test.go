@@ -22,7 +22,10 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,8 +35,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// TestWebhookComponent runs the pods of the component, and connects with one as
-// kube-apiserver does: trusting nothing but the caBundle of the configurations.
+// TestWebhookComponent runs the pods of the component, and calls one as kube-apiserver does:
+// trusting nothing but the caBundle of the configurations, and at the path that they name.
 func TestWebhookComponent(t *testing.T) {
 	framework.Long(t, "pods are run")
 	install(t, kustomization(t, "overlays/standalone", []string{"components/webhook"}, ""))
@@ -44,6 +47,7 @@ func TestWebhookComponent(t *testing.T) {
 	kubectl(t, "create", "--filename="+definition)
 	t.Cleanup(func() { kubectlCleanup(t, "delete", "--filename="+definition) })
 	var bundle []byte
+	var path string
 	controlplane.Eventually(t, func() error {
 		registration := framework.Kube(cp).AdmissionregistrationV1()
 		mutating, err := registration.MutatingWebhookConfigurations().Get(t.Context(), "restaurant-webhook", metav1.GetOptions{})
@@ -55,17 +59,18 @@ func TestWebhookComponent(t *testing.T) {
 			return err
 		}
 		bundle = mutating.Webhooks[0].ClientConfig.CABundle
+		if len(bundle) == 0 || mutating.Webhooks[0].ClientConfig.Service.Path == nil {
+			return errors.New("there is no caBundle or path yet")
+		}
+		path = strings.TrimSuffix(*mutating.Webhooks[0].ClientConfig.Service.Path, "/admit")
 		for _, webhook := range validating.Webhooks {
-			if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
-				return errors.New("the configurations trust different certificate authorities")
+			if config := webhook.ClientConfig; !bytes.Equal(config.CABundle, bundle) || config.Service.Path == nil || *config.Service.Path != path+"/validate" {
+				return errors.New("the configurations trust different certificate authorities, or have different paths")
 			}
 		}
-		if len(bundle) == 0 {
-			return errors.New("there is no caBundle yet")
-		}
-		converts := kubectl(t, "get", "--filename="+definition, "--output=jsonpath={.spec.conversion.webhook.clientConfig.caBundle}")
-		if converts != base64.StdEncoding.EncodeToString(bundle) {
-			return errors.New("the definition does not trust the webhook that converts")
+		converts := kubectl(t, "get", "--filename="+definition, "--output=jsonpath={.spec.conversion.webhook.clientConfig.caBundle} {.spec.conversion.webhook.clientConfig.service.path}")
+		if converts != base64.StdEncoding.EncodeToString(bundle)+" "+path+"/convert" {
+			return fmt.Errorf("the definition trusts or calls another webhook: %s", converts)
 		}
 		return nil
 	})
@@ -76,7 +81,15 @@ func TestWebhookComponent(t *testing.T) {
 	require.NoError(t, webhook.WaitReady(t.Context()))
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(bundle))
-	connection, err := (&tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "webhook." + systemNamespace + ".svc"}}).DialContext(t.Context(), "tcp", webhook.URL()[len("https://"):])
-	require.NoError(t, err)
-	require.NoError(t, connection.Close())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "webhook." + systemNamespace + ".svc"}}
+	t.Cleanup(transport.CloseIdleConnections)
+	for at, want := range map[string]int{path + "/convert": http.StatusBadRequest, "/convert": http.StatusNotFound, "/validate": http.StatusNotFound} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, webhook.URL()+at, strings.NewReader("{}"))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := (&http.Client{Transport: transport}).Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, want, response.StatusCode, at)
+	}
 }

@@ -77,7 +77,7 @@ func Kustomize(ctx context.Context, cp *controlplane.ControlPlane, path string) 
 }
 
 // CallAt adds to objects what an overlay would: how kube-apiserver reaches the
-// webhook, and the certificate authority that it trusts. The Service is another name
+// webhook, at which paths, and the certificate authority that it trusts. The Service is another name
 // for localhost, with the port that the process listens on.
 func CallAt(cp *controlplane.ControlPlane, webhook *controlplane.Component, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, object := range objects {
@@ -85,20 +85,23 @@ func CallAt(cp *controlplane.ControlPlane, webhook *controlplane.Component, obje
 		case "Service":
 			object.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
 		case "CustomResourceDefinition":
-			at(cp, webhook, object.Object["spec"].(map[string]any)["conversion"].(map[string]any)["webhook"])
-		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			for _, webhookOf := range object.Object["webhooks"].([]any) {
-				at(cp, webhook, webhookOf)
-			}
+			at(cp, webhook, "/convert", object.Object["spec"].(map[string]any)["conversion"].(map[string]any)["webhook"])
+		case "MutatingWebhookConfiguration":
+			at(cp, webhook, "/admit", object.Object["webhooks"].([]any)...)
+		case "ValidatingWebhookConfiguration":
+			at(cp, webhook, "/validate", object.Object["webhooks"].([]any)...)
 		}
 	}
 	return objects
 }
 
-func at(cp *controlplane.ControlPlane, webhook *controlplane.Component, caller any) {
-	config := caller.(map[string]any)["clientConfig"].(map[string]any)
-	config["caBundle"] = base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM())
-	config["service"].(map[string]any)["port"] = int64(webhook.Port())
+func at(cp *controlplane.ControlPlane, webhook *controlplane.Component, path string, callers ...any) {
+	for _, caller := range callers {
+		config := caller.(map[string]any)["clientConfig"].(map[string]any)
+		config["caBundle"] = base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM())
+		service := config["service"].(map[string]any)
+		service["port"], service["path"] = int64(webhook.Port()), path
+	}
 }
 
 // Apply applies objects as a user would, and with strict validation.
