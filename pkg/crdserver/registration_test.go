@@ -64,6 +64,10 @@ func TestFollow(t *testing.T) {
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own}, []string{"v1", "v2"},
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own, "v2": own},
 		},
+		"versions of another server before and behind": {
+			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own, "v9": other}, []string{"v1", "v2"},
+			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own, "v2": own, "v9": other},
+		},
 		"a version of another server that also has a definition": {
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own}, []string{"v0", "v1"},
 			map[string]*apiregistrationv1.ServiceReference{"v0": other, "v1": own},
