@@ -96,6 +96,17 @@ func TestExpiredAuthority(t *testing.T) {
 	require.True(t, staged.next.certificate.Equal(late.current.certificate))
 }
 
+// A certificate authority can't make another one.
+func TestPathLength(t *testing.T) {
+	a, _, err := ca{}.advance("ca", begin, year)
+	require.NoError(t, err)
+	authority := a.current.certificate
+	require.True(t, authority.IsCA && authority.MaxPathLen == 0 && authority.MaxPathLenZero)
+	leaf, err := issue(a.current, subject{name: "a"}, begin, day)
+	require.NoError(t, err)
+	require.False(t, leaf.certificate.IsCA)
+}
+
 func TestDecodeErrors(t *testing.T) {
 	whole, _, err := ca{}.advance("ca", begin, year)
 	require.NoError(t, err)

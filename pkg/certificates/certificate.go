@@ -69,7 +69,8 @@ func issue(issuer *keyPair, subject subject, now time.Time, validity time.Durati
 	}
 	if issuer == nil {
 		issuer = &keyPair{certificate: template, key: key}
-		template.IsCA = true
+		// It issues no certificate of another certificate authority.
+		template.IsCA, template.MaxPathLenZero = true, true
 		template.KeyUsage |= x509.KeyUsageCertSign
 	} else {
 		template.DNSNames = subject.hosts
