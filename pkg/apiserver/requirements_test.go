@@ -68,6 +68,7 @@ func TestPermissions(t *testing.T) {
 		"without policies": {[]string{"--disable-admission-plugins=ValidatingAdmissionPolicy"}, nil,
 			both(informer, "validatingadmissionpolicies"+registration, "validatingadmissionpolicybindings"+registration)},
 		"with a certificate authority": {[]string{"--serving-ca-secret=ca"}, []string{
+			"get configmaps ca in shop", "update configmaps ca in shop",
 			"get secrets ca in shop", "update secrets ca in shop",
 			"get apiservices.apiregistration.k8s.io v1.workshop.example.com", "update apiservices.apiregistration.k8s.io v1.workshop.example.com",
 			"get apiservices.apiregistration.k8s.io v1alpha1.workshop.example.com", "update apiservices.apiregistration.k8s.io v1alpha1.workshop.example.com",

@@ -61,6 +61,24 @@ func CABundle(ctx context.Context, kube kubernetes.Interface, namespace, secret 
 	return bundle, nil
 }
 
+// publishBundle writes a bundle into a ConfigMap, for clients that have no use for the keys in the
+// Secret. One that does not exist is left out.
+func (s secrets) publishBundle(ctx context.Context, name string, bundle []byte) error {
+	configMaps := s.kube.CoreV1().ConfigMaps(s.namespace)
+	configMap, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && configMap.Data[caCert] == string(bundle) {
+		return nil
+	}
+	if err == nil {
+		configMap.Data = map[string]string{caCert: string(bundle)}
+		_, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
+	}
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("allow the user of this server to get and update the ConfigMap %s in %s, where it publishes its certificate authority: %w", name, s.namespace, err)
+	}
+	return err
+}
+
 // put writes a Secret, unless somebody else was first.
 func (s secrets) put(ctx context.Context, secret *corev1.Secret) error {
 	if secret.ResourceVersion == "" {

@@ -37,7 +37,8 @@ import (
 
 // Config says where the certificate authority is kept and what for.
 type Config struct {
-	// Namespace and Secret are where the certificate authority is kept.
+	// Namespace and Secret are where the certificate authority is kept. A ConfigMap of the same
+	// name, if it exists, gets the bundle without the keys.
 	Namespace, Secret string
 	// Service is the name, in the same namespace, under which kube-apiserver reaches
 	// the server.
@@ -149,8 +150,11 @@ func (m *Manager) Sync(ctx context.Context) error {
 	return m.syncCertificate(authority)
 }
 
-// publish makes the APIServices trust the bundle.
+// publish makes the APIServices, and whoever reads the ConfigMap, trust the bundle.
 func (m *Manager) publish(ctx context.Context, bundle []byte) error {
+	if err := m.authority.publishBundle(ctx, m.config.Secret, bundle); err != nil {
+		return err
+	}
 	apiServices := m.aggregator.ApiregistrationV1().APIServices()
 	for _, name := range m.config.APIServices {
 		apiService, err := apiServices.Get(ctx, name, metav1.GetOptions{})

@@ -66,9 +66,11 @@ func (s *Server) Permissions(namespace string) []cluster.Permission {
 			"since its controllers run where they are elected")...)
 	}
 	if s.ServingCert.Secret != "" {
-		// It may also be created empty by an operator, so that the server needs not create it.
-		permissions = append(permissions, permissionsFor(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
-			cluster.Permission{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: namespace, Name: s.ServingCert.Secret}, "get", "update")...)
+		// Both may be created empty by an operator, so that the server needs not create them.
+		for _, resource := range []string{"configmaps", "secrets"} {
+			permissions = append(permissions, permissionsFor(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
+				cluster.Permission{Resource: schema.GroupResource{Resource: resource}, Namespace: namespace, Name: s.ServingCert.Secret}, "get", "update")...)
+		}
 		for _, name := range s.ServingCert.APIServices {
 			permissions = append(permissions, permissionsFor("bind a ClusterRole to its user that allows that, since they must trust the certificate authority of --serving-ca-secret",
 				cluster.Permission{Resource: schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, Name: name}, "get", "update")...)

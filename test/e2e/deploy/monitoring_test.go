@@ -100,7 +100,9 @@ func scrape(t *testing.T, server *controlplane.Component) string {
 	}
 	config, err := cp.RESTConfigFor(serviceaccount.MakeUsername("monitoring", "prometheus-k8s"), serviceaccount.MakeGroupNames("monitoring")...)
 	require.NoError(t, err)
-	config.CAData = awaitSecret(t, framework.Kube(cp), field("tlsConfig", "ca", "secret", "name")).Data[field("tlsConfig", "ca", "secret", "key")]
+	configMap, err := framework.Kube(cp).CoreV1().ConfigMaps(systemNamespace).Get(t.Context(), field("tlsConfig", "ca", "configMap", "name"), metav1.GetOptions{})
+	require.NoError(t, err)
+	config.CAData = []byte(configMap.Data[field("tlsConfig", "ca", "configMap", "key")])
 	config.ServerName = field("tlsConfig", "serverName")
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
