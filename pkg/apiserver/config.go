@@ -222,6 +222,7 @@ func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready req
 	delegation := authentication.Delegation{
 		DelegatingAuthenticationOptions: o.Authentication,
 		AlwaysAllowPaths:                o.Authorization.AlwaysAllowPaths,
+		Audiences:                       o.APIAudiences,
 		TokensPerClient:                 o.Bounds.TokensPerClient,
 		NoteTooManyTokens:               filters.NoteTooManyTokens,
 	}

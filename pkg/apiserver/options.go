@@ -62,6 +62,9 @@ type Options struct {
 	Etcd           *genericoptions.EtcdOptions
 	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
 	Authentication *genericoptions.DelegatingAuthenticationOptions
+	// APIAudiences are those of tokens of clients that connect directly, by default
+	// kube-apiserver's.
+	APIAudiences   []string
 	Authorization  *authorization.Options
 	Audit          *genericoptions.AuditOptions
 	Features       *genericoptions.FeatureOptions

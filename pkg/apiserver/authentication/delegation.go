@@ -59,6 +59,9 @@ type Delegation struct {
 
 	// AlwaysAllowPaths are open to requests without an identity.
 	AlwaysAllowPaths []string
+	// Audiences are those of which a token has to have one. If there are none, it has to have
+	// kube-apiserver's.
+	Audiences []string
 	// TokensPerClient and NoteTooManyTokens are those of BoundTokens.
 	TokensPerClient   int
 	NoteTooManyTokens func(context.Context)
@@ -81,6 +84,7 @@ func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config
 		return nil, err
 	}
 	info := &config.Authentication
+	info.APIAudiences = o.Audiences
 	if err := info.ApplyClientCert(clientCA, config.SecureServing); err != nil {
 		return nil, err
 	}
@@ -118,7 +122,7 @@ func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config
 // tokens returns what asks kube-apiserver about bearer tokens, in headers and of WebSockets.
 func (o Delegation) tokens(reviewer kubernetes.Interface) ([]authenticator.Request, error) {
 	authenticatorfactory.RegisterMetrics()
-	reviews, err := webhook.NewFromInterface(reviewer.AuthenticationV1(), nil, *o.WebhookRetryBackoff, o.TokenRequestTimeout, webhook.AuthenticatorMetrics{
+	reviews, err := webhook.NewFromInterface(reviewer.AuthenticationV1(), o.Audiences, *o.WebhookRetryBackoff, o.TokenRequestTimeout, webhook.AuthenticatorMetrics{
 		RecordRequestTotal:   authenticatorfactory.RecordRequestTotal,
 		RecordRequestLatency: authenticatorfactory.RecordRequestLatency,
 	})

@@ -392,3 +392,32 @@ func TestPathsThatAreOpen(t *testing.T) {
 		})
 	}
 }
+
+// A server with an audience of its own takes no token that kube-apiserver takes, and the other way
+// round.
+func TestAudiences(t *testing.T) {
+	framework.Long(t, "it has a server of its own")
+	t.Parallel()
+	ns := framework.Namespace(t, cp)
+	server := framework.NewServer(t, cp, framework.Flags("--api-audiences=kitchen,pizzeria", "--run-controllers=false"))
+	require.NoError(t, server.Start(t.Context()))
+	_, forThis := serviceAccount(t, ns, "pizzeria")
+	_, forOthers := serviceAccount(t, ns, "https://example.com")
+	_, forKubeAPIServer := serviceAccount(t, ns)
+	for name, test := range map[string]struct {
+		credentials credentials
+		url         string
+		want        int
+	}{
+		"a token for this server":                   {credentials{token: forThis}, server.URL(), http.StatusOK},
+		"a token for kube-apiserver":                {credentials{token: forKubeAPIServer}, server.URL(), http.StatusUnauthorized},
+		"a token for another":                       {credentials{token: forOthers}, server.URL(), http.StatusUnauthorized},
+		"a certificate":                             {credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "cook"})}, server.URL(), http.StatusOK},
+		"kube-apiserver, a token for this server":   {credentials{token: forThis}, cp.KubeAPIServer.URL(), http.StatusUnauthorized},
+		"kube-apiserver, a token for itself":        {credentials{token: forKubeAPIServer}, cp.KubeAPIServer.URL(), http.StatusOK},
+		"a server without audiences, a default one": {credentials{token: forKubeAPIServer}, cp.APIServer.URL(), http.StatusOK},
+	} {
+		response, body := test.credentials.do(t, http.MethodGet, test.url+"/apis", "")
+		require.Equal(t, test.want, response.StatusCode, "%s: %s", name, body)
+	}
+}
