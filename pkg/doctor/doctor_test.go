@@ -26,6 +26,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -225,6 +226,39 @@ func TestResolveAsTheServer(t *testing.T) {
 			got, err := e.resolve(t.Context(), newBackend("default", "webhook", nil))
 			if !slices.Equal(got, test.want) || err == nil && test.err != "" || err != nil && err.Error() != test.err {
 				t.Errorf("got %v and the error %v, want %v and %q", got, err, test.want, test.err)
+			}
+		})
+	}
+}
+
+// A server that may do everything is one whose objects have been moved, or are.
+func TestCheckEverything(t *testing.T) {
+	for name, test := range map[string]struct {
+		allowed bool
+		want    string
+	}{
+		"what it needs": {false, ""},
+		"everything":    {true, "system:serviceaccount:kitchen:apiserver may do everything in the cluster, and so may whoever gets into the server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kube := kubefake.NewClientset()
+			kube.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+				asked := *review.Spec.ResourceAttributes
+				review.Status.Allowed = test.allowed && asked == authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
+				return true, review, nil
+			})
+			e := &examination{Config: Config{Namespace: "kitchen", ServiceAccount: "apiserver"}, kube: kube, self: "admin"}
+			found, err := e.checkEverything(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, finding := range found {
+				got += finding.Cause
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

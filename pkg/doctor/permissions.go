@@ -25,6 +25,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -62,7 +63,10 @@ func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 		}
 		missing[permission.Fix] = append(missing[permission.Fix], permission.String())
 	}
-	var results []Finding
+	results, err := e.checkEverything(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, fix := range fixes {
 		status := Failure
 		if optional[fix] {
@@ -71,6 +75,20 @@ func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 		results = append(results, Finding{status, e.user() + " may not " + strings.Join(missing[fix], ", "), fix})
 	}
 	return orOK(results, "%s has %s", e.user(), plural(len(permissions), "permission")), nil
+}
+
+// checkEverything warns of a server that may do everything, as it may while objects are moved.
+func (e *examination) checkEverything(ctx context.Context) ([]Finding, error) {
+	everything := cluster.Permission{Verb: "*", Resource: schema.GroupResource{Group: "*", Resource: "*"}}
+	allowed, err := e.allowed(ctx, everything)
+	if err != nil {
+		return nil, unreadable{"what " + e.user() + " may do", err}
+	}
+	if !allowed {
+		return nil, nil
+	}
+	return []Finding{warning(e.user()+" may do everything in the cluster, and so may whoever gets into the server",
+		"unless objects are being moved, delete the ClusterRoleBinding of the component migrate, which \"kubectl get clusterrolebindings --output=wide\" shows")}, nil
 }
 
 // user is the server's.

@@ -75,6 +75,17 @@ func testDoctorOnPermissions(t *testing.T) {
 			requireSymptom(t, want)
 		})
 	}
+	t.Run("for everything", func(t *testing.T) {
+		apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "restaurant-apiserver:migrate"},
+			roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, namespace: restaurant-system, name: apiserver}]}`)
+		controlplane.Eventually(t, func() error { // The binding is not in force at once.
+			if _, findings := doctor(t, cp); len(symptoms(findings)) == 0 {
+				return fmt.Errorf("nothing is found")
+			}
+			return nil
+		})
+		requireSymptom(t, `warning permissions: `+user+` may do everything in the cluster, and so may whoever gets into the server: unless objects are being moved, delete the ClusterRoleBinding of the component migrate, which "kubectl get clusterrolebindings --output=wide" shows`)
+	})
 	t.Run("of another service account", func(t *testing.T) {
 		requireSymptom(t, `failure permissions: there is no service account other in the namespace restaurant-system: create it, or name the one of the server's pods by --namespace and --service-account`,
 			"--service-account=other")
