@@ -30,6 +30,7 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -223,19 +224,27 @@ func (b *bundle) addLogs(ctx context.Context) error {
 	return nil
 }
 
-// addMetrics asks the servers with the credentials of this user, and others by kube-apiserver,
-// which does not pass credentials on.
+// metricsAccount is the service account of the component doctor, which may read metrics.
+const metricsAccount = "doctor"
+
+// addMetrics asks the servers with a token of the doctor's service account, and others by
+// kube-apiserver, which passes no credentials on. This user's own are for kube-apiserver only: a
+// server that somebody else has got into would be this user with them.
 func (b *bundle) addMetrics(ctx context.Context) error {
 	for _, backend := range b.backends() {
+		token, err := b.metricsToken(ctx)
+		if err != nil {
+			b.missing = append(b.missing, fmt.Sprintf("the metrics of %s, which are read with a token of the service account %s of the component doctor, since this user's credentials are for kube-apiserver only: %v", backend, metricsAccount, err))
+			continue
+		}
 		addresses := []string{b.Address}
 		if b.Address == "" {
-			var err error
 			if addresses, err = b.resolve(ctx, backend); err != nil {
 				b.missing = append(b.missing, fmt.Sprintf("the metrics of %s: %v", backend, err))
 			}
 		}
 		for _, address := range addresses {
-			content, err := b.metrics(ctx, address, backend)
+			content, err := b.metrics(ctx, address, backend, token)
 			if err := b.addOr("metrics/"+strings.NewReplacer(":", "-", "[", "", "]", "").Replace(address)+".txt", content, err); err != nil {
 				return err
 			}
@@ -257,19 +266,29 @@ func (b *bundle) addMetrics(ctx context.Context) error {
 	return nil
 }
 
-// metrics are those of a server. Nobody but a server that the APIServices trust gets this
-// user's credentials.
-func (b *bundle) metrics(ctx context.Context, address string, backend backend) ([]byte, error) {
-	config := rest.CopyConfig(b.Cluster)
+func (b *bundle) metricsToken(ctx context.Context) (string, error) {
+	request, err := b.kube.CoreV1().ServiceAccounts(b.namespace()).CreateToken(ctx, metricsAccount, &authenticationv1.TokenRequest{
+		// The shortest time that there is.
+		Spec: authenticationv1.TokenRequestSpec{Audiences: b.Audiences, ExpirationSeconds: new(int64(600))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return request.Status.Token, nil
+}
+
+// metrics are those of a server. Nobody but a server that the APIServices trust gets the token.
+func (b *bundle) metrics(ctx context.Context, address string, backend backend, token string) ([]byte, error) {
 	trusts := b.trusts(backend)
 	i := slices.IndexFunc(trusts, func(t *trust) bool { return !t.anybody })
 	if i < 0 {
-		return nil, errors.New("insecureSkipTLSVerify is set, so that anybody could get the credentials of this user")
+		return nil, errors.New("insecureSkipTLSVerify is set, so that anybody could get the token")
 	}
-	config.Insecure, config.CAFile, config.NextProtos = false, "", nil
-	config.CAData, config.ServerName = []byte(trusts[i].bundle), backend.host()
-	config.Timeout = checkTimeout
-	client, err := rest.HTTPClientFor(config)
+	client, err := rest.HTTPClientFor(&rest.Config{
+		BearerToken:     token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: []byte(trusts[i].bundle), ServerName: backend.host()},
+		Timeout:         checkTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -20,15 +20,24 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -42,6 +51,7 @@ func TestRedactText(t *testing.T) {
 		"key": []byte("known-value\n"), "short": []byte("true"),
 		"tls.crt": []byte("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"),
 	}})
+	certificate := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"))
 	for name, test := range map[string]struct{ text, want string }{
 		"a value of a Secret":            {"it is known-value.", "it is REDACTED."},
 		"the same in base64":             {base64.StdEncoding.EncodeToString([]byte("known-value\n")), "REDACTED"},
@@ -59,6 +69,24 @@ func TestRedactText(t *testing.T) {
 		"a query":                        {"/path?token=hunter2&limit=1", "/path?token=REDACTED&limit=1"},
 		"a field that only begins so":    {"secret:\n  secretName: etcd-client", "secret:\n  secretName: etcd-client"},
 		"a metric":                       {`authentication_token_cache_active_fetch_count{status="in_flight"} 0`, `authentication_token_cache_active_fetch_count{status="in_flight"} 0`},
+		"a flag with its value behind":   {"run --password hunter2 --v 2 --token-file /t", "run --password REDACTED --v 2 --token-file /t"},
+		"a key of AWS":                   {"aws_secret_access_key=wJalrXUtnFEMI aws_region=x", "aws_secret_access_key=REDACTED aws_region=x"},
+		"a signed URL":                   {"GET https://x.example.com/b?sv=1&sig=aGVsbG8%3D&se=2", "GET https://x.example.com/b?sv=1&sig=REDACTED&se=2"},
+		"a value of several words":       {`passphrase: "correct horse" next`, `passphrase: "REDACTED" next`},
+		"an assignment in a value":       {`"Starting" args="--password=hunter2 --v=2"`, `"Starting" args="--password=REDACTED --v=2"`},
+		"a flag in a value":              {`args="--password hunter2"`, `args="--password REDACTED"`},
+		"a signature first":              {"url=https://x.example.com/b?sig=aGVsbG8&se=2", "url=https://x.example.com/b?sig=REDACTED&se=2"},
+		"arguments in JSON":              {`args: ["--password","hunter2", "--db-pass", 'hunter2', "--v", "2"]`, `args: ["--password","REDACTED", "--db-pass", 'REDACTED', "--v", "2"]`},
+		"a block in YAML":                {"user: x\npassword: |-\n  hunter2\n  hunter3\nname: y", "user: x\npassword: REDACTED\nname: y"},
+		"JSON in a log":                  {`"body={\"token\":\"hunter2\",\"a\":\"b\"}"`, `"body={\"token\":\"REDACTED\",\"a\":\"b\"}"`},
+		"a token as a user":              {"git clone https://ghp_16C7e42F@github.com/x", "git clone https://REDACTEDgithub.com/x"},
+		"an OPENSSH key":                 {"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza\n-----END OPENSSH PRIVATE KEY-----", "REDACTED"},
+		"an OPENSSH key in base64":       {"x: " + base64.StdEncoding.EncodeToString([]byte("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza\n")) + "\nname: x", "x: REDACTED\nname: x"},
+		"an ENCRYPTED key in base64":     {base64.StdEncoding.EncodeToString([]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nb3BlbnNza\n")), "REDACTED"},
+		"a DSA key in base64":            {base64.StdEncoding.EncodeToString([]byte("-----BEGIN DSA PRIVATE KEY-----\nb3BlbnNza\n")), "REDACTED"},
+		"a key behind its certificate":   {base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\nMHcC\n")), "REDACTED"},
+		"a certificate in base64":        {"caBundle: " + certificate, "caBundle: " + certificate},
+		"files and durations":            {"--tls-private-key-file=/a --authentication-token-webhook-cache-ttl=10s --serving-ca-secret=REDACTED", "--tls-private-key-file=/a --authentication-token-webhook-cache-ttl=10s --serving-ca-secret=REDACTED"},
 		"an address and an ordinary log": {`https://10.0.0.1:6443 "Starting" version="v1.0.0"`, `https://10.0.0.1:6443 "Starting" version="v1.0.0"`},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, r.text(test.text)) })
@@ -67,21 +95,49 @@ func TestRedactText(t *testing.T) {
 
 // TestRedactObject removes values by their names.
 func TestRedactObject(t *testing.T) {
-	object := func(data, password, variable any) map[string]any {
+	object := func(data, password any) map[string]any {
 		return map[string]any{
 			"kind": "Secret", "data": map[string]any{"key": data}, "password": password,
-			"spec": map[string]any{"secretName": "x", "env": []any{
-				map[string]any{"name": "DB_PASSWORD", "value": variable}, map[string]any{"name": "MODE", "value": "ha"},
-				map[string]any{"name": "API_TOKEN", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "x"}}},
-			}},
+			"spec": map[string]any{"secretName": "x", "tokenExpirationSeconds": "1", "httpHeaders": []any{map[string]any{"name": "Authorization", "value": password}}},
 		}
 	}
-	got := object("hunter22", "hunter22", "hunter22")
+	got := object("hunter22", "hunter22")
 	got["metadata"] = map[string]any{"managedFields": []any{}, "annotations": map[string]any{corev1.LastAppliedConfigAnnotation: "hunter22"}}
-	want := object("REDACTED (8 characters)", "REDACTED", "REDACTED")
+	want := object("REDACTED (8 characters)", "REDACTED")
 	want["metadata"] = map[string]any{"annotations": map[string]any{}}
 	(&redactor{}).object(got)
 	require.Equal(t, want, got)
+}
+
+// TestRedactContainer keeps the variables that are known to be harmless, and no others.
+func TestRedactContainer(t *testing.T) {
+	container := func(value, argument string, extra ...any) map[string]any {
+		var variables []any
+		for _, name := range []string{
+			"AWS_SECRET_ACCESS_KEY", "DB_PASS", "DB_PASSWORD", "SESSION_KEY", "AZURE_STORAGE_KEY", "PASSPHRASE", "MYSQL_PWD", "SECRET_ID", "APISERVERS", "OTEL_EXPORTER_OTLP_HEADERS", "MODE",
+		} {
+			variables = append(variables, map[string]any{"name": name, "value": value})
+		}
+		for name, value := range map[string]any{"GOMEMLIMIT": "1GiB"} {
+			variables = append(variables, map[string]any{"name": name, "value": value})
+		}
+		return map[string]any{
+			"env":     append(variables, extra...),
+			"args":    []any{"--password", argument, "--db-pass", argument, "--v", "2", "--token-file", "/t", "--token", "--x"},
+			"command": []any{"sh", "-c", "run --password " + argument},
+		}
+	}
+	harmless := []any{
+		map[string]any{"name": "POD_NAMESPACE", "value": "kitchen"},
+		map[string]any{"name": "APISERVER_ETCD_SERVERS", "value": "https://etcd:2379"},
+		map[string]any{"name": "CRD_APISERVER_SERVING_CA_SECRET", "value": "ca"},
+		map[string]any{"name": "https_proxy", "value": "http://proxy:3128"},
+		map[string]any{"name": "API_TOKEN", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "x"}}},
+	}
+	r, got := &redactor{}, container("hunter2", "hunter2", harmless...)
+	r.object(got)
+	got["command"] = []any{"sh", "-c", r.text(got["command"].([]any)[2].(string))}
+	require.Equal(t, container(redacted, redacted, harmless...), got)
 }
 
 // TestBundle plants a secret wherever one can be, and finds it nowhere.
@@ -162,15 +218,66 @@ func untar(t *testing.T, archive io.Reader) map[string]string {
 	}
 }
 
-// This user's credentials are for a server that the APIServices trust.
-func TestMetricsOfAnybody(t *testing.T) {
-	asked := false
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
-	defer server.Close()
-	service := &apiregistrationv1.ServiceReference{Namespace: "default", Name: "server"}
-	apiService := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: service, InsecureSkipTLSVerify: true}}
-	b := &bundle{examination: &examination{Config: Config{Cluster: &rest.Config{BearerToken: "secret"}}, registration: registration{apiServices: []*apiregistrationv1.APIService{apiService}}}}
-	_, err := b.metrics(t.Context(), server.Listener.Addr().String(), newBackend("default", "server", nil))
-	require.EqualError(t, err, "insecureSkipTLSVerify is set, so that anybody could get the credentials of this user")
-	require.False(t, asked)
+// TestMetricsOfAServer gives a server a token that is good for its metrics, and nobody the
+// credentials of this user.
+func TestMetricsOfAServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		insecure bool
+		token    string // The service account's, if there is one.
+		sent     string
+		missing  string
+	}{
+		"with a token":              {false, "short-lived", "Bearer short-lived", ""},
+		"of anybody":                {true, "short-lived", "", "metrics/%s.txt: insecureSkipTLSVerify is set, so that anybody could get the token"},
+		"without a service account": {false, "", "", "the metrics of the Service kitchen/server, which are read with a token of the service account doctor of the component doctor, since this user's credentials are for kube-apiserver only: the server could not find the requested resource (post serviceaccounts doctor)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := ""
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				sent += req.Header.Get("Authorization")
+				_, _ = io.WriteString(w, "up 1")
+			}))
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t, "server.kitchen.svc")}}
+			server.StartTLS()
+			defer server.Close()
+			cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if req.URL.Path != "/api/v1/namespaces/kitchen/serviceaccounts/doctor/token" || test.token == "" {
+					w.WriteHeader(http.StatusNotFound)
+					return
+				}
+				assert.Equal(t, "Bearer administrator", req.Header.Get("Authorization"))
+				_, _ = io.WriteString(w, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"`+test.token+`"}}`)
+			}))
+			defer cluster.Close()
+
+			address := server.Listener.Addr().String()
+			e, err := newExamination(t.Context(), Config{Cluster: &rest.Config{Host: cluster.URL, BearerToken: "administrator"}, Namespace: "kitchen", Address: address})
+			require.NoError(t, err)
+			spec := apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "kitchen", Name: "server"}, InsecureSkipTLSVerify: test.insecure}
+			if !test.insecure {
+				spec.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+			}
+			e.apiServices = []*apiregistrationv1.APIService{{Spec: spec}}
+			var out bytes.Buffer
+			b := &bundle{examination: e, archive: tar.NewWriter(&out)}
+			require.NoError(t, b.addMetrics(t.Context()))
+			require.Equal(t, test.sent, sent)
+			if test.missing != "" {
+				require.Equal(t, strings.ReplaceAll(test.missing, "%s", strings.ReplaceAll(address, ":", "-")), b.missing[0])
+			} else {
+				require.Contains(t, out.String(), "up 1")
+			}
+		})
+	}
+}
+
+func selfSigned(t *testing.T, host string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

@@ -34,22 +34,31 @@ const (
 )
 
 var (
-	// confidentialName is the end of a name whose value is confidential.
-	confidentialName = regexp.MustCompile(`(?i)(password|passwd|token|secret|credentials?|private.?key|api.?key)$`)
-
-	pemKey = regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?`)
-	// The beginning of BEGIN PRIVATE, BEGIN EC PRIVATE or BEGIN RSA PRIVATE.
-	base64Key = regexp.MustCompile(`()LS0tLS1CRUdJTi(?:BQUklW|BFQyBQ|BSU0EgUF)[A-Za-z0-9+/=]+`)
+	pemKey = regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)?`)
 	// Tokens of service accounts and of OpenID Connect.
 	jsonWebToken = regexp.MustCompile(`()\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`)
 	credentials  = regexp.MustCompile(`(?i)(\b(?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`)
-	userInfo     = regexp.MustCompile(`(://)[^/\s:@]*:[^/\s@]+@`)
-	assignment   = regexp.MustCompile(`(?i)((?:password|passwd|token|secret|credentials?|private.?key|api.?key)["']?[ \t]*[=:][ \t]*["']?)[^\s"',;&}]+`)
+	userInfo     = regexp.MustCompile(`(://)[^/\s@"']+@`)
+
+	// base64PEM is what begins with "-----BEGIN ", in base64, and may go on in further lines.
+	base64PEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]+(?:\s+[A-Za-z0-9+/]{40,}=*)*(?:\s+[A-Za-z0-9+/]+={1,2})?`)
+	// assignment is a name and its value. So is a flag with its value as the next argument.
+	assignment = regexp.MustCompile(`([A-Za-z_][\w.-]*)(\\?["']?[ \t]*[=:][ \t]*)([|>][+-]?\n(?:[ \t]+[^\n]*\n?)+|\\?"[^"\n]*"|'[^'\n]*'|(?i:(?:bearer|basic)[ \t]+)?[^\s"',;&}]+)`)
+	flagValue  = regexp.MustCompile(`(--?[A-Za-z][\w.-]*)([ \t]+|\\?["'],?[ \t]*\\?["'])("[^"\n]*"|'[^'\n]*'|[^\s"'-][^\s"'\\]*)`)
+
+	// secretWord is in names of what is confidential, and shortWord if it is a word of its own.
+	secretWord = regexp.MustCompile(`(?i)passw(?:or)?d|passphrase|pwd|token|secret|credential|signature|authorization|cookie|(?:access|account|api|encryption|private|session|shared|signing|storage)[_.-]?key`)
+	shortWord  = regexp.MustCompile(`(?i)(?:^|[^a-z])(?:pass|sig)(?:$|[^a-z])`)
+	// harmless is the end of a name that tells where, how long or how many.
+	harmless = regexp.MustCompile(`(?i)(?:file|path|dir|names?|ref|url|ttl|seconds|timeout|duration|count|total|bytes|size|type|policy|mode)$|Secrets?Name`)
+	// plainVariable is an environment variable whose value helps: what Go, proxies, the pod and the
+	// server's own flags have.
+	plainVariable = regexp.MustCompile(`^(?:GOMEMLIMIT|GOMAXPROCS|GODEBUG|TZ|POD_[A-Z_]+|KUBERNETES_[A-Z_]+|(?:CRD_)?APISERVER_[A-Z_]+|(?i:https?|no)_(?i:proxy))$`)
 )
 
-// confidentialText is confidential but for its first group.
-func confidentialText() []*regexp.Regexp {
-	return []*regexp.Regexp{pemKey, base64Key, jsonWebToken, credentials, userInfo, assignment}
+// confidential tells whether the value of a name is.
+func confidential(name string) bool {
+	return (secretWord.MatchString(name) || shortWord.MatchString(name)) && !harmless.MatchString(name)
 }
 
 // redactor removes what is confidential.
@@ -74,10 +83,41 @@ func (r *redactor) text(text string) string {
 	for _, value := range r.values {
 		text = strings.ReplaceAll(text, value, redacted)
 	}
-	for _, pattern := range confidentialText() {
+	// All but the first group is confidential.
+	for _, pattern := range []*regexp.Regexp{pemKey, jsonWebToken, credentials, userInfo} {
 		text = pattern.ReplaceAllString(text, "${1}"+redacted)
 	}
+	text = base64PEM.ReplaceAllStringFunc(text, func(encoded string) string {
+		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(encoded), ""))
+		if err == nil && strings.Count(string(decoded), "-----BEGIN ") == strings.Count(string(decoded), "-----BEGIN CERTIFICATE-----") {
+			return encoded
+		}
+		return redacted
+	})
+	for _, pattern := range []*regexp.Regexp{assignment, flagValue} {
+		text = withoutValues(text, pattern)
+	}
 	return text
+}
+
+// withoutValues removes the values of confidential names, also where they are in values of others.
+func withoutValues(text string, pattern *regexp.Regexp) string {
+	return pattern.ReplaceAllStringFunc(text, func(found string) string {
+		parts := pattern.FindStringSubmatch(found)
+		name, separator, value := parts[1], parts[2], parts[3]
+		switch {
+		case !confidential(name):
+			return name + separator + withoutValues(value, pattern)
+		case strings.Contains(value, redacted):
+			return found
+		}
+		quote := value[:len(value)-len(strings.TrimLeft(value, `\"'`))]
+		end := ""
+		if strings.HasSuffix(value, "\n") {
+			end = "\n"
+		}
+		return name + separator + quote + redacted + quote + end
+	})
 }
 
 // object removes from an object what Secrets contain, and values of confidential names.
@@ -102,16 +142,28 @@ func (r *redactor) object(object map[string]any) {
 func (r *redactor) fields(value any) {
 	switch value := value.(type) {
 	case []any:
-		for _, element := range value {
+		for i, element := range value {
+			// A flag, whose value is the next argument.
+			if flag, _ := element.(string); strings.HasPrefix(flag, "-") && !strings.ContainsAny(flag, "= ") && confidential(flag) && i+1 < len(value) {
+				if next, _ := value[i+1].(string); next != "" && !strings.HasPrefix(next, "-") {
+					value[i+1] = redacted
+				}
+			}
 			r.fields(element)
 		}
 	case map[string]any:
-		// An environment variable.
-		if name, _ := value["name"].(string); confidentialName.MatchString(name) && value["value"] != nil {
+		// A header, or an environment variable.
+		if name, _ := value["name"].(string); confidential(name) && value["value"] != nil {
 			value["value"] = redacted
 		}
+		variables, _ := value["env"].([]any)
+		for _, variable := range variables {
+			if variable, _ := variable.(map[string]any); variable["value"] != nil && !plainVariable.MatchString(fmt.Sprint(variable["name"])) {
+				variable["value"] = redacted
+			}
+		}
 		for key, field := range value {
-			if text, isText := field.(string); isText && confidentialName.MatchString(key) {
+			if text, isText := field.(string); isText && confidential(key) {
 				if !strings.HasPrefix(text, redacted) {
 					value[key] = redacted
 				}

@@ -136,6 +136,7 @@ func complete(o *apiserver.Options, config *doctor.Config) error {
 		config.Namespace = cluster.Namespace("") // This is the server's pod.
 	}
 	config.Authentication = completed.CheckAuthentication
+	config.Audiences = completed.APIAudiences
 	config.Permissions = completed.Permissions
 	config.AdmissionOff = completed.AdmissionOff()
 	config.EtcdServers = completed.Etcd.StorageConfig.Transport.ServerList

@@ -46,6 +46,22 @@ kind: ConfigMap
 metadata: {namespace: `+serverNamespace+`, name: config, annotations: {note: `+encoded+`}}
 data: {dsn: it is `+planted+`, password: not-in-a-secret}
 `)
+	apply(t, `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {namespace: `+serverNamespace+`, name: doctor}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: doctor}
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: doctor}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: doctor}
+subjects: [{kind: ServiceAccount, namespace: `+serverNamespace+`, name: doctor}]
+`)
 	file := filepath.Join(t.TempDir(), "support.tar.gz")
 	doctor(t, cp, "--bundle="+file)
 
