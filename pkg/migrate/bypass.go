@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,15 +92,7 @@ func (s *session) addBypass(ctx context.Context) error {
 	if err := s.save(ctx); err != nil {
 		return err
 	}
-	err = s.changeDefinitions(ctx, "adding the version "+BypassVersion+" to", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
-		s.keepServed(d, definition, versions, keys.CopyKept)
-		_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
-		return append(withoutBypass(versions), map[string]any{
-			"name": BypassVersion, "served": true, "storage": false,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-		})
-	})
-	if err != nil {
+	if err := s.addVersions(ctx); err != nil {
 		return err
 	}
 	for _, d := range found {
@@ -112,6 +105,17 @@ func (s *session) addBypass(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *session) addVersions(ctx context.Context) error {
+	return s.changeDefinitions(ctx, "adding the version "+BypassVersion+" to", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
+		s.keepServed(d, definition, versions, keys.CopyKept)
+		_ = unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
+		return append(withoutBypass(versions), map[string]any{
+			"name": BypassVersion, "served": true, "storage": false,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		})
+	})
 }
 
 // removeBypass removes that version, whereupon kube-apiserver also forgets the history of the
@@ -145,7 +149,7 @@ func (s *session) annotate(ctx context.Context, annotation string) error {
 func (s *session) touch(ctx context.Context, on bool, annotation string) error {
 	return s.changeDefinitions(ctx, "ending the watches of", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
 		s.keepServed(d, definition, versions, annotation)
-		touchVersion(versions, on)
+		touchVersions(versions, on)
 		return withoutBypass(versions)
 	})
 }
@@ -179,11 +183,15 @@ func (m *Migration) changeDefinitions(ctx context.Context, doing string, change 
 			if err != nil {
 				return err
 			}
+			before := object.DeepCopy()
 			versions = change(d, object, versions)
 			if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
 				return err
 			}
-			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{})
+			if equality.Semantic.DeepEqual(before, object) {
+				return nil // Even such an update may be refused.
+			}
+			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{DryRun: m.dryRun})
 			return err
 		})
 		if err != nil {
@@ -228,24 +236,24 @@ func withoutBypass(versions []any) (others []any) {
 	return others
 }
 
-// touchVersion changes the description of the first version, or changes it back.
-func touchVersion(versions []any, on bool) {
-	if len(versions) == 0 {
-		return
-	}
-	version, ok := versions[0].(map[string]any)
-	if !ok {
-		return
-	}
-	description, _, _ := unstructured.NestedString(version, "schema", "openAPIV3Schema", "description")
-	description = strings.TrimSuffix(description, schemaMarker)
-	switch {
-	case on:
-		_ = unstructured.SetNestedField(version, description+schemaMarker, "schema", "openAPIV3Schema", "description")
-	case description == "":
-		unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "description")
-	default:
-		_ = unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description")
+// touchVersions changes the descriptions of all versions, or changes them back. Versions whose schemas are
+// equal stay equal: kube-apiserver does not accept equal selectable fields for schemas that differ.
+func touchVersions(versions []any, on bool) {
+	for _, version := range versions {
+		version, ok := version.(map[string]any)
+		if !ok {
+			continue
+		}
+		description, _, _ := unstructured.NestedString(version, "schema", "openAPIV3Schema", "description")
+		description = strings.TrimSuffix(description, schemaMarker)
+		switch {
+		case on:
+			_ = unstructured.SetNestedField(version, description+schemaMarker, "schema", "openAPIV3Schema", "description")
+		case description == "":
+			unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "description")
+		default:
+			_ = unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description")
+		}
 	}
 }
 

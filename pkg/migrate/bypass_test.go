@@ -41,27 +41,30 @@ func TestChangeVersions(t *testing.T) {
 		change       func([]any) []any
 		before, want string
 	}{
-		"schemaMarker without a description": {func(versions []any) []any { touchVersion(versions, true); return versions },
+		"schemaMarker without a description": {func(versions []any) []any { touchVersions(versions, true); return versions },
 			`[{"name": "v1", ` + schema + `}]`, `[{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "description": " (objects are being moved)"}}}]`},
 		"schemaMarker twice": {func(versions []any) []any {
-			touchVersion(versions, true)
-			touchVersion(versions, true)
+			touchVersions(versions, true)
+			touchVersions(versions, true)
 			return versions
 		},
 			`[{"schema": {"openAPIV3Schema": {"description": "A."}}}]`, `[{"schema": {"openAPIV3Schema": {"description": "A. (objects are being moved)"}}}]`},
 		"schemaMarker and changed back": {func(versions []any) []any {
-			touchVersion(versions, true)
-			touchVersion(versions, false)
+			touchVersions(versions, true)
+			touchVersions(versions, false)
 			return versions
 		},
-			`[{"schema": {"openAPIV3Schema": {"description": "A."}}}, {"name": "v2"}]`, `[{"schema": {"openAPIV3Schema": {"description": "A."}}}, {"name": "v2"}]`},
+			`[{"schema": {"openAPIV3Schema": {"description": "A."}}}, {"name": "v2", ` + schema + `}]`, `[{"schema": {"openAPIV3Schema": {"description": "A."}}}, {"name": "v2", ` + schema + `}]`},
+		"schemaMarker in equal schemas": {func(versions []any) []any { touchVersions(versions, true); return versions },
+			`[{"name": "v1", ` + schema + `}, {"name": "v2", ` + schema + `}]`,
+			`[{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "description": " (objects are being moved)"}}}, {"name": "v2", "schema": {"openAPIV3Schema": {"type": "object", "description": " (objects are being moved)"}}}]`},
 		"changed back without a description": {func(versions []any) []any {
-			touchVersion(versions, true)
-			touchVersion(versions, false)
+			touchVersions(versions, true)
+			touchVersions(versions, false)
 			return versions
 		},
 			`[{"name": "v1", ` + schema + `}]`, `[{"name": "v1", ` + schema + `}]`},
-		"no versions":      {func(versions []any) []any { touchVersion(versions, true); return versions }, `[]`, `[]`},
+		"no versions":      {func(versions []any) []any { touchVersions(versions, true); return versions }, `[]`, `[]`},
 		"served as before": {func(versions []any) []any { setServed(versions, []string{"v2"}); return versions }, `[{"name": "v1"}, {"name": "v2"}]`, `[{"name": "v1", "served": false}, {"name": "v2", "served": true}]`},
 		"served, nobody knows how before": {func(versions []any) []any { setServed(versions, nil); return versions },
 			`[{"name": "v1"}, {"name": "v2", "served": false}]`, `[{"name": "v1", "served": true}, {"name": "v2", "served": true}]`},

@@ -58,6 +58,9 @@ func (s *session) there() direction {
 			if _, err := s.checkRevision(ctx, false); err != nil {
 				return nil, err
 			}
+			if err := s.rehearse(ctx, s.state, false); err != nil {
+				return nil, err
+			}
 			return s.moves(ctx)
 		},
 		prepare:  func(context.Context) error { return nil },
@@ -75,6 +78,9 @@ func (s *session) back() direction {
 		to: s.atKube(), last: Returned,
 		moves: func(ctx context.Context) ([]move, error) {
 			if _, err := s.checkRevision(ctx, true); err != nil {
+				return nil, err
+			}
+			if err := s.rehearse(ctx, s.state, true); err != nil {
 				return nil, err
 			}
 			return s.movesBack(ctx)

@@ -94,6 +94,8 @@ type Migration struct {
 	metadata   metadata.Interface
 	// metrics returns those of kube-apiserver.
 	metrics func(context.Context) ([]byte, error)
+	// dryRun is set while updates of definitions and APIServices are only tried.
+	dryRun []string
 }
 
 // New returns a migration, which has done nothing yet.

@@ -101,6 +101,7 @@ func (m *Migration) examine(ctx context.Context) (*plan, []definition, error) {
 	p := &plan{Migration: m, namespaces: map[string]bool{}}
 	err = p.run(ctx, found, []planCheck{
 		{"definitions", p.checkDefinitions}, {"apiservices", p.checkAPIServices}, {"etcd", p.checkEtcd}, {"controllers", p.checkControllers}, {"objects", p.checkObjects},
+		{"updates", p.checkUpdates(State{}, false)},
 	})
 	return p, found, err
 }
@@ -256,6 +257,11 @@ func (p *plan) checkRevisions(back bool) func(context.Context, []definition) err
 		}
 		return err
 	})
+}
+
+// checkUpdates looks for what refuses the updates of definitions and APIServices.
+func (p *plan) checkUpdates(state State, back bool) func(context.Context, []definition) error {
+	return p.require(UpdateRefused, func(ctx context.Context) error { return p.rehearse(ctx, state, back) })
 }
 
 // checkControllers looks for controllers of the server, which would change the objects
@@ -442,6 +448,7 @@ func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 		{"etcd", p.checkRevisions(true)},
 		{"encryption", p.require(Encrypted, m.checkEncryption)},
 		{"objects", func(ctx context.Context, _ []definition) error { return p.checkUIDs(ctx, state) }},
+		{"updates", p.checkUpdates(state, true)},
 	})
 	return p.findings, err
 }

@@ -40,6 +40,7 @@ const (
 	ServerHasObjects Reason = "ServerHasObjects"
 	RevisionTooLow   Reason = "RevisionTooLow"
 	ControllersRun   Reason = "ControllersRun"
+	UpdateRefused    Reason = "UpdateRefused"
 
 	ObjectsMove      Reason = "ObjectsMove"
 	ObjectsRefused   Reason = "ObjectsRefused"

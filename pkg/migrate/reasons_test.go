@@ -62,7 +62,8 @@ type scene struct {
 	// etcd is what the server's etcd has, and kubeEtcd says that the same is kube-apiserver's.
 	etcd     map[string]string
 	kubeEtcd bool
-	refused  error
+	// refused are what reads and updates answer.
+	refused, refusedUpdate error
 }
 
 const usualDefinition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
@@ -128,6 +129,8 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: unmarshal(t, text)}
 		list.SetResourceVersion(s.revision)
 		objects.PrependReactor("list", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
+		objects.PrependReactor("get", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list.Items[0].DeepCopy(), nil })
+		objects.PrependReactor("update", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, &list.Items[0], s.refusedUpdate })
 	}
 	kube := kubefake.NewClientset(s.kube...)
 	kube.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
@@ -232,6 +235,12 @@ var findings = map[Reason]struct {
 			s.kube = append(s.kube, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "server", Name: "controllers"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}})
 		},
 		want: "failure the Lease server/controllers says that controllers of the server run, in server-0",
+	},
+	UpdateRefused: {
+		change: func(s *scene) {
+			s.refusedUpdate = apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, "things.example.com", errors.New("no upgrades"))
+		},
+		want: "failure an update that moving the objects takes is refused: ending the watches of the CustomResourceDefinition things.example.com: customresourcedefinitions \"things.example.com\" is forbidden: no upgrades",
 	},
 	ObjectsMove: {
 		change: func(s *scene) {

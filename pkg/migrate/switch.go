@@ -198,6 +198,9 @@ func (s *session) renewHistory(ctx context.Context, ahead int64) error {
 	return s.save(ctx)
 }
 
+// ownedByKube patches an APIService to be kube-apiserver's own.
+const ownedByKube = `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
+
 // giveBack makes an APIService kube-apiserver's own again, and returns when it is.
 func (s *session) giveBack(ctx context.Context, name string) error {
 	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
@@ -211,8 +214,7 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 			}
 			return s.answeredByServer(ctx, name, false)
 		}
-		patch := `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
-		if err = s.patchAPIService(ctx, name, patch); err == nil {
+		if err = s.patchAPIService(ctx, name, ownedByKube); err == nil {
 			err = errors.New("it has just been changed")
 		}
 		return err
@@ -237,7 +239,7 @@ func (m *Migration) apiService(ctx context.Context, name string) (*apiregistrati
 }
 
 func (m *Migration) patchAPIService(ctx context.Context, name, patch string) error {
-	_, err := m.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := m.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: m.dryRun})
 	return err
 }
 
@@ -304,18 +306,20 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	if apiService.Spec.Service != nil && !managed {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil}},
-		"spec":     map[string]any{"service": m.config.Service, "caBundle": m.config.CABundle},
-	})
-	if err != nil {
-		return err
-	}
-	if err := m.patchAPIService(ctx, name, string(patch)); err != nil {
+	if err := m.patchAPIService(ctx, name, m.ledToServer()); err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	m.progress("%s leads to the server", name)
 	return nil
+}
+
+// ledToServer patches an APIService to lead to the server.
+func (m *Migration) ledToServer() string {
+	patch, _ := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil}},
+		"spec":     map[string]any{"service": m.config.Service, "caBundle": m.config.CABundle},
+	})
+	return string(patch)
 }
 
 // answeredByServer returns an error unless requests for a version are answered by the server,
@@ -418,7 +422,15 @@ func (s *session) stopServing(ctx context.Context) error {
 	if err := s.save(ctx); err != nil {
 		return err
 	}
-	err = s.changeDefinitions(ctx, "ending the watches of", func(_ definition, _ *unstructured.Unstructured, versions []any) []any {
+	if err := s.unserve(ctx); err != nil {
+		return err
+	}
+	s.progress("the definitions are no longer served")
+	return nil
+}
+
+func (s *session) unserve(ctx context.Context) error {
+	return s.changeDefinitions(ctx, "ending the watches of", func(_ definition, _ *unstructured.Unstructured, versions []any) []any {
 		for _, version := range versions {
 			if version, ok := version.(map[string]any); ok {
 				version["served"] = false
@@ -426,9 +438,4 @@ func (s *session) stopServing(ctx context.Context) error {
 		}
 		return versions
 	})
-	if err != nil {
-		return err
-	}
-	s.progress("the definitions are no longer served")
-	return nil
 }

@@ -1,0 +1,81 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
+)
+
+// rehearse tries by dry run all updates of definitions and APIServices that are to come, and returns
+// the first refusal. Without it, an update could be refused while writes wait.
+func (m *Migration) rehearse(ctx context.Context, state State, back bool) error {
+	tried := *m
+	tried.dryRun = []string{metav1.DryRunAll}
+	s := &session{Migration: &tried, state: state}
+	try := s.rehearseThere
+	if back {
+		try = s.rehearseBack
+	}
+	if err := try(ctx); err != nil {
+		return &refusal{"an update that moving the objects takes is refused: " + err.Error(), "correct the definition, or change the policy or webhook that refuses it"}
+	}
+	return nil
+}
+
+func (s *session) rehearseThere(ctx context.Context) error {
+	if err := s.rehearsePatch(ctx, s.ledToServer()); err != nil {
+		return err
+	}
+	if s.config.Defined {
+		return s.touch(ctx, true, keys.CopyKept)
+	}
+	return s.unserve(ctx)
+}
+
+func (s *session) rehearseBack(ctx context.Context) error {
+	if err := s.rehearsePatch(ctx, ownedByKube); err != nil {
+		return err
+	}
+	if s.config.KubeEtcd == nil {
+		if err := s.addVersions(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.touch(ctx, true, keys.CopyKept); err != nil {
+		return err
+	}
+	return s.annotate(ctx, keys.CopyNone)
+}
+
+// rehearsePatch tries to patch all APIServices.
+func (s *session) rehearsePatch(ctx context.Context, patch string) error {
+	for _, name := range s.config.APIServices {
+		apiService, err := s.apiService(ctx, name)
+		if err == nil && apiService != nil {
+			err = s.patchAPIService(ctx, name, patch)
+		}
+		if err != nil {
+			return fmt.Errorf("patching the APIService %s: %w", name, err)
+		}
+	}
+	return nil
+}
