@@ -102,8 +102,8 @@ func TestChangedDefinitions(t *testing.T) {
 				"change them back and run this again, or run \"migrate abort\", and then plan and run a migration of what they define now"
 			for phase, step := range map[Phase]func(context.Context) error{
 				Copying:   func(ctx context.Context) error { return c.copyAll(ctx, c.there()) },
-				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, c.there(), &freezer{}) },
-				Switching: func(ctx context.Context) error { return c.switchFirst(ctx, &freezer{asked: true}) },
+				Freezing:  func(ctx context.Context) error { return c.freezeAndCompare(ctx, c.there()) },
+				Switching: func(ctx context.Context) error { return c.switchFirst(ctx) },
 			} {
 				c.state.Phase = phase
 				webhooks := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()

@@ -24,10 +24,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 // errAllNew refuses to move objects back without kube-apiserver's etcd when it has no copies of them.
 var errAllNew = errors.New("kube-apiserver has no copies of the objects any more, so that it would give a new UID to all of them, and the garbage collector would delete what they own: give --kube-etcd-servers")
+
+var errAborting = errors.New("the migration is being aborted: finish that with \"migrate abort\"")
 
 // direction is one of the two ways that objects move. The phases are the same both ways; these are
 // the differences.
@@ -44,7 +49,7 @@ type direction struct {
 	// record keeps in the state which objects are notable.
 	record func(names []string)
 	// turn makes clients use the objects of the target.
-	turn func(context.Context, *freezer) error
+	turn func(context.Context) error
 }
 
 // there is the way to the server.
@@ -122,12 +127,6 @@ func (m *Migration) Run(ctx context.Context) error { return m.move(ctx, m.resume
 func (m *Migration) Back(ctx context.Context) error { return m.move(ctx, m.resumeBack) }
 
 func (m *Migration) move(ctx context.Context, resume func(context.Context) (*session, error)) error {
-	// Before another process is kept from going on.
-	f, err := m.listen()
-	if err != nil {
-		return err
-	}
-	defer m.leave(f)
 	s, err := resume(ctx)
 	if err != nil {
 		return err
@@ -136,14 +135,14 @@ func (m *Migration) move(ctx context.Context, resume func(context.Context) (*ses
 	if s.state.Returning {
 		d = s.back()
 	}
-	return s.through(ctx, d, f)
+	return s.through(ctx, d)
 }
 
 // resumeThere continues the way to the server, or begins it.
 func (m *Migration) resumeThere(ctx context.Context) (*session, error) {
 	s, err := m.resume(ctx, func(state State) error {
 		if state.Phase == Aborting {
-			return errors.New("the migration is being aborted: finish that with \"migrate abort\"")
+			return errAborting
 		}
 		if state.Returning {
 			return errors.New("the objects are moving, or have moved, back: continue with \"migrate back\", or finish that with \"migrate finish\"")
@@ -173,6 +172,9 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 			_, err := m.checkRevision(ctx, true)
 			return err
 		}
+		if state.Phase == Aborting {
+			return errAborting
+		}
 		if state.Returning {
 			return nil
 		}
@@ -198,12 +200,30 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 		return s, err
 	}
 	s.state.Returning, s.state.Conversions, s.state.NewUIDs, s.state.History = true, nil, nil, 0
+	if s.state.Registered, err = m.registered(ctx); err != nil {
+		return nil, err
+	}
 	err = s.enter(ctx, Copying)
 	return s, err
 }
 
+// registered is what the APIServices are that lead to a server.
+func (m *Migration) registered(ctx context.Context) (map[string]apiregistrationv1.APIServiceSpec, error) {
+	found := map[string]apiregistrationv1.APIServiceSpec{}
+	for _, name := range m.config.APIServices {
+		apiService, err := m.apiService(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if apiService != nil && apiService.Spec.Service != nil {
+			found[name] = apiService.Spec
+		}
+	}
+	return found, nil
+}
+
 // through goes through all phases up to the last.
-func (s *session) through(ctx context.Context, d direction, f *freezer) error {
+func (s *session) through(ctx context.Context, d direction) error {
 	if s.state.Phase == d.last {
 		return nil
 	}
@@ -218,9 +238,9 @@ func (s *session) through(ctx context.Context, d direction, f *freezer) error {
 		case Copying:
 			next, err = Freezing, s.copyAll(ctx, d)
 		case Freezing:
-			next, err = Switching, s.freezeAndCompare(ctx, d, f)
+			next, err = Switching, s.freezeAndCompare(ctx, d)
 		case Switching:
-			next, err = Releasing, s.switchOver(ctx, d, f)
+			next, err = Releasing, s.switchOver(ctx, d)
 		case Releasing:
 			next, err = d.last, s.release(ctx)
 		default:
@@ -267,7 +287,7 @@ func (s *session) copyAll(ctx context.Context, d direction) error {
 
 // freezeAndCompare makes the target's objects equal for good. After an error clients can write
 // again, and the migration is back in the phase Copying.
-func (s *session) freezeAndCompare(ctx context.Context, d direction, f *freezer) (err error) {
+func (s *session) freezeAndCompare(ctx context.Context, d direction) (err error) {
 	defer func() {
 		if err != nil {
 			err = s.goBack(ctx, err)
@@ -277,7 +297,7 @@ func (s *session) freezeAndCompare(ctx context.Context, d direction, f *freezer)
 	if err != nil {
 		return err
 	}
-	if err := s.freeze(ctx, f); err != nil {
+	if err := s.freeze(ctx); err != nil {
 		return err
 	}
 	positions, err := s.copyFrozen(ctx, moves, d.to)
@@ -300,21 +320,32 @@ func (s *session) freezeAndCompare(ctx context.Context, d direction, f *freezer)
 }
 
 // switchOver makes clients use the objects of the target. What was done before is not done again.
-func (s *session) switchOver(ctx context.Context, d direction, f *freezer) error {
-	// After a restart, the webhook has to lead to this process.
-	if err := s.freeze(ctx, f); err != nil {
+func (s *session) switchOver(ctx context.Context, d direction) error {
+	// Another process may have begun the phase.
+	if err := s.freeze(ctx); err != nil {
 		return err
 	}
-	return d.turn(ctx, f)
+	return d.turn(ctx)
 }
 
 // release lets clients write where the objects have moved to.
 func (s *session) release(ctx context.Context) error {
 	s.state.Switched = time.Now().UTC().Truncate(time.Second)
-	if err := s.thaw(ctx); err != nil || s.state.Returning || !s.config.Defined {
+	var until time.Time
+	if s.state.Returning {
+		// The server holds writes, too: those that had passed kube-apiserver by then, and that it would do
+		// now. It answers them when a quarter of their time is over.
+		if s.held.IsZero() {
+			s.held = time.Now()
+		}
+		until = s.held.Add(s.config.RequestTimeout/4 + time.Second)
+	}
+	if err := s.thaw(ctx, until); err != nil || s.state.Returning || !s.config.Defined {
 		return err
 	}
-	return s.touch(ctx, false, "")
+	// Clients use the server, so that nothing else is left to do than to go on.
+	s.optional("remove the annotation "+keys.CopyAnnotation+" from the definitions, and \""+schemaMarker+"\" from the descriptions of their versions", s.touch(ctx, false, ""))
+	return nil
 }
 
 // goBack lets clients write again where they did, after an error.
@@ -324,7 +355,8 @@ func (s *session) goBack(ctx context.Context, err error) error {
 	if saveErr := s.save(ctx); saveErr != nil {
 		return errors.Join(err, saveErr)
 	}
-	return errors.Join(err, s.thaw(ctx), s.enter(ctx, Copying))
+	s.frozen = false
+	return errors.Join(err, s.thaw(ctx, time.Time{}), s.enter(ctx, Copying))
 }
 
 // revisionOf returns a resourceVersion as the revision of etcd that it is.

@@ -313,52 +313,6 @@ func (m *Migration) checkNewVersions(ctx context.Context, state State) error {
 	return nil
 }
 
-// Abort undoes a migration as long as no client uses what the objects move to: until the phase
-// Switching. Clients never notice. On the way to the server it removes the objects from there,
-// and forgets the migration; on the way back they stay at the server, which then is in the phase
-// Moved again.
-func (m *Migration) Abort(ctx context.Context) error {
-	s, err := m.resume(ctx, func(state State) error {
-		switch state.Phase {
-		case Copying, Freezing, Aborting:
-			return nil
-		case Switching, Releasing:
-			return fmt.Errorf("the migration is in the phase %s, in which clients use both, and writes wait: only running the same command again ends that", state.Phase)
-		default:
-			return fmt.Errorf("the migration is in the phase %s, in which clients use the server: what they write there would be lost", state.Phase)
-		}
-	})
-	if errors.Is(err, ErrNone) {
-		// Of a process that was slower than the one that has aborted the migration.
-		return errors.Join(err, m.thaw(ctx))
-	}
-	if err != nil {
-		return err
-	}
-	if err := s.enter(ctx, Aborting); err != nil {
-		return err
-	}
-	if err := m.thaw(ctx); err != nil {
-		return err
-	}
-	if s.state.Returning {
-		return s.abortBack(ctx)
-	}
-	if err := s.removeCopies(ctx); err != nil {
-		return err
-	}
-	return s.forget(ctx)
-}
-
-// abortBack leaves kube-apiserver's own objects as they are, which nobody sees.
-func (s *session) abortBack(ctx context.Context) error {
-	if err := s.removeBypass(ctx, ""); err != nil {
-		return err
-	}
-	s.state.Returning, s.state.Conversions = false, nil
-	return s.enter(ctx, Moved)
-}
-
 // removeCopies removes the objects from the server's etcd.
 func (s *session) removeCopies(ctx context.Context) error {
 	for _, store := range s.config.Stores {

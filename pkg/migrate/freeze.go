@@ -18,168 +18,64 @@ package migrate
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
-	"k8s.io/klog/v2"
 )
 
+// A freeze is made of objects that kube-apiservers and the server follow, so that it needs no process
+// and no network path.
+//
+//   - A priority level without a seat makes kube-apiserver hold each write for a quarter of its time,
+//     and answer it with 429 and Retry-After then. Clients notice a pause.
+//   - A ValidatingAdmissionPolicy refuses what is not held: members of system:masters are exempt from
+//     priority and fairness, and a write may have been held too late. It can only answer 401, 403, 413
+//     or 422, on which no client tries again, and so comes after the priority level, and goes before it.
+
 const (
-	// freezeTimeout bounds the wait for kube-apiserver to ask before each write.
+	// freezeTimeout bounds the wait for kube-apiserver to follow.
 	freezeTimeout = 20 * time.Second
 	// freezeSettle is how long after that it takes until every other kube-apiserver does.
 	freezeSettle = 2 * time.Second
-	// minRetryAfter is how many seconds clients wait at first before they try again to write, and
-	// maxRetryAfter what that comes to, since it is a half of how long writes have waited. The ten
-	// retries of client-go are over after some 40 seconds like this, not after ten.
-	minRetryAfter, maxRetryAfter = 1, 15
-	// maxReviewBytes is above what kube-apiserver sends: two objects of the largest size.
-	maxReviewBytes = 16 << 20
+	// maxHeld is how many writes kube-apiserver holds. It answers others with 429 at once.
+	maxHeld = 10_000
+	// releaseShares are what held writes get of kube-apiserver when the freeze ends.
+	releaseShares = 100
 )
 
-// freezer tells kube-apiserver, and the server, that a write has to wait. They ask it as a
-// webhook, and pass on its 429 with Retry-After, on which clients try again by themselves. A
-// ValidatingAdmissionPolicy can only refuse, and while nobody listens the writes fail, too.
-type freezer struct {
-	server   *http.Server
-	caBundle []byte
-	// asked is set when all writers ask this process.
-	asked bool
-	// questions counts the writes that were to be refused, of which the first came at first.
-	questions atomic.Int64
-	first     func() time.Time
-}
-
-// listen begins to answer.
-func (m *Migration) listen() (*freezer, error) {
-	host, _, err := net.SplitHostPort(m.config.FreezeAddress)
-	if err != nil {
-		return nil, fmt.Errorf("the address %q for the time of the freeze must be host:port: %w", m.config.FreezeAddress, err)
-	}
-	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", m.config.FreezeAddress)
-	if err != nil {
-		return nil, fmt.Errorf("listening for the time of the freeze: %w", err)
-	}
-	f := &freezer{caBundle: certPEM, first: sync.OnceValue(time.Now)}
-	f.server = &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, ErrorLog: klog.NewStandardLogger("INFO")}
-	tlsListener := tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
-	go func() { _ = f.server.Serve(tlsListener) }()
-	return f, nil
-}
-
-// leave ends the answers. If writes are not frozen any more it waits until nobody asks:
-// kube-apiserver and the server do for a moment after the webhook has been deleted, and a write
-// whose question is not answered fails.
-func (m *Migration) leave(f *freezer) {
-	defer f.close()
-	ctx, cancel := context.WithTimeout(context.Background(), freezeTimeout)
-	defer cancel()
-	_, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		f.awaitSilence(ctx, freezeSettle)
-	}
-}
-
-// awaitSilence waits until nobody has asked for some time, if anybody ever has.
-func (f *freezer) awaitSilence(ctx context.Context, silence time.Duration) {
-	for before := int64(0); ctx.Err() == nil && f.questions.Load() != before; {
-		before = f.questions.Load()
-		select {
-		case <-time.After(silence):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// close answers what is on its way before it closes the connections.
-func (f *freezer) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), freezeSettle)
-	defer cancel()
-	if f.server.Shutdown(ctx) != nil {
-		_ = f.server.Close()
-	}
-}
-
-// ServeHTTP refuses a write.
-func (f *freezer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.questions.Add(1)
-	refuse(w, r, retryAfter(time.Since(f.first())))
-}
-
-// retryAfter returns how many seconds a client waits that has to after writes have waited so long.
-func retryAfter(waited time.Duration) int32 {
-	return int32(min(max(waited/(2*time.Second), minRetryAfter), maxRetryAfter))
-}
-
-// refuse answers an AdmissionReview.
-func refuse(w http.ResponseWriter, r *http.Request, retryAfter int32) {
-	var review admissionv1.AdmissionReview
-	content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReviewBytes))
-	if err == nil {
-		err = json.Unmarshal(content, &review)
-	}
-	if err == nil && review.Request == nil {
-		err = errors.New("the request is missing")
-	}
-	if err != nil {
-		http.Error(w, "an AdmissionReview is expected: "+err.Error(), http.StatusBadRequest)
-		return
-	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{
-		Code:    http.StatusTooManyRequests,
-		Reason:  metav1.StatusReasonTooManyRequests,
-		Message: "the objects are being moved to another server: try again in a moment",
-		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
-	}}
-	review.Request = nil
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review)
-}
-
-// freezeName is the name of the webhook's configuration.
+// freezeName is the name of all objects that freeze writes.
 func (m *Migration) freezeName() string { return "migrate." + m.config.Group }
 
-// webhookName is in the error that clients get if nobody listens any more.
-func (m *Migration) webhookName() string {
-	return "frozen-until-migrate-run-back-or-abort." + m.config.Group
-}
+// ownName is that of the FlowSchema of this process, which must not be held.
+func (m *Migration) ownName() string { return m.freezeName() + ".own" }
 
-// owner says which process freezes writes, and who can end that.
+// bypassName is that of the policy that keeps BypassVersion for this process.
+func (m *Migration) bypassName() string { return m.freezeName() + ".bypass" }
+
+// owner says which process freezes writes, and how to end that.
 func (m *Migration) owner() map[string]string {
 	host, _ := os.Hostname()
 	return map[string]string{
-		"migrate/owner": fmt.Sprintf("process %d on %s, listening at %s, since %s", os.Getpid(), host, m.config.FreezeAddress, time.Now().UTC().Format(time.RFC3339)),
+		"migrate/owner": fmt.Sprintf("process %d on %s, since %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339)),
 		"migrate/end":   "if that process has ended, run the same command again, or \"migrate abort\"",
 	}
 }
 
-// frozenVersions are those in which clients write. In the version of addBypass this process does.
+// frozenVersions are those in which clients write. In BypassVersion only this process does.
 func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 	found, err := m.definitions(ctx)
 	if err != nil {
@@ -197,112 +93,242 @@ func (m *Migration) frozenVersions(ctx context.Context) ([]string, error) {
 	return sets.List(versions.Delete(BypassVersion)), nil
 }
 
-// freeze makes kube-apiserver ask before each write, and returns when it does. Writes fail if
-// this process can't be asked, but only from the time on when it could.
-func (m *Migration) freeze(ctx context.Context, f *freezer) error {
-	if f.asked {
+// freeze keeps clients from writing, and returns when every kube-apiserver does.
+func (s *session) freeze(ctx context.Context) error {
+	if s.frozen {
 		return nil
 	}
-	policy := admissionregistrationv1.Fail
-	_, err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		policy = admissionregistrationv1.Ignore
-	case err != nil:
-		return fmt.Errorf("reading the webhook that freezes writes: %w", err)
-	}
-	if err := m.ask(ctx, f, policy); err != nil {
+	versions, err := s.frozenVersions(ctx)
+	if err != nil {
 		return err
 	}
-	if err := eventually(ctx, freezeTimeout, m.frozen); err != nil {
-		return fmt.Errorf("kube-apiserver does not reach this process at %s, to ask whether writes are allowed: choose another --freeze-address: %w", m.config.FreezeAddress, err)
-	}
-	if err := m.ask(ctx, f, admissionregistrationv1.Fail); err != nil {
+	if err := s.hold(ctx); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := s.deny(ctx, s.freezeName(), versions, "false"); err != nil {
 		return err
 	}
-	f.asked = true
-	return nil
+	if err := eventually(ctx, freezeTimeout, s.denied); err != nil {
+		return fmt.Errorf("kube-apiserver does not keep clients from writing: %w", err)
+	}
+	s.frozen = true
+	return settle(ctx)
 }
 
 // settle waits until all kube-apiservers know what one knows.
-func settle(ctx context.Context) error {
+func settle(ctx context.Context) error { return wait(ctx, freezeSettle) }
+
+func wait(ctx context.Context, duration time.Duration) error {
 	select {
-	case <-time.After(freezeSettle):
+	case <-time.After(duration):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// ask makes kube-apiserver ask this process before each write.
-func (m *Migration) ask(ctx context.Context, f *freezer, policy admissionregistrationv1.FailurePolicyType) error {
-	none, timeout, force := admissionregistrationv1.SideEffectClassNone, int32(5), true
-	url := "https://" + m.config.FreezeAddress + "/"
-	versions, err := m.frozenVersions(ctx)
+// hold makes kube-apiserver hold the writes of clients.
+func (s *session) hold(ctx context.Context) error {
+	me, err := s.user(ctx)
 	if err != nil {
 		return err
 	}
-	exact := admissionregistrationv1.Exact
-	content, err := json.Marshal(&admissionregistrationv1.ValidatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: m.freezeName(), Annotations: m.owner()},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:                    m.webhookName(),
-			MatchPolicy:             &exact,
-			AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: f.caBundle},
-			FailurePolicy:           &policy,
-			SideEffects:             &none,
-			TimeoutSeconds:          &timeout,
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{m.config.Group}, APIVersions: versions, Resources: []string{"*/*"}},
-			}},
-		}},
+	own := flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: me}}
+	all := flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: flowcontrolv1.NameAll}}
+	for _, object := range []runtime.Object{
+		s.priorityLevel(0),
+		s.flowSchema(s.ownName(), flowcontrolv1.PriorityLevelConfigurationNameExempt, 2, own),
+		s.flowSchema(s.freezeName(), s.freezeName(), 3, all),
+	} {
+		if err := s.apply(ctx, object); err != nil {
+			return err
+		}
+	}
+	s.held = time.Now()
+	err = eventually(ctx, freezeSettle, func(ctx context.Context) error {
+		applied, err := s.kube.FlowcontrolV1().FlowSchemas().Get(ctx, s.freezeName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range applied.Status.Conditions {
+			if condition.Type == flowcontrolv1.FlowSchemaConditionDangling && condition.Status == flowcontrolv1.ConditionFalse {
+				return nil
+			}
+		}
+		return errors.New("kube-apiserver has not accepted it")
 	})
 	if err != nil {
-		return err
+		s.progress("kube-apiserver does not hold writes, so that they fail until the freeze ends: the FlowSchema %s: %v", s.freezeName(), err)
 	}
-	_, err = m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().
-		Patch(ctx, m.freezeName(), types.ApplyPatchType, content, metav1.PatchOptions{FieldManager: "migrate", Force: &force})
-	if err != nil {
-		return fmt.Errorf("creating the webhook that freezes writes: %w", err)
-	}
-	return nil
+	return settle(ctx)
 }
 
-// frozen returns an error unless a write has to wait. It tries one that would change nothing.
-func (m *Migration) frozen(ctx context.Context) error {
-	moves, err := m.moves(ctx)
-	if err != nil {
-		return err
+// priorityLevel is one whose requests wait if it has no shares.
+func (m *Migration) priorityLevel(shares int32) *flowcontrolv1.PriorityLevelConfiguration {
+	none := int32(0)
+	return &flowcontrolv1.PriorityLevelConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "PriorityLevelConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: m.freezeName(), Annotations: m.owner()},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+			Type: flowcontrolv1.PriorityLevelEnablementLimited,
+			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+				NominalConcurrencyShares: &shares,
+				LendablePercent:          &none,
+				BorrowingLimitPercent:    &none,
+				// Without a queue, one request at a time would pass.
+				LimitResponse: flowcontrolv1.LimitResponse{
+					Type:    flowcontrolv1.LimitResponseTypeQueue,
+					Queuing: &flowcontrolv1.QueuingConfiguration{Queues: 1, HandSize: 1, QueueLengthLimit: maxHeld},
+				},
+			},
+		},
 	}
-	for _, move := range moves {
-		err := m.tryWrite(ctx, move)
-		if err == nil {
-			return fmt.Errorf("%s can still be written", move.GroupResource)
-		}
-		if !m.waits(err) {
+}
+
+func (m *Migration) flowSchema(name, level string, precedence int32, subject flowcontrolv1.Subject) *flowcontrolv1.FlowSchema {
+	return &flowcontrolv1.FlowSchema{
+		TypeMeta:   metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.owner()},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level},
+			MatchingPrecedence:         precedence,
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects: []flowcontrolv1.Subject{subject},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+					Verbs:        []string{"create", "update", "patch", "delete", "deletecollection"},
+					APIGroups:    []string{m.config.Group},
+					Resources:    []string{flowcontrolv1.ResourceAll},
+					ClusterScope: true,
+					Namespaces:   []string{flowcontrolv1.NamespaceEvery},
+				}},
+			}},
+		},
+	}
+}
+
+// user returns who this process is to kube-apiserver.
+func (m *Migration) user(ctx context.Context) (string, error) {
+	review, err := m.kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("asking kube-apiserver who this process is: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}
+
+// deny refuses writes in these versions that an expression does not allow.
+func (m *Migration) deny(ctx context.Context, name string, versions []string, allowed string) error {
+	exact, fail, forbidden := admissionregistrationv1.Exact, admissionregistrationv1.Fail, metav1.StatusReasonForbidden
+	for _, object := range []runtime.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.owner()},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy: &fail,
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					MatchPolicy: &exact,
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{m.config.Group}, APIVersions: versions, Resources: []string{"*/*"}},
+					}}},
+				},
+				Validations: []admissionregistrationv1.Validation{{
+					Expression: allowed,
+					Message:    "the objects are being moved to another server: try again in a moment; \"migrate status\" says more",
+					Reason:     &forbidden,
+				}},
+			},
+		},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        name,
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			},
+		},
+	} {
+		if err := m.apply(ctx, object); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tryWrite is a dry run of two ways to write an object, if there is one. The first could be
-// invalid for other reasons, and the second be refused by another webhook.
-func (m *Migration) tryWrite(ctx context.Context, move move) error {
-	list, err := m.dynamic.Resource(move.from).List(ctx, metav1.ListOptions{Limit: 1})
+// freezing is the resource of a kind of objects by which writes are frozen.
+func freezing(kind string) schema.GroupVersionResource {
+	version := admissionregistrationv1.SchemeGroupVersion
+	switch kind {
+	case "FlowSchema", "PriorityLevelConfiguration":
+		version = flowcontrolv1.SchemeGroupVersion
+	case "ValidatingAdmissionPolicy":
+		return version.WithResource("validatingadmissionpolicies")
+	}
+	return version.WithResource(strings.ToLower(kind) + "s")
+}
+
+// apply creates or changes an object by which writes are frozen.
+func (m *Migration) apply(ctx context.Context, object runtime.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return err
 	}
-	if len(list.Items) == 0 {
-		return apierrors.NewTooManyRequests(m.webhookName()+" has nothing to be tried with", minRetryAfter)
+	applied := &unstructured.Unstructured{Object: content}
+	kind := applied.GetKind()
+	_, err = m.dynamic.Resource(freezing(kind)).Apply(ctx, applied.GetName(), applied, metav1.ApplyOptions{FieldManager: fieldManager, Force: true, DryRun: m.dryRun})
+	if err != nil {
+		return fmt.Errorf("applying the %s %s: %w", kind, applied.GetName(), err)
 	}
-	object := list.Items[0]
+	return nil
+}
+
+// denied returns an error unless writes are refused. It tries some that would change nothing.
+func (m *Migration) denied(ctx context.Context) error {
+	return m.eachTried(ctx, func(resource schema.GroupResource, denied bool, err error) error {
+		if err == nil {
+			return fmt.Errorf("%s can still be written", resource)
+		}
+		if !denied {
+			return err
+		}
+		return nil
+	})
+}
+
+// allowed returns an error while writes are refused.
+func (m *Migration) allowed(ctx context.Context) error {
+	return m.eachTried(ctx, func(_ schema.GroupResource, denied bool, err error) error {
+		if denied {
+			return err
+		}
+		return nil
+	})
+}
+
+// eachTried tries to write an object of each resource that has some, and says what came of it.
+func (m *Migration) eachTried(ctx context.Context, judge func(resource schema.GroupResource, denied bool, err error) error) error {
+	moves, err := m.moves(ctx)
+	if err != nil {
+		return err
+	}
+	for _, move := range moves {
+		list, err := m.dynamic.Resource(move.from).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			continue
+		}
+		denied, err := m.tryWrite(ctx, move, &list.Items[0])
+		if err := judge(move.GroupResource, denied, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tryWrite is a dry run of two ways to write an object. The first could be invalid for other reasons,
+// and the second be refused by another policy.
+func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructured.Unstructured) (denied bool, err error) {
 	path := []string{"apis", move.from.Group, move.from.Version}
 	if move.Namespaced {
 		path = append(path, "namespaces", object.GetNamespace())
@@ -312,23 +338,63 @@ func (m *Migration) tryWrite(ctx context.Context, move move) error {
 	client := m.kube.Discovery().RESTClient()
 	for _, request := range []*rest.Request{client.Patch(types.MergePatchType).Body([]byte(patch)), client.Delete()} {
 		err = request.AbsPath(path...).Param("dryRun", metav1.DryRunAll).MaxRetries(0).Do(ctx).Error()
-		if m.waits(err) {
-			return err
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+m.freezeName()+"'") {
+			return true, err
 		}
 	}
-	return err
+	return false, err
 }
 
-// waits tells whether an error is what the webhook answers.
-func (m *Migration) waits(err error) bool {
-	return apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), m.webhookName())
-}
-
-// thaw lets clients write again.
-func (m *Migration) thaw(ctx context.Context) error {
+// thaw lets clients write again, and holds them at least until then.
+func (m *Migration) thaw(ctx context.Context, until time.Time) error {
+	// An older release froze writes by a webhook.
 	err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, m.freezeName(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the webhook that freezes writes: %w", err)
+	}
+	_, err = m.kube.FlowcontrolV1().PriorityLevelConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the PriorityLevelConfiguration that holds writes: %w", err)
+	}
+	// Writes are held until no kube-apiserver and no server would refuse them.
+	if err := m.allow(ctx, m.freezeName()); err != nil {
+		return err
+	}
+	m.optional("clients that write may get errors for a moment", eventually(ctx, freezeTimeout, m.allowed))
+	if err := wait(ctx, max(freezeSettle, time.Until(until))); err != nil {
+		return err
+	}
+	// What is held would wait for its time to be over if the priority level were deleted at once.
+	if err := m.apply(ctx, m.priorityLevel(releaseShares)); err != nil {
+		return err
+	}
+	if err := m.remove(ctx, "FlowSchema", m.freezeName()); err != nil {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	if err := m.remove(ctx, "FlowSchema", m.ownName()); err != nil {
+		return err
+	}
+	return m.remove(ctx, "PriorityLevelConfiguration", m.freezeName())
+}
+
+// allow ends what deny has begun.
+func (m *Migration) allow(ctx context.Context, name string) error {
+	if err := m.remove(ctx, "ValidatingAdmissionPolicyBinding", name); err != nil {
+		return err
+	}
+	return m.remove(ctx, "ValidatingAdmissionPolicy", name)
+}
+
+// remove deletes an object by which writes are frozen.
+func (m *Migration) remove(ctx context.Context, kind, name string) error {
+	if err := m.dynamic.Resource(freezing(kind)).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the %s %s: %w", kind, name, err)
 	}
 	return nil
 }

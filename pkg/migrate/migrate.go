@@ -75,9 +75,8 @@ type Config struct {
 	// Lease is that of the server's controllers, which must not run before the objects
 	// have moved. It is in the namespace of the Service.
 	Lease string
-	// FreezeAddress is host:port where Run listens, while writes are frozen, for
-	// kube-apiserver and the server to ask whether a write is allowed.
-	FreezeAddress string
+	// RequestTimeout is that of the server's requests.
+	RequestTimeout time.Duration
 	// RaiseRevision lets Run and Back write the revisions by which the etcd that objects move to is
 	// behind the other one.
 	RaiseRevision bool

@@ -91,7 +91,7 @@ func TestMissingRevisions(t *testing.T) {
 	const want = "revisions behind kube-apiserver's, so that clients that watch would see nothing until it has caught up"
 	for phase, step := range map[Phase]func() error{
 		Copying:  func() error { return s.copyAll(t.Context(), s.there()) },
-		Freezing: func() error { return s.freezeAndCompare(t.Context(), s.there(), &freezer{}) },
+		Freezing: func() error { return s.freezeAndCompare(t.Context(), s.there()) },
 	} {
 		s.state.Phase = phase
 		require.ErrorContains(t, step(), want)

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/v3"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // Phase is how far a migration is. Each begins when the one before it has ended, and is
@@ -80,6 +81,8 @@ type State struct {
 	// what it said about conversion.
 	Served      map[string][]string        `json:"served,omitempty"`
 	Conversions map[string]json.RawMessage `json:"conversions,omitempty"`
+	// Registered is what the APIServices were before the objects began to move back, by name.
+	Registered map[string]apiregistrationv1.APIServiceSpec `json:"registered,omitempty"`
 	// Service is the namespace and the name of the server's Service to which the objects have moved.
 	// Older releases did not say.
 	Service string `json:"service,omitempty"`
@@ -106,6 +109,10 @@ type session struct {
 	// positions are up to where this process has compared objects, by resource.
 	positions map[string]*position
 	stopTails func()
+	// frozen is set when this process has made sure that clients can't write.
+	frozen bool
+	// held is when this process has made kube-apiserver hold writes.
+	held time.Time
 	// begun is the revision of the server's etcd at which this process has made its history begin.
 	begun int64
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/client/v3"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
@@ -65,6 +66,7 @@ const savedState = `{
 	"newUIDs": ["things/default/b"],
 	"served": {"things.example.com": ["v1", "v1beta1"]},
 	"conversions": {"things.example.com": {"strategy": "None"}},
+	"registered": {"v1.example.com": {"service": {"namespace": "server", "name": "server", "port": 443}, "group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100}},
 	"service": "server/server",
 	"history": 77
 }`
@@ -83,6 +85,10 @@ func TestSavedState(t *testing.T) {
 		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
 		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"}, Served: map[string][]string{"things.example.com": {"v1", "v1beta1"}},
 		Conversions: map[string]json.RawMessage{"things.example.com": json.RawMessage(`{"strategy": "None"}`)}, Service: "server/server", History: 77,
+		Registered: map[string]apiregistrationv1.APIServiceSpec{"v1.example.com": {
+			Service: &apiregistrationv1.ServiceReference{Namespace: "server", Name: "server", Port: new(int32(443))},
+			Group:   "example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 100,
+		}},
 	}
 	got, err := m.Status(t.Context())
 	if err != nil {

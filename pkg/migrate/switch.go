@@ -21,6 +21,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,8 +51,8 @@ const (
 // switchToServer makes kube-apiserver send requests to the server, and ends the watches that
 // it still has itself. If the server can't be reached, or the definitions have changed, nothing
 // changes for clients, and the migration is back in the phase Copying.
-func (s *session) switchToServer(ctx context.Context, f *freezer) error {
-	if err := s.switchFirst(ctx, f); err != nil {
+func (s *session) switchToServer(ctx context.Context) error {
+	if err := s.switchFirst(ctx); err != nil {
 		return err
 	}
 	s.state.Service = serviceOf(&s.config.Service)
@@ -116,7 +118,7 @@ func (s *session) copyLate(ctx context.Context) error {
 
 // switchToKube makes kube-apiserver answer requests itself, and ends the watches that clients still
 // have at the server.
-func (s *session) switchToKube(ctx context.Context, _ *freezer) error {
+func (s *session) switchToKube(ctx context.Context) error {
 	begin := s.awaitHistory
 	if s.config.KubeEtcd == nil {
 		begin = s.beginKubeHistory
@@ -146,6 +148,20 @@ func (s *session) switchToKube(ctx context.Context, _ *freezer) error {
 		return err
 	}
 	return s.annotate(ctx, keys.CopyNone)
+}
+
+// givenBack are the APIServices that led to the server and are kube-apiserver's own again.
+func (s *session) givenBack(ctx context.Context) (names []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(s.state.Registered)) {
+		apiService, err := s.apiService(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if apiService != nil && apiService.Spec.Service == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // beginKubeHistory makes kube-apiserver begin its history here, at a revision that no client has
@@ -203,6 +219,7 @@ const ownedByKube = `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true
 
 // giveBack makes an APIService kube-apiserver's own again, and returns when it is.
 func (s *session) giveBack(ctx context.Context, name string) error {
+	var refused error
 	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
 		apiService, err := s.apiService(ctx, name)
 		if err != nil || apiService == nil {
@@ -214,11 +231,19 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 			}
 			return s.answeredByServer(ctx, name, false)
 		}
-		if err = s.patchAPIService(ctx, name, ownedByKube); err == nil {
-			err = errors.New("it has just been changed")
+		err = s.patchAPIService(ctx, name, ownedByKube)
+		switch {
+		case err == nil:
+			return errors.New("it has just been changed")
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+			refused = err // It would be the next time, while writes wait.
+			return nil
 		}
 		return err
 	})
+	if err == nil {
+		err = refused
+	}
 	if err != nil {
 		return fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, err)
 	}
@@ -244,7 +269,7 @@ func (m *Migration) patchAPIService(ctx context.Context, name, patch string) err
 }
 
 // switchFirst switches one version, to see whether kube-apiserver reaches the server.
-func (s *session) switchFirst(ctx context.Context, f *freezer) error {
+func (s *session) switchFirst(ctx context.Context) error {
 	var local []string
 	for _, name := range s.config.APIServices {
 		apiService, err := s.apiService(ctx, name)
@@ -261,25 +286,23 @@ func (s *session) switchFirst(ctx context.Context, f *freezer) error {
 	}
 	// After this, the migration ends at the server.
 	if err := s.unchanged(ctx); err != nil {
-		f.asked = false
 		return s.goBack(ctx, err)
 	}
 	if len(local) == 0 {
 		return nil
 	}
 	name := local[len(local)-1]
-	if err := s.switchVersion(ctx, name); err != nil {
-		return err
+	err := s.switchVersion(ctx, name)
+	if err != nil {
+		return s.goBack(ctx, err)
 	}
-	err := s.waitAvailable(ctx, name)
-	if err == nil || ctx.Err() != nil {
+	if err = s.waitAvailable(ctx, name); err == nil || ctx.Err() != nil {
 		return err
 	}
 	// kube-apiserver then restores the rest itself.
 	if patchErr := s.patchAPIService(ctx, name, `{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}}}`); patchErr != nil {
 		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
 	}
-	f.asked = false
 	return s.goBack(ctx, err)
 }
 

@@ -26,7 +26,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"os"
 	"path"
 	"slices"
@@ -90,7 +89,6 @@ type options struct {
 	service  apiregistrationv1.ServiceReference
 	port     int32
 	caFile   string
-	freezeAt string
 	format   string
 	kubeEtcd kubeEtcd
 	back     bool
@@ -144,10 +142,6 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 		own.BoolVar(&o.raise, "raise-revision", false, ""+
 			"Write empty revisions to the etcd that the objects move to, until it is no longer behind the other one. Restoring a snapshot of it with --bump-revision does so without these writes.")
 	}
-	if use == "run" || use == "back" {
-		own.StringVar(&o.freezeAt, "freeze-address", ":9443", ""+
-			"Where this process listens while writes are frozen, as host:port, which kube-apiserver and the server must be able to reach. Without a host, that is the address from which this process reaches kube-apiserver, in a pod the pod's.")
-	}
 	// It writes no log, but takes a server's flags as they are.
 	server := tool.ServerFlags(o.server, logsapi.NewLoggingConfiguration())
 	for _, name := range server.Order {
@@ -176,6 +170,7 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string,
 		Report:  func(reported migrate.Progress) { o.report(progress, reported) },
 	}
 	config.RaiseRevision = o.raise
+	config.RequestTimeout = completed.ServerRun.RequestTimeout
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, cluster.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
 	if use == "finish" && !serviceNamed {
@@ -183,11 +178,6 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string,
 	}
 	if use == "run" && o.caFile == "" && completed.ServingCert.Secret == "" {
 		errs = append(errs, errors.New("--service-ca-file must name a file, since there is no --serving-ca-secret"))
-	}
-	if use == "run" || use == "back" {
-		if _, _, err := net.SplitHostPort(o.freezeAt); err != nil {
-			errs = append(errs, fmt.Errorf("--freeze-address must be host:port: %w", err))
-		}
 	}
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return nil, nil, err
@@ -202,9 +192,6 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string,
 		if config.CABundle, err = o.caBundle(ctx, completed, config.Cluster); err != nil {
 			return nil, nil, err
 		}
-	}
-	if config.FreezeAddress, err = withHost(o.freezeAt, config.Cluster); err != nil {
-		return nil, nil, err
 	}
 	if config.Etcd, err = completed.NewEtcdClient(completed.Etcd.StorageConfig.Transport.ServerList...); err != nil {
 		return nil, nil, err
@@ -241,27 +228,6 @@ func (o *options) caBundle(ctx context.Context, completed apiserver.CompletedOpt
 		return nil, fmt.Errorf("--service-ca-file: %w", err)
 	}
 	return bundle, nil
-}
-
-// withHost returns an address with a host, which is by default the one from which this process
-// reaches kube-apiserver.
-func withHost(address string, cluster *rest.Config) (string, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || host != "" {
-		return address, nil // Commands that do not listen have none.
-	}
-	url, _, err := rest.DefaultServerUrlFor(cluster)
-	if err != nil {
-		return "", err
-	}
-	// Nothing is sent.
-	conn, err := net.Dial("udp", net.JoinHostPort(url.Hostname(), cmp.Or(url.Port(), "443")))
-	if err != nil {
-		return "", fmt.Errorf("finding out from which address this process reaches kube-apiserver; name a host in --freeze-address: %w", err)
-	}
-	defer conn.Close() //nolint:errcheck // Nothing was sent.
-	host, _, err = net.SplitHostPort(conn.LocalAddr().String())
-	return net.JoinHostPort(host, port), err
 }
 
 // report prints how far a migration is: a line of text, or of JSON.

@@ -59,7 +59,7 @@ func TestMove(t *testing.T) {
 	before := everything(t, namespace)
 	require.Len(t, before, 4)
 
-	migrate(t, "run", "--raise-revision", "--service-ca-file="+cp.PKI.ServingCA.File, freezeAddress(t))
+	migrate(t, "run", "--raise-revision", "--service-ca-file="+cp.PKI.ServingCA.File)
 	require.Empty(t, cmp.Diff(before, everything(t, namespace)))
 	_, err = machines(namespace, "clusters").Patch(t.Context(), "cluster", types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestMove(t *testing.T) {
 
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "migrate"})
 	require.NoError(t, err)
-	migrate(t, "back", "--raise-revision", freezeAddress(t), "--kube-etcd-servers="+cp.Etcd.URL(), "--kube-etcd-cafile="+cp.PKI.ServingCA.File,
+	migrate(t, "back", "--raise-revision", "--kube-etcd-servers="+cp.Etcd.URL(), "--kube-etcd-cafile="+cp.PKI.ServingCA.File,
 		"--kube-etcd-certfile="+framework.File(t, string(issued.Cert)), "--kube-etcd-keyfile="+framework.File(t, string(issued.Key)))
 	require.Empty(t, cmp.Diff(changed, everything(t, namespace)))
 	migrate(t, "finish")
@@ -96,11 +96,6 @@ func migrate(t *testing.T, command string, args ...string) {
 	}, args...)
 	code, stdout, stderr := framework.ToolOf(t, cp, "crd-apiserver", args...)
 	require.Equal(t, 0, code, "%s%s", stdout, stderr)
-}
-
-func freezeAddress(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("--freeze-address=:%d", framework.FreePort(t))
 }
 
 func machines(namespace, resource string) dynamic.ResourceInterface {

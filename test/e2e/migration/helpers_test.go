@@ -62,8 +62,8 @@ type cluster struct {
 	raise []string
 	// dataDir is the server's.
 	dataDir string
-	// freezeAddress is the same for each process, as that of a pod would be.
-	freezeAddress string
+	// operator is the configuration of those who use the objects.
+	operator *rest.Config
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -86,6 +86,8 @@ func newDefinedCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := newDefinitions(t)
 	c.binary, c.flags = "crd-apiserver", []string{"--service-namespace=crd-apiserver", "--groups=" + restaurant.GroupName}
+	c.kubectl(t, menus, "create", "--filename=-")
+	controlplane.Eventually(t, func() error { return c.createMenu(t, "summer") })
 	require.NoError(t, framework.InstallCRDServer(t.Context(), c.ControlPlane))
 	var err error
 	c.server, err = framework.NewCRDServer(c.ControlPlane, "crd-apiserver", []string{restaurant.GroupName})
@@ -93,6 +95,51 @@ func newDefinedCluster(t *testing.T) *cluster {
 	require.NoError(t, c.server.Start(t.Context()))
 	c.dataDir = filepath.Join(c.server.Dir(), "data")
 	return c
+}
+
+// menus is a definition with all that kube-apiserver moves out of the versions when they are equal there.
+const menus = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: menus.` + restaurant.GroupName + `}
+spec:
+  group: ` + restaurant.GroupName + `
+  names: {plural: menus, singular: menu, kind: Menu, listKind: MenuList}
+  scope: Namespaced
+  versions:
+    - &version
+      name: v1
+      served: true
+      storage: true
+      subresources:
+        status: {}
+        scale: {specReplicasPath: .spec.seats, statusReplicasPath: .status.seats}
+      selectableFields: [{jsonPath: .spec.season}]
+      additionalPrinterColumns: [{name: Season, type: string, jsonPath: .spec.season}]
+      schema:
+        openAPIV3Schema:
+          description: A menu.
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                season: {type: string, x-kubernetes-validations: [{rule: self == oldSelf, message: a season does not change}]}
+                seats: {type: integer, maximum: 100}
+            status: {type: object, properties: {seats: {type: integer}, approved: {type: boolean}}}
+    - {<<: *version, name: v1beta1, storage: false}
+`
+
+func (c *cluster) menus() dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(c.config()).Resource(gvr("menus")).Namespace(metav1.NamespaceDefault)
+}
+
+func (c *cluster) createMenu(t *testing.T, name string) error {
+	t.Helper()
+	_, err := c.menus().Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr("menus").GroupVersion().String(), "kind": "Menu", "metadata": map[string]any{"name": name}, "spec": map[string]any{"season": name, "seats": int64(4)},
+	}}, metav1.CreateOptions{})
+	return err
 }
 
 // kubeEtcd are the flags by which "migrate" reaches kube-apiserver's etcd.
@@ -112,7 +159,7 @@ func newDefinitions(t *testing.T) *cluster {
 	cp := controlplane.ForTest(t, controlplane.Config{
 		APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true, Flags: []string{"--run-controllers=false"}}},
 	})
-	c := &cluster{ControlPlane: cp, raise: raiseRevision, freezeAddress: fmt.Sprintf("127.0.0.1:%d", framework.FreePort(t))}
+	c := &cluster{ControlPlane: cp, raise: raiseRevision, operator: newOperator(t, cp)}
 	webhook, err := framework.NewWebhook(cp, "webhook")
 	require.NoError(t, err)
 	manifests, err := framework.Kustomize(t.Context(), cp, "artifacts/crd")
@@ -128,9 +175,20 @@ func newDefinitions(t *testing.T) *cluster {
 	return c
 }
 
-// config is the administrator's, for objects that may be custom resources.
+// newOperator returns the configuration of a user who may do everything, and whose writes kube-apiserver
+// holds, as it does not for members of system:masters.
+func newOperator(t *testing.T, cp *controlplane.ControlPlane) *rest.Config {
+	t.Helper()
+	framework.Kubectl(t, cp, "create", "clusterrolebinding", "operators", "--clusterrole=cluster-admin", "--group=operators")
+	config, err := cp.RESTConfigFor("operator", "operators")
+	require.NoError(t, err)
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// config is an operator's, for objects that may be custom resources.
 func (c *cluster) config() *rest.Config {
-	config := framework.Config(c.ControlPlane)
+	config := rest.CopyConfig(c.operator)
 	config.ContentType = runtime.ContentTypeJSON
 	config.QPS = -1
 	return config
@@ -185,9 +243,6 @@ func (c *cluster) args(command string) []string {
 	}
 	if command == "run" {
 		args = append(args, "--service-ca-file="+c.PKI.ServingCA.File)
-	}
-	if command == "run" || command == "back" {
-		args = append(args, "--freeze-address="+c.freezeAddress)
 	}
 	if command == "run" || command == "back" || command == "plan" {
 		args = append(args, c.raise...)
@@ -264,12 +319,16 @@ func (c *cluster) checksums(t *testing.T) int {
 	return len(stored.Kvs)
 }
 
-// everything is all pizzas and toppings, by resource, namespace and name, without what
+// everything is all objects of the group, by resource, namespace and name, without what
 // differs between two servers.
 func (c *cluster) everything(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string]*unstructured.Unstructured{}
-	for _, resource := range []string{"pizzas", "toppings"} {
+	resources := []string{"pizzas", "toppings"}
+	if c.binary == "crd-apiserver" {
+		resources = append(resources, "menus")
+	}
+	for _, resource := range resources {
 		list, err := dynamic.NewForConfigOrDie(c.config()).Resource(gvr(resource)).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		for _, item := range list.Items {

@@ -110,7 +110,7 @@ func newManyCluster(t *testing.T, objects int) *manyCluster {
 	t.Helper()
 	cp := controlplane.ForTest(t, controlplane.Config{APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}}})
 	c := &manyCluster{cluster: &cluster{
-		ControlPlane: cp, raise: raiseRevision, freezeAddress: fmt.Sprintf("127.0.0.1:%d", framework.FreePort(t)),
+		ControlPlane: cp, raise: raiseRevision, operator: newOperator(t, cp),
 		binary: "crd-apiserver", flags: []string{"--service-namespace=crd-apiserver", "--groups=" + manyGroup},
 	}}
 	c.client = dynamic.NewForConfigOrDie(c.config())

@@ -1,0 +1,205 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
+)
+
+// Abort undoes a migration as long as no client has written where the objects move to: until the
+// phase Releasing. On the way to the server it removes the objects from there, and forgets the
+// migration; on the way back they stay at the server, which then is in the phase Moved again.
+//
+// It needs nothing of what a step of the migration does that could have failed for good, but that
+// APIServices can be changed if they have been.
+func (m *Migration) Abort(ctx context.Context) error {
+	s, err := m.resume(ctx, func(state State) error {
+		switch state.Phase {
+		case Copying, Freezing, Switching, Aborting:
+			return nil
+		case Releasing:
+			return fmt.Errorf("the migration is in the phase %s, in which clients write where the objects have moved to: run the same command again, which lets all of them", state.Phase)
+		default:
+			return fmt.Errorf("the migration is in the phase %s, in which clients use the server: what they write there would be lost", state.Phase)
+		}
+	})
+	if errors.Is(err, ErrNone) {
+		// Of a process that was slower than the one that has aborted the migration.
+		return errors.Join(err, m.thaw(ctx, time.Time{}))
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.enter(ctx, Aborting); err != nil {
+		return err
+	}
+	if s.state.Returning {
+		return s.abortBack(ctx)
+	}
+	if err := s.switchBack(ctx); err != nil {
+		return err
+	}
+	if err := s.thaw(ctx, time.Time{}); err != nil {
+		return err
+	}
+	if err := s.removeCopies(ctx); err != nil {
+		return err
+	}
+	return s.forget(ctx)
+}
+
+// switchBack makes kube-apiserver answer requests itself again. Clients have not written since it did.
+func (s *session) switchBack(ctx context.Context) error {
+	switched := false
+	for _, name := range s.config.APIServices {
+		apiService, err := s.apiService(ctx, name)
+		if err != nil {
+			return err
+		}
+		switched = switched || apiService != nil && apiService.Spec.Service != nil
+	}
+	if switched {
+		if err := s.raiseAgain(ctx); err != nil {
+			return err
+		}
+		// kube-apiserver registers no version that is not served.
+		if err := s.restore(ctx, false); err != nil && !s.config.Defined {
+			return err
+		}
+	}
+	for _, name := range s.config.APIServices {
+		if err := s.giveBack(ctx, name); err != nil {
+			return err
+		}
+	}
+	// Clients that still watch at the server list again, and are not told that the copies are deleted.
+	now, err := s.serverRevision(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now+maxRaise, 10))); err != nil {
+		return err
+	}
+	if switched {
+		s.optional("clients that have read objects from the server may need to list them again", s.restore(ctx, true))
+	}
+	s.optional("a definition is not quite as it was", s.restore(ctx, false))
+	return nil
+}
+
+// optional reports an error that ends nothing.
+func (m *Migration) optional(consequence string, err error) {
+	if err != nil {
+		m.progress("%s: %v", consequence, err)
+	}
+}
+
+// raiseAgain raises the revision of kube-apiserver's etcd above what clients have seen of the server's.
+func (s *session) raiseAgain(ctx context.Context) error {
+	missing, _, err := s.missing(ctx, true)
+	if err != nil {
+		return err
+	}
+	if missing > maxRaiseByAPI {
+		s.progress("kube-apiserver's etcd is %d revisions behind the server's: restart clients that see no changes", missing)
+		return nil
+	}
+	_, err = s.raiseKube(ctx, raiseMargin)
+	return err
+}
+
+// restore makes definitions what they were before the switch. If they are touched, kube-apiserver ends
+// its watches, so that clients list again.
+func (s *session) restore(ctx context.Context, touched bool) error {
+	return s.changeDefinitions(ctx, "restoring", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
+		if s.config.Defined {
+			setCopyAnnotation(definition, "")
+		} else if served := s.state.Served[d.Name]; served != nil {
+			setServed(versions, served)
+		}
+		touchVersions(versions, touched)
+		return versions
+	})
+}
+
+// abortBack makes clients use the server again, if they did not. kube-apiserver's own objects stay as
+// they are, which nobody sees.
+func (s *session) abortBack(ctx context.Context) error {
+	switched, err := s.givenBack(ctx)
+	if err != nil {
+		return err
+	}
+	for i, name := range switched {
+		if i == 0 {
+			if err := s.serveCopies(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.register(ctx, name); err != nil {
+			return err
+		}
+	}
+	if len(switched) > 0 {
+		s.optional("clients that have read objects from kube-apiserver may need to list them again", s.touch(ctx, true, keys.CopyKept))
+	}
+	err = s.touch(ctx, false, keys.CopyKept)
+	if err == nil {
+		err = s.removeBypass(ctx, "")
+	}
+	s.optional("a definition is not quite as it was", err)
+	if err := s.thaw(ctx, time.Time{}); err != nil {
+		return err
+	}
+	s.state.Returning, s.state.Conversions, s.state.Registered = false, nil, nil
+	return s.enter(ctx, Moved)
+}
+
+// serveCopies makes the server go on where it was, above the revisions that clients have seen since.
+func (s *session) serveCopies(ctx context.Context) error {
+	if _, err := s.beginHistory(ctx); err != nil {
+		return err
+	}
+	return s.changeDefinitions(ctx, "annotating", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
+		if definition.GetAnnotations()[keys.CopyAnnotation] == keys.CopyNone {
+			setCopyAnnotation(definition, "")
+		}
+		return versions
+	})
+}
+
+// register makes an APIService lead to the server as before.
+func (s *session) register(ctx context.Context, name string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil}}, "spec": s.state.Registered[name]})
+	if err != nil {
+		return err
+	}
+	if err := s.patchAPIService(ctx, name, string(patch)); err != nil {
+		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
+	}
+	return s.waitAvailable(ctx, name)
+}

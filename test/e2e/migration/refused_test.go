@@ -1,0 +1,203 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migration
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+const (
+	definitions = "apiextensions.k8s.io/v1/customresourcedefinitions"
+	apiServices = "apiregistration.k8s.io/v1/apiservices"
+	// notTried allows what is only tried, as a migration does before it begins.
+	notTried = "request.dryRun || "
+)
+
+// block refuses updates for which an expression is false, and returns a function that ends that.
+func (c *cluster) block(t *testing.T, resource, allowed string) (unblock func()) {
+	t.Helper()
+	parts := strings.Split(resource, "/")
+	c.kubectl(t, fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: blocked}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [%s], apiVersions: [%s], resources: [%s], operations: [UPDATE]}]
+  validations:
+    - expression: '!has(object.metadata.annotations) || !("probe" in object.metadata.annotations)'
+    - expression: |
+        request.userInfo.username == "system:apiserver" || %s
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: blocked}
+spec: {policyName: blocked, validationActions: [Deny]}
+`, parts[0], parts[1], parts[2], allowed), "create", "--filename=-")
+	name := "pizzas." + restaurant.GroupName
+	if resource == apiServices {
+		name = "v1." + restaurant.GroupName
+	}
+	probe := func() error {
+		output, err := c.Kubectl(t.Context(), "annotate", parts[2]+"."+parts[0], name, "probe=1", "--dry-run=server", "--overwrite").CombinedOutput()
+		if err != nil && !strings.Contains(string(output), "'blocked'") {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		if err == nil {
+			return errors.New("it is not refused")
+		}
+		return nil
+	}
+	controlplane.Eventually(t, probe)
+	return func() {
+		framework.Kubectl(t, c.ControlPlane, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "blocked")
+		controlplane.Eventually(t, func() error {
+			if probe() == nil {
+				return errors.New("it is still refused")
+			}
+			return nil
+		})
+	}
+}
+
+// Whatever refuses an update for good, a migration goes on or can be aborted in each of its phases, and
+// clients can use the objects then. Nothing is begun if it can be known before.
+func TestRefusedUpdates(t *testing.T) {
+	framework.Long(t, "each step of both ways is refused")
+	t.Parallel()
+	c := newDefinedCluster(t)
+	before := c.everything(t)
+	informer := c.watch(t)
+	same := func() {
+		t.Helper()
+		require.Empty(t, cmp.Diff(before, c.everything(t)))
+		controlplane.Eventually(t, func() error { return c.createPizza(t, c.restaurant(), "between", nil) })
+		require.NoError(t, c.pizzas().Delete(t.Context(), "between", metav1.DeleteOptions{}))
+		informer.require(t, before)
+	}
+	const none = "Error: no migration of the group has begun\n"
+
+	unblock := c.block(t, definitions, "false")
+	c.requireFailure(t, `updates: an update that moving the objects takes is refused: ending the watches of the CustomResourceDefinition .* ValidatingAdmissionPolicy 'blocked' .*: correct the definition, or change the policy or webhook that refuses it`)
+	unblock()
+
+	for _, test := range []struct {
+		name, resource, allowed string
+		// phase is the one after the error, or Moved if there is none.
+		phase string
+	}{
+		{"the first APIService", apiServices, notTried + "false", "Copying"},
+		{"the second APIService", apiServices, notTried + `object.metadata.name.startsWith("v1alpha1.")`, "Switching"},
+		{"definitions", definitions, notTried + "false", "Switching"},
+		{"definitions, at the end", definitions, notTried + `object.metadata.annotations.exists(name, name == "crd-apiserver/copy")`, "Moved"},
+	} {
+		unblock := c.block(t, test.resource, test.allowed)
+		code, _, stderr := c.migrate(t, "run")
+		require.Equal(t, test.phase, c.phase(t), "%s: %s", test.name, stderr)
+		if test.phase == "Moved" {
+			require.Equal(t, 0, code, stderr)
+			require.Contains(t, stderr, "remove the annotation crd-apiserver/copy")
+			unblock()
+			continue
+		}
+		require.Equal(t, 1, code, stderr)
+		if test.name == "definitions" {
+			c.requireFrozen(t)
+		}
+		code, _, stderr = c.migrate(t, "abort")
+		require.Equal(t, 0, code, "%s: %s", test.name, stderr)
+		require.Equal(t, none, c.phase(t))
+		same()
+		unblock()
+	}
+	for _, resource := range []string{"pizzas", "toppings", "menus"} {
+		framework.Kubectl(t, c.ControlPlane, "annotate", "customresourcedefinition", resource+"."+restaurant.GroupName, "crd-apiserver/copy-")
+	}
+	same()
+
+	const bypass = `object.spec.versions.exists(v, v.name == "migrate")`
+	for _, test := range []struct {
+		name, resource, allowed, phase string
+		args                           []string
+	}{
+		{"a version more", definitions, notTried + "!" + bypass, "Copying", nil},
+		{"a version less", definitions, notTried + bypass, "Switching", nil},
+		{"an APIService", apiServices, notTried + `object.metadata.name.startsWith("v1.")`, "Switching", nil},
+		{"the end of the copies", definitions, notTried + `!has(object.metadata.annotations) || !("crd-apiserver/copy" in object.metadata.annotations) || object.metadata.annotations["crd-apiserver/copy"] != "none"`, "Switching", c.kubeEtcd(t)},
+	} {
+		unblock := c.block(t, test.resource, test.allowed)
+		code, _, stderr := c.migrate(t, "back", test.args...)
+		require.Equal(t, 1, code, stderr)
+		require.Equal(t, test.phase, c.phase(t), "%s: %s", test.name, stderr)
+		code, _, stderr = c.migrate(t, "abort")
+		require.Equal(t, 0, code, "%s: %s", test.name, stderr)
+		require.Equal(t, "Moved", c.phase(t))
+		same()
+		unblock()
+	}
+	code, _, stderr := c.migrate(t, "back", c.kubeEtcd(t)...)
+	require.Equal(t, 0, code, stderr)
+	same()
+}
+
+// requireFrozen requires that kube-apiserver itself makes clients wait while no process moves objects.
+func (c *cluster) requireFrozen(t *testing.T) {
+	t.Helper()
+	config := c.config()
+	var answered []int
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(req)
+			if err == nil {
+				answered = append(answered, response.StatusCode)
+				require.NotEmpty(t, response.Header.Get("Retry-After"))
+				response.Header.Del("Retry-After")
+			}
+			return response, err
+		})
+	})
+	began := time.Now()
+	_, err := dynamic.NewForConfigOrDie(config).Resource(gvr("pizzas")).Namespace(metav1.NamespaceDefault).
+		Patch(t.Context(), "first", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
+	require.Equal(t, []int{http.StatusTooManyRequests}, answered)
+	t.Logf("A write was held for %s.", time.Since(began))
+	output, err := c.Kubectl(t.Context(), "label", "pizza", "first", "a=b").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(output), "the objects are being moved to another server: try again in a moment")
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
