@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,8 +41,9 @@ import (
 // the API offers no other way for.
 //
 //   - BypassVersion reads and writes kube-apiserver's objects without its etcd. It is a version of its
-//     own, since the webhook that freezes writes and the definition's conversion must not apply to it,
-//     and since it has no APIService.
+//     own, since the policy that freezes writes and the definition's conversion must not apply to it,
+//     and since it has no APIService. It has no schema and no subresources, since objects move as they
+//     are, with their status, valid or not. So a policy keeps it for the user who moves them.
 //   - local reads what kube-apiserver serves in the versions that clients use. That fills its caches
 //     before clients come, and finds late writes. It changes nothing, and so needs no version.
 //   - schemaMarker makes kube-apiserver end the watches of a resource, and begin its history again.
@@ -92,6 +94,16 @@ func (s *session) addBypass(ctx context.Context) error {
 	if err := s.save(ctx); err != nil {
 		return err
 	}
+	me, err := s.user(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.deny(ctx, s.bypassName(), []string{BypassVersion}, "request.userInfo.username == "+strconv.Quote(me)); err != nil {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
 	if err := s.addVersions(ctx); err != nil {
 		return err
 	}
@@ -121,16 +133,25 @@ func (s *session) addVersions(ctx context.Context) error {
 // removeBypass removes that version, whereupon kube-apiserver also forgets the history of the
 // objects: clients that watch have to list them again.
 func (s *session) removeBypass(ctx context.Context, annotation string) error {
-	return s.changeDefinitions(ctx, "removing the version "+BypassVersion+" from", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
+	err := s.changeDefinitions(ctx, "removing the version "+BypassVersion+" from", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
 		if s.config.Defined {
 			setCopyAnnotation(definition, annotation)
 		}
-		var conversion map[string]any
-		if saved, ok := s.state.Conversions[d.Name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
-			_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
-		}
+		s.restoreConversion(d.Name, definition)
 		return withoutBypass(versions)
 	})
+	if err != nil {
+		return err
+	}
+	return s.allow(ctx, s.bypassName())
+}
+
+// restoreConversion sets what a definition said about conversion before it had BypassVersion.
+func (s *session) restoreConversion(name string, definition *unstructured.Unstructured) {
+	var conversion map[string]any
+	if saved, ok := s.state.Conversions[name]; ok && json.Unmarshal(saved, &conversion) == nil && conversion != nil {
+		_ = unstructured.SetNestedMap(definition.Object, conversion, "spec", "conversion")
+	}
 }
 
 // annotate says to the server of custom resources what to do with its copies.

@@ -88,9 +88,11 @@ func (s *session) copyOne(ctx context.Context, move move, to target, key string)
 // difference is how the objects of a target differed from those that clients use.
 type difference struct {
 	revision string
-	objects  int
-	written  int
-	deleted  int
+	// since is a revision of the target at which all of its objects were yet to be read.
+	since   int64
+	objects int
+	written int
+	deleted int
 	// keys are those of all that differed, as namespace/name.
 	keys sets.Set[string]
 	// notable are the objects that the state is to name.
@@ -127,10 +129,11 @@ func (s *session) copy(ctx context.Context, move move, to target) (difference, e
 // argument is nil for objects that only the target has.
 func (s *session) compare(ctx context.Context, move move, to target, differs func(key string, before *held, after *wanted) error) (difference, error) {
 	found := difference{keys: sets.New[string](), notable: sets.New[string]()}
-	there, err := to.all(ctx, move)
+	there, since, err := to.all(ctx, move)
 	if err != nil {
 		return found, err
 	}
+	found.since = since
 	found.revision, err = s.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 		found.objects++
 		key := keyOf(object)

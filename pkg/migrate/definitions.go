@@ -46,7 +46,7 @@ func (m *Migration) definitionClient() dynamic.ResourceInterface {
 	return m.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// definition is what matters here of a CustomResourceDefinition.
+// definition is a CustomResourceDefinition, with what matters here.
 type definition struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -67,8 +67,8 @@ type definition struct {
 		StoredVersions []string           `json:"storedVersions,omitempty"`
 		Conditions     []metav1.Condition `json:"conditions,omitempty"`
 	} `json:"status"`
-	// digests are hashes of the fields of its spec.
-	digests map[string]string
+	// object is all of it.
+	object *unstructured.Unstructured
 }
 
 // established tells whether kube-apiserver has accepted the names.
@@ -118,12 +118,10 @@ func (m *Migration) definitions(ctx context.Context) ([]definition, error) {
 		if err == nil {
 			err = json.Unmarshal(content, &d)
 		}
-		if err == nil {
-			d.digests, err = digestsOf(&item)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", item.GetName(), err)
 		}
+		d.object = &item
 		if d.Spec.Group == m.config.Group {
 			found = append(found, d)
 		}
@@ -200,24 +198,45 @@ func continueAfter(err error) string {
 	return status.Status().Continue
 }
 
-// digestsOf returns hashes of the fields of a definition's spec, and its UID.
-func digestsOf(definition *unstructured.Unstructured) (map[string]string, error) {
-	spec, _, err := unstructured.NestedMap(definition.Object, "spec")
-	if err != nil {
-		return nil, err
-	}
-	// Certificates are renewed, which changes nothing about the objects.
-	unstructured.RemoveNestedField(spec, "conversion", "webhook", "clientConfig", "caBundle")
-	digests := map[string]string{"metadata.uid": string(definition.GetUID())}
-	for field, value := range spec {
-		data, err := json.Marshal(value)
+// digests returns hashes of the fields of each definition's spec, by its name, and of its UID. What
+// this program changes while objects move is left out.
+func (s *session) digests(found []definition) (map[string]map[string]string, error) {
+	all := map[string]map[string]string{}
+	for _, d := range found {
+		object := d.object.DeepCopy()
+		versions, _, err := unstructured.NestedSlice(object.Object, "spec", "versions")
+		if err != nil {
+			return nil, fmt.Errorf("the CustomResourceDefinition %s can't be read: %w", d.Name, err)
+		}
+		if others := withoutBypass(versions); len(others) < len(versions) {
+			versions = others
+			s.restoreConversion(d.Name, object)
+		}
+		touchVersions(versions, false)
+		if served := s.state.Served[d.Name]; served != nil {
+			setServed(versions, served)
+		}
+		if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
+			return nil, err
+		}
+		// Certificates are renewed, which changes nothing about the objects.
+		unstructured.RemoveNestedField(object.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
+		digests := map[string]string{"metadata.uid": string(d.UID)}
+		spec, _, err := unstructured.NestedMap(object.Object, "spec")
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(data)
-		digests["spec."+field] = hex.EncodeToString(sum[:16])
+		for field, value := range spec {
+			data, err := json.Marshal(value)
+			if err != nil {
+				return nil, err
+			}
+			sum := sha256.Sum256(data)
+			digests["spec."+field] = hex.EncodeToString(sum[:16])
+		}
+		all[d.Name] = digests
 	}
-	return digests, nil
+	return all, nil
 }
 
 // unchanged returns an error unless the definitions are those with which the migration has begun. The
@@ -230,10 +249,12 @@ func (s *session) unchanged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := map[string]map[string]string{}
+	now, err := s.digests(found)
+	if err != nil {
+		return err
+	}
 	var changes []string
 	for _, d := range found {
-		now[d.Name] = d.digests
 		if d.DeletionTimestamp != nil {
 			changes = append(changes, d.Name+" is being deleted")
 		}

@@ -18,6 +18,7 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -130,6 +131,36 @@ func TestChangedDefinitions(t *testing.T) {
 			response, err := etcd.Get(t.Context(), scene.store.Prefix+"default/one")
 			if err != nil || response.Count > 0 {
 				t.Errorf("an object was copied (%v)", err)
+			}
+		})
+	}
+}
+
+// What this program changes in definitions while objects move back is no change.
+func TestOwnChanges(t *testing.T) {
+	scene := usualScene()
+	const webhook = `"conversion": {"strategy": "Webhook"}`
+	scene.inDefinition(`"conversion": {"strategy": "None"}`, webhook)
+	scene.inDefinition(`"name": "v1", `, `"name": "v1", "schema": {"openAPIV3Schema": {"description": "A thing."}}, `)
+	m := scene.migration(t, newMigration(t).config.Etcd)
+	m.config.Report = func(Progress) {}
+	found, err := m.definitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := m.begin(t.Context(), found...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.state.Conversions = map[string]json.RawMessage{"things.example.com": found[0].Spec.Conversion}
+	for name, change := range map[string][]string{
+		"a version more": {`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `, webhook, `"conversion": {"strategy": "None"}`},
+		"a description":  {`"A thing."`, `"A thing. (objects are being moved)"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			define(t, m, strings.NewReplacer(change...).Replace(scene.definition))
+			if err := c.unchanged(t.Context()); err != nil {
+				t.Error(err)
 			}
 		})
 	}

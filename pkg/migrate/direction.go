@@ -82,6 +82,9 @@ func (s *session) back() direction {
 	d := direction{
 		to: s.atKube(), last: Returned,
 		moves: func(ctx context.Context) ([]move, error) {
+			if err := s.unchanged(ctx); err != nil {
+				return nil, err
+			}
 			if _, err := s.checkRevision(ctx, true); err != nil {
 				return nil, err
 			}
@@ -201,6 +204,13 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 	}
 	s.state.Returning, s.state.Conversions, s.state.NewUIDs, s.state.History = true, nil, nil, 0
 	if s.state.Registered, err = m.registered(ctx); err != nil {
+		return nil, err
+	}
+	found, err := m.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.state.Definitions, err = s.digests(found); err != nil {
 		return nil, err
 	}
 	err = s.enter(ctx, Copying)

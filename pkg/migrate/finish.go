@@ -242,7 +242,7 @@ func (s *session) finishDefined(ctx context.Context) error {
 	}
 	copies := s.atKube()
 	for _, move := range moves {
-		found, err := copies.all(ctx, move)
+		found, _, err := copies.all(ctx, move)
 		if err != nil {
 			return err
 		}

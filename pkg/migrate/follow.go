@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"sync"
 	"time"
@@ -53,6 +54,8 @@ const (
 type position struct {
 	revision string
 	objects  int
+	// since is up to which revision it is known what anybody has written to the target.
+	since int64
 	// pending are objects, as namespace/name, that have been written since they were compared.
 	pending sets.Set[string]
 	// notable are the objects that the state is to name.
@@ -111,7 +114,13 @@ func (s *session) follow(ctx context.Context, move move, position *position, to 
 	if err != nil {
 		return 0, err
 	}
-	position.revision, position.pending = now, position.pending.Union(changed)
+	// Others may have written to what no client should use yet.
+	written, since, err := to.written(ctx, move, position.since)
+	if err != nil {
+		return 0, err
+	}
+	position.revision, position.since = now, since
+	position.pending = position.pending.Union(changed).Union(written)
 	return s.copyPending(ctx, move, position, to)
 }
 
@@ -147,12 +156,12 @@ func (s *session) copyPending(ctx context.Context, move move, position *position
 }
 
 func newPosition(revision string) *position {
-	return &position{revision: revision, pending: sets.New[string](), notable: sets.New[string]()}
+	return &position{revision: revision, since: math.MaxInt64, pending: sets.New[string](), notable: sets.New[string]()}
 }
 
 // positionAfter is the one after a pass over all objects.
 func positionAfter(found difference, tail *tail) *position {
-	return &position{revision: found.revision, objects: found.objects, pending: found.keys, notable: found.notable, tail: tail}
+	return &position{revision: found.revision, since: found.since, objects: found.objects, pending: found.keys, notable: found.notable, tail: tail}
 }
 
 // copyWhileUsed copies all objects, and then what changes, until that is little.

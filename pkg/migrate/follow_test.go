@@ -214,7 +214,7 @@ func TestCopyLate(t *testing.T) {
 	if err := c.copyLate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	found, err := c.atServer().all(t.Context(), move{&store, thingsV1})
+	found, _, err := c.atServer().all(t.Context(), move{&store, thingsV1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,6 +243,8 @@ type recorder struct {
 	there  int
 	differ map[string]int
 	items  map[string]held
+	// since are objects that others have written.
+	since sets.Set[string]
 }
 
 func (r *recorder) encode(_ move, object *unstructured.Unstructured) (wanted, error) {
@@ -251,9 +253,9 @@ func (r *recorder) encode(_ move, object *unstructured.Unstructured) (wanted, er
 
 func (r *recorder) notable(*unstructured.Unstructured, *held) bool { return false }
 
-func (r *recorder) all(context.Context, move) (map[string]held, error) {
+func (r *recorder) all(context.Context, move) (map[string]held, int64, error) {
 	r.did = append(r.did, "all")
-	return maps.Clone(r.items), nil
+	return maps.Clone(r.items), 0, nil
 }
 
 // one is an object that is not there any more, for as long as it differs.
@@ -269,6 +271,10 @@ func (r *recorder) one(_ context.Context, _ move, key string) (*held, error) {
 func (r *recorder) count(context.Context, move) (int, error) {
 	r.did = append(r.did, "count")
 	return r.there, nil
+}
+
+func (r *recorder) written(context.Context, move, int64) (sets.Set[string], int64, error) {
+	return r.since, 0, nil
 }
 
 func (r *recorder) write(_ context.Context, _ move, key string, _ *held, after *wanted) error {
@@ -307,14 +313,17 @@ func TestCopyFrozen(t *testing.T) {
 		differ map[string]int
 		there  int
 		want   []string
+		// others is what others have written to the target.
+		others []string
 	}{
-		"nothing has changed":             {known(), []watch.Event{event("", "9")}, nil, 2, []string{"count"}},
-		"an object has changed":           {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 1}, 2, []string{"default/a", "default/a", "count"}},
-		"one was written before":          {known("default/b"), []watch.Event{event("", "9")}, nil, 2, []string{"default/b", "count"}},
-		"it is another number of objects": {known(), []watch.Event{event("", "9")}, nil, 3, []string{"count", "all", "all"}},
-		"an object does not become equal": {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "all", "all"}},
-		"the history is over":             {known(), []watch.Event{expiredEvent()}, nil, 2, []string{"all", "all"}},
-		"another process has copied them": {nil, nil, nil, 2, []string{"all", "all"}},
+		"nothing has changed":               {known(), []watch.Event{event("", "9")}, nil, 2, []string{"count"}, nil},
+		"an object has changed":             {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 1}, 2, []string{"default/a", "default/a", "count"}, nil},
+		"one was written before":            {known("default/b"), []watch.Event{event("", "9")}, nil, 2, []string{"default/b", "count"}, nil},
+		"others have written to the server": {known(), []watch.Event{event("", "9")}, nil, 2, []string{"default/c", "count"}, []string{"default/c"}},
+		"it is another number of objects":   {known(), []watch.Event{event("", "9")}, nil, 3, []string{"count", "all", "all"}, nil},
+		"an object does not become equal":   {known(), []watch.Event{event("a", "9")}, map[string]int{"default/a": 9}, 2, []string{"default/a", "default/a", "default/a", "default/a", "count", "all", "all"}, nil},
+		"the history is over":               {known(), []watch.Event{expiredEvent()}, nil, 2, []string{"all", "all"}, nil},
+		"another process has copied them":   {nil, nil, nil, 2, []string{"all", "all"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := following(t, "9", 2, 10, test.history...)
@@ -330,7 +339,7 @@ func TestCopyFrozen(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			to := &recorder{there: test.there, differ: test.differ, items: list(t, m)}
+			to := &recorder{there: test.there, differ: test.differ, items: list(t, m), since: sets.New(test.others...)}
 			found, err := c.copyFrozen(t.Context(), []move{{&things, thingsV1}}, to)
 			if err != nil {
 				t.Fatal(err)

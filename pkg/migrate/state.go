@@ -59,7 +59,7 @@ type State struct {
 	// Started is when the migration began, and Changed when its state changed last.
 	Started time.Time `json:"started"`
 	Changed time.Time `json:"changed"`
-	// Definitions are hashes of what the definitions were when the migration began, by name and field.
+	// Definitions are hashes of what the definitions were when the objects began to move, by name and field.
 	Definitions map[string]map[string]string `json:"definitions,omitempty"`
 	// Objects are how many were read from kube-apiserver last, by resource.
 	Objects map[string]int `json:"objects,omitempty"`
@@ -160,11 +160,11 @@ func (m *Migration) resume(ctx context.Context, check func(State) error) (*sessi
 // begin begins a migration of what these definitions define.
 func (m *Migration) begin(ctx context.Context, from ...definition) (*session, error) {
 	s := &session{Migration: m, state: State{Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second)}}
-	for _, d := range from {
-		if s.state.Definitions == nil {
-			s.state.Definitions = map[string]map[string]string{}
+	if len(from) > 0 {
+		var err error
+		if s.state.Definitions, err = s.digests(from); err != nil {
+			return nil, err
 		}
-		s.state.Definitions[d.Name] = d.digests
 	}
 	if err := s.save(ctx); err != nil {
 		return nil, err

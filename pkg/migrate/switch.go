@@ -31,6 +31,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -126,6 +127,15 @@ func (s *session) switchToKube(ctx context.Context) error {
 	if err := begin(ctx); err != nil {
 		return err
 	}
+	given, err := s.givenBack(ctx)
+	if err != nil {
+		return err
+	}
+	if len(given) == 0 {
+		if err := s.checkReturned(ctx); err != nil {
+			return s.goBack(ctx, err)
+		}
+	}
 	for _, name := range s.config.APIServices {
 		if err := s.giveBack(ctx, name); err != nil {
 			return err
@@ -162,6 +172,31 @@ func (s *session) givenBack(ctx context.Context) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// checkReturned returns an error unless kube-apiserver has what the server has. While BypassVersion was
+// served, a kube-apiserver that did not know yet who may use it could have let others write.
+func (s *session) checkReturned(ctx context.Context) error {
+	if err := s.unchanged(ctx); err != nil {
+		return err
+	}
+	if s.config.KubeEtcd != nil {
+		return nil
+	}
+	moves, err := s.moves(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.beginPass(ctx, moves); err != nil {
+		return err
+	}
+	to := throughKube{s.Migration, func(move move) schema.GroupVersionResource { return local(move.from) }}
+	for _, move := range moves {
+		if _, err := s.verify(ctx, move, to); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // beginKubeHistory makes kube-apiserver begin its history here, at a revision that no client has

@@ -24,11 +24,14 @@ import (
 	"slices"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/dynamic"
 )
@@ -59,10 +62,14 @@ type target interface {
 	encode(move, *unstructured.Unstructured) (wanted, error)
 	// notable tells whether the state is to name an object, given what the target has of it.
 	notable(object *unstructured.Unstructured, before *held) bool
-	// all returns what the target has of a resource, by key, and one returns one object, or nil.
-	all(context.Context, move) (map[string]held, error)
+	// all returns what the target has of a resource, by key, and a revision at which all of that was yet
+	// to be read. one returns one object, or nil.
+	all(context.Context, move) (map[string]held, int64, error)
 	one(ctx context.Context, move move, key string) (*held, error)
 	count(context.Context, move) (int, error)
+	// written returns the objects that anybody has written after a revision, and up to which revision
+	// that is.
+	written(ctx context.Context, move move, since int64) (keys sets.Set[string], now int64, err error)
 	// write writes an object, or deletes it if none is wanted.
 	write(ctx context.Context, move move, key string, before *held, after *wanted) error
 }
@@ -76,23 +83,47 @@ type inEtcd struct {
 	decode func(ctx context.Context, move move, key string, value []byte) (held, error)
 }
 
-func (e inEtcd) all(ctx context.Context, move move) (map[string]held, error) {
+func (e inEtcd) all(ctx context.Context, move move) (map[string]held, int64, error) {
 	found := map[string]held{}
+	revision, err := e.each(ctx, move, func(key string, kv *mvccpb.KeyValue) (err error) {
+		found[key], err = e.decode(ctx, move, string(kv.Key), kv.Value)
+		return err
+	})
+	return found, revision, err
+}
+
+func (e inEtcd) written(ctx context.Context, move move, since int64) (sets.Set[string], int64, error) {
+	found := sets.New[string]()
+	now, err := e.each(ctx, move, func(key string, kv *mvccpb.KeyValue) error {
+		if kv.ModRevision > since {
+			found.Insert(key)
+		}
+		return nil
+	}, clientv3.WithKeysOnly())
+	return found, now, err
+}
+
+// each calls a function for all keys of a resource, and returns a revision at which all of them were
+// yet to be read.
+func (e inEtcd) each(ctx context.Context, move move, do func(key string, kv *mvccpb.KeyValue) error, options ...clientv3.OpOption) (revision int64, err error) {
 	prefix := e.prefix(move)
-	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize)}
+	options = append(options, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize))
 	for key := prefix; ; {
 		response, err := e.Get(ctx, key, options...)
 		if err != nil {
-			return nil, fmt.Errorf("reading the %s from %s: %w", move.GroupResource, e.name, err)
+			return 0, fmt.Errorf("reading the %s from %s: %w", move.GroupResource, e.name, err)
+		}
+		if revision == 0 {
+			revision = response.Header.Revision
 		}
 		for _, kv := range response.Kvs {
 			key = string(kv.Key)
-			if found[strings.TrimPrefix(key, prefix)], err = e.decode(ctx, move, key, kv.Value); err != nil {
-				return nil, err
+			if err := do(strings.TrimPrefix(key, prefix), kv); err != nil {
+				return 0, err
 			}
 		}
 		if !response.More {
-			return found, nil
+			return revision, nil
 		}
 		key += "\x00"
 	}
@@ -177,7 +208,7 @@ func (m *Migration) atKube() target {
 	if m.config.KubeEtcd != nil {
 		return m.inKubeEtcd()
 	}
-	return throughBypass{m}
+	return throughKube{m, move.bypass}
 }
 
 // inKubeEtcd are objects in kube-apiserver's etcd, in JSON.
@@ -247,12 +278,15 @@ func (k inKubeEtcd) write(ctx context.Context, move move, key string, _ *held, a
 	return err
 }
 
-// throughBypass are kube-apiserver's objects in BypassVersion.
-type throughBypass struct{ *Migration }
+// throughKube are kube-apiserver's objects as it serves them, past the APIServices.
+type throughKube struct {
+	*Migration
+	resource func(move) schema.GroupVersionResource
+}
 
 // encode leaves out of the comparison what two etcds can't have in common, and what kube-apiserver
 // sets itself.
-func (throughBypass) encode(move move, object *unstructured.Unstructured) (wanted, error) {
+func (throughKube) encode(move move, object *unstructured.Unstructured) (wanted, error) {
 	object.SetAPIVersion(move.from.GroupVersion().String())
 	object.SetResourceVersion("")
 	compared := object.DeepCopy()
@@ -273,11 +307,11 @@ func withoutSetByKube(object *unstructured.Unstructured) {
 }
 
 // notable are objects that get another UID.
-func (throughBypass) notable(object *unstructured.Unstructured, before *held) bool {
+func (throughKube) notable(object *unstructured.Unstructured, before *held) bool {
 	return before == nil || before.uid != object.GetUID()
 }
 
-func (m throughBypass) held(move move, object *unstructured.Unstructured) (held, error) {
+func (m throughKube) held(move move, object *unstructured.Unstructured) (held, error) {
 	found := held{
 		uid: object.GetUID(), resourceVersion: object.GetResourceVersion(),
 		deleted: object.GetDeletionTimestamp() != nil, finalized: len(object.GetFinalizers()) > 0,
@@ -287,17 +321,17 @@ func (m throughBypass) held(move move, object *unstructured.Unstructured) (held,
 	return found, err
 }
 
-func (m throughBypass) all(ctx context.Context, move move) (map[string]held, error) {
+func (m throughKube) all(ctx context.Context, move move) (map[string]held, int64, error) {
 	found := map[string]held{}
-	_, err := m.list(ctx, move.bypass(), func(object *unstructured.Unstructured) (err error) {
+	_, err := m.list(ctx, m.resource(move), func(object *unstructured.Unstructured) (err error) {
 		found[keyOf(object)], err = m.held(move, object)
 		return err
 	})
-	return found, err
+	return found, 0, err
 }
 
-func (m throughBypass) one(ctx context.Context, move move, key string) (*held, error) {
-	object, err := m.get(ctx, move.bypass(), key)
+func (m throughKube) one(ctx context.Context, move move, key string) (*held, error) {
+	object, err := m.get(ctx, m.resource(move), key)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -305,13 +339,18 @@ func (m throughBypass) one(ctx context.Context, move move, key string) (*held, e
 	return &found, err
 }
 
-func (m throughBypass) count(ctx context.Context, move move) (int, error) {
-	_, count, err := m.revisionNow(ctx, move.bypass())
+func (m throughKube) count(ctx context.Context, move move) (int, error) {
+	_, count, err := m.revisionNow(ctx, m.resource(move))
 	return count, err
 }
 
-func (m throughBypass) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
-	client, name := objectAt(m.dynamic.Resource(move.bypass()), key)
+// written are no objects: all are compared at the end.
+func (throughKube) written(context.Context, move, int64) (sets.Set[string], int64, error) {
+	return nil, 0, nil
+}
+
+func (m throughKube) write(ctx context.Context, move move, key string, before *held, after *wanted) error {
+	client, name := objectAt(m.dynamic.Resource(m.resource(move)), key)
 	if after == nil {
 		return deleteHeld(ctx, client, name, before)
 	}
@@ -324,7 +363,7 @@ func (m throughBypass) write(ctx context.Context, move move, key string, before 
 		}
 		before = nil
 	}
-	object.SetAPIVersion(move.bypass().GroupVersion().String())
+	object.SetAPIVersion(m.resource(move).GroupVersion().String())
 	withoutSetByKube(object)
 	var err error
 	if before == nil {

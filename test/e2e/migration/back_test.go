@@ -104,9 +104,16 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 		require.Regexp(t, `deletes what they own: \[.*default/created.*\]: give --kube-etcd-servers`, stdout)
 		require.NotRegexp(t, `default/owner`, stdout)
 	}
+	var editor *intruder
+	if c.binary == "crd-apiserver" {
+		editor = c.startIntruder(t)
+	}
 	code, stdout, stderr = c.migrate(t, "back", args...)
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "Returned")
+	if editor != nil {
+		editor.require(t, len(args) == 0)
+	}
 	clients.awaitMore(t)
 	clients.stop()
 	require.Empty(t, clients.errors(), "Clients notice nothing but a pause.")

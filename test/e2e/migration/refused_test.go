@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,3 +202,59 @@ func (c *cluster) requireFrozen(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// intruder is a user who may update menus, but neither their status nor what is not valid, and tries
+// to by the version that exists while objects move back.
+type intruder struct {
+	stop func()
+
+	mu                sync.Mutex
+	accepted, refused int
+}
+
+func (c *cluster) startIntruder(t *testing.T) *intruder {
+	t.Helper()
+	framework.Kubectl(t, c.ControlPlane, "create", "role", "editor", "--verb=get,list,update,patch", "--resource=menus."+restaurant.GroupName)
+	framework.Kubectl(t, c.ControlPlane, "create", "rolebinding", "editor", "--role=editor", "--user=editor")
+	config, err := c.RESTConfigFor("editor")
+	require.NoError(t, err)
+	config.QPS = -1
+	resource := gvr("menus")
+	resource.Version = "migrate"
+	client := dynamic.NewForConfigOrDie(config).Resource(resource).Namespace(metav1.NamespaceDefault)
+	i := &intruder{}
+	done, ended := make(chan struct{}), make(chan struct{})
+	i.stop = sync.OnceFunc(func() {
+		close(done)
+		<-ended
+	})
+	t.Cleanup(i.stop)
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(15 * time.Millisecond):
+			}
+			_, err := client.Patch(t.Context(), "summer", types.MergePatchType, []byte(`{"spec":{"season":"changed","seats":1000},"status":{"approved":true}}`), metav1.PatchOptions{})
+			i.mu.Lock()
+			switch {
+			case err == nil:
+				i.accepted++
+			case apierrors.IsForbidden(err):
+				i.refused++
+			}
+			i.mu.Unlock()
+		}
+	}()
+	return i
+}
+
+// require requires that the version was there, and that nothing was written by it.
+func (i *intruder) require(t *testing.T, there bool) {
+	t.Helper()
+	i.stop()
+	require.Zero(t, i.accepted)
+	require.Equal(t, there, i.refused > 0, "%d", i.refused)
+}
