@@ -77,6 +77,8 @@ type Config struct {
 	Lease string
 	// RequestTimeout is that of the server's requests.
 	RequestTimeout time.Duration
+	// MaxElements and MaxOwners are what the server lets an object of a client have.
+	MaxElements, MaxOwners int
 	// RaiseRevision lets Run and Back write the revisions by which the etcd that objects move to is
 	// behind the other one.
 	RaiseRevision bool

@@ -17,15 +17,20 @@ limitations under the License.
 package migrate
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +38,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
@@ -303,6 +310,15 @@ func (p *plan) checkObjectsOf(ctx context.Context, move move) error {
 	if seen.refused.total > 0 {
 		p.fail(ObjectsRefused, "change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", seen.refused.total, seen.count, move.GroupResource, seen.refused)
 	}
+	if seen.large.total > 0 {
+		p.fail(ObjectsTooLarge, "make these objects smaller, or give the server's etcd a higher --max-request-bytes", "%d of %d %s are too large for the server's etcd: %s", seen.large.total, seen.count, move.GroupResource, seen.large)
+	}
+	if seen.bounded.total > 0 {
+		p.fail(BoundExceeded, "change these objects, or give the server and this command a higher --max-body-elements", "%d of %d %s exceed a bound of the server, so that nobody could change them or remove their finalizers: %s", seen.bounded.total, seen.count, move.GroupResource, seen.bounded)
+	}
+	if seen.rounded.total > 0 {
+		p.notice(FractionsLost, "", "the server stores no fractions of seconds in %d of %d %s: %s", seen.rounded.total, seen.count, move.GroupResource, seen.rounded)
+	}
 	if seen.unconverted.total > 0 {
 		p.fail(NotConverted, "change these objects: clients that use the version would get errors", "%d of %d %s can't be converted by the server to a version that it serves: %s", seen.unconverted.total, seen.count, move.GroupResource, seen.unconverted)
 	}
@@ -329,12 +345,26 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	seen.add(object, len(data))
 	name := keyOf(object)
 	decoded, _, err := move.Strict.Decode(data, nil, nil)
+	var encoded []byte
 	if err == nil {
-		_, err = encode(move.Codec, data)
+		encoded, err = encode(move.Codec, data)
 	}
 	if err != nil {
 		seen.refused.add(name, err)
 		return nil
+	}
+	if err := p.tryStore(ctx, move, name, encoded); errors.Is(err, errTooLarge) {
+		seen.large.add(name, err)
+	} else if err != nil {
+		return err
+	}
+	if err := p.checkBounds(object, data); err != nil {
+		seen.bounded.add(name, err)
+	}
+	if lost, err := lostFraction(data, decoded); err != nil {
+		return err
+	} else if lost != "" {
+		seen.rounded.add(name, errors.New(lost))
 	}
 	for _, version := range move.Versions {
 		if move.Convert == nil {
@@ -357,6 +387,58 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	return nil
 }
 
+// triedBytes is how large an object is of which it is tried whether etcd stores it. By default it
+// stores half a megabyte more.
+const triedBytes = 1 << 20
+
+var errTooLarge = errors.New("etcd refuses it")
+
+// tryStore returns errTooLarge if the server's etcd would not store an object. The transaction fails.
+func (m *Migration) tryStore(ctx context.Context, move move, key string, encoded []byte) error {
+	if len(encoded) < triedBytes {
+		return nil
+	}
+	key = move.Prefix + key
+	encrypted, err := move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(key))
+	if err != nil {
+		return fmt.Errorf("encrypting %s: %w", key, err)
+	}
+	_, err = m.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), "<", 0)).Then(clientv3.OpPut(key, string(encrypted))).Commit()
+	if code := status.Code(err); errors.Is(err, rpctypes.ErrRequestTooLarge) || code == codes.ResourceExhausted || code == codes.InvalidArgument {
+		return fmt.Errorf("%w: %d bytes", errTooLarge, len(encrypted))
+	}
+	return err
+}
+
+// checkBounds returns an error if the server would not take an object from a client.
+func (m *Migration) checkBounds(object *unstructured.Unstructured, data []byte) error {
+	if owners := len(object.GetOwnerReferences()); owners > m.config.MaxOwners {
+		return fmt.Errorf("it has %d owners, which must not be more than %d", owners, m.config.MaxOwners)
+	}
+	return bodycost.CheckJSONElements(data, m.config.MaxElements)
+}
+
+// fraction is a time with a fraction of a second, as JSON.
+var fraction = regexp.MustCompile(`"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d+(?:[Zz]|[+-]\d\d:\d\d)"`)
+
+// lostFraction returns a time with a fraction that a decoded object has not.
+func lostFraction(data []byte, decoded runtime.Object) (string, error) {
+	times := fraction.FindAll(data, -1)
+	if len(times) == 0 {
+		return "", nil
+	}
+	after, err := json.Marshal(decoded)
+	if err != nil {
+		return "", err
+	}
+	for _, time := range times {
+		if !bytes.Contains(after, time) {
+			return strings.Trim(string(time), `"`), nil
+		}
+	}
+	return "", nil
+}
+
 // created is an object as somebody who creates it would send it.
 func created(object runtime.Object) runtime.Object {
 	object = object.DeepCopyObject()
@@ -372,6 +454,7 @@ type objectsSeen struct {
 	// finalizers and owners are how many objects have each.
 	finalizers, owners            map[string]int
 	refused, unconverted, invalid named
+	large, bounded, rounded       named
 }
 
 func (s *objectsSeen) add(object *unstructured.Unstructured, size int) {

@@ -44,6 +44,9 @@ const (
 
 	ObjectsMove      Reason = "ObjectsMove"
 	ObjectsRefused   Reason = "ObjectsRefused"
+	ObjectsTooLarge  Reason = "ObjectsTooLarge"
+	BoundExceeded    Reason = "BoundExceeded"
+	FractionsLost    Reason = "FractionsLost"
 	NotConverted     Reason = "NotConverted"
 	ObjectsInvalid   Reason = "ObjectsInvalid"
 	Finalizers       Reason = "Finalizers"

@@ -16,6 +16,7 @@ limitations under the License.
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -37,6 +38,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -147,7 +149,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	m := &Migration{
 		config: Config{
 			Group: "example.com", APIServices: []string{"v1.example.com"}, Stores: []keys.Objects{s.store}, Etcd: etcd, StateKey: "/state",
-			Lease: "controllers", Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
+			Lease: "controllers", MaxElements: 20, MaxOwners: 2, Service: apiregistrationv1.ServiceReference{Namespace: "server"}, KubePrefix: "/registry",
 		},
 		dynamic: objects, kube: kube, aggregator: aggregatorfake.NewClientset(s.apiService), metadata: owned,
 		metrics: func(context.Context) ([]byte, error) { return []byte(s.metrics), nil },
@@ -163,6 +165,13 @@ type refusingDecoder struct{ runtime.Decoder }
 
 func (refusingDecoder) Decode([]byte, *schema.GroupVersionKind, runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	return nil, nil, errors.New("unknown field")
+}
+
+// seconds decodes times as types in Go do.
+type seconds struct{ runtime.Decoder }
+
+func (s seconds) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return s.Decoder.Decode(bytes.ReplaceAll(data, []byte(".5Z"), []byte("Z")), defaults, into)
 }
 
 // findings are what a plan can find: how to come to it, and what the plan says then.
@@ -251,6 +260,24 @@ var findings = map[Reason]struct {
 	ObjectsRefused: {
 		change: func(s *scene) { s.store.Strict = refusingDecoder{} },
 		want:   "failure 1 of 1 things.example.com can't be stored by the server without loss: default/one (unknown field)",
+	},
+	ObjectsTooLarge: {
+		change: func(s *scene) {
+			s.store.Transformer = identity.NewEncryptCheckTransformer()
+			s.inMetadata(`"annotations": {"large": "` + strings.Repeat("a", 3<<19) + `"}`)
+		},
+		want: "failure 1 of 1 things.example.com are too large for the server's etcd: default/one (etcd refuses it: 1573039 bytes)",
+	},
+	BoundExceeded: {
+		change: func(s *scene) { s.inMetadata(`"finalizers": ["a"` + strings.Repeat(`, "a"`, 20) + `]`) },
+		want:   "failure 1 of 1 things.example.com exceed a bound of the server, so that nobody could change them or remove their finalizers: default/one (all lists and objects together must not have more than 20 elements)",
+	},
+	FractionsLost: {
+		change: func(s *scene) {
+			s.object = strings.Replace(s.object, "00:00:00Z", "00:00:00.5Z", 1)
+			s.store.Strict = seconds{unstructured.UnstructuredJSONScheme}
+		},
+		want: "notice the server stores no fractions of seconds in 1 of 1 things.example.com: default/one (2026-01-01T00:00:00.5Z)",
 	},
 	NotConverted: {
 		change: func(s *scene) {

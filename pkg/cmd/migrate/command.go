@@ -171,6 +171,7 @@ func (o *options) migration(ctx context.Context, progress io.Writer, use string,
 	}
 	config.RaiseRevision = o.raise
 	config.RequestTimeout = completed.ServerRun.RequestTimeout
+	config.MaxElements, config.MaxOwners = completed.Bounds.BodyElements, completed.Bounds.Owners
 	config.Service.Port = &o.port
 	config.Service.Namespace = cmp.Or(o.service.Namespace, cluster.Namespace(o.server.CoreAPI.CoreAPIKubeconfigPath))
 	if use == "finish" && !serviceNamed {
