@@ -86,8 +86,10 @@ func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component
 	return etcd, nil
 }
 
-func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, error) {
-	server, err := cp.newComponent(kubeAPIServerName, kubeAPIServerName, rankKubeAPIServer, config)
+// NewKubeAPIServer adds another kube-apiserver, which reaches the control plane's etcd at a URL. It is not
+// started.
+func (cp *ControlPlane) NewKubeAPIServer(name, etcdURL string, config ComponentConfig) (*Component, error) {
+	server, err := cp.newComponent(name, kubeAPIServerName, rankKubeAPIServer, config)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func (cp *ControlPlane) newKubeAPIServer(config ComponentConfig) (*Component, er
 		if err != nil {
 			return nil, err
 		}
-		storage, err := cp.etcdFlags(cp.Etcd)
+		storage, err := cp.etcdFlags(etcdURL)
 		if err != nil {
 			return nil, err
 		}
@@ -231,7 +233,7 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 		storage := []string{"--data-dir=" + filepath.Join(server.dir, "data")}
 		if config.Etcd != "" {
 			var err error
-			if storage, err = cp.etcdFlags(cp.Component(config.Etcd)); err != nil {
+			if storage, err = cp.etcdFlags(cp.Component(config.Etcd).URL()); err != nil {
 				return nil, err
 			}
 		}
@@ -250,14 +252,14 @@ func (cp *ControlPlane) serving(component *Component, names ...string) (pair, er
 		Certificate{User: component.name, Hosts: append(names, "localhost", component.host.Address())})
 }
 
-// etcdFlags are those by which API servers reach an etcd.
-func (cp *ControlPlane) etcdFlags(etcd *Component) ([]string, error) {
+// etcdFlags are those by which API servers reach an etcd at a URL.
+func (cp *ControlPlane) etcdFlags(url string) ([]string, error) {
 	client, err := cp.PKI.ensure("etcd-client", cp.PKI.EtcdCA, Certificate{User: "etcd-client"})
 	if err != nil {
 		return nil, err
 	}
 	return []string{
-		"--etcd-servers=" + etcd.URL(),
+		"--etcd-servers=" + url,
 		"--etcd-cafile=" + cp.PKI.ServingCA.File,
 		"--etcd-certfile=" + client.cert,
 		"--etcd-keyfile=" + client.key,

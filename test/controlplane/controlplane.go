@@ -241,7 +241,7 @@ func prepare(config Config) (_ *ControlPlane, err error) {
 	if cp.Etcd, err = cp.newEtcd(etcdName, config.Etcd); err != nil {
 		return nil, err
 	}
-	if cp.KubeAPIServer, err = cp.newKubeAPIServer(config.KubeAPIServer); err != nil {
+	if cp.KubeAPIServer, err = cp.NewKubeAPIServer(kubeAPIServerName, cp.Etcd.URL(), config.KubeAPIServer); err != nil {
 		return nil, err
 	}
 	if cp.admin, err = cp.restConfigFor("admin", []string{"system:masters"}); err != nil {

@@ -71,7 +71,7 @@ func (cp *ControlPlane) NewCRDServer(name string, config CRDServerConfig) (*Comp
 		}
 		storage := []string{"--data-dir=" + filepath.Join(server.dir, "data")}
 		if config.Etcd != "" {
-			if storage, err = cp.etcdFlags(cp.Component(config.Etcd)); err != nil {
+			if storage, err = cp.etcdFlags(cp.Component(config.Etcd).URL()); err != nil {
 				return nil, err
 			}
 		}
