@@ -152,9 +152,9 @@ func (s statusErrorStorage) Watch(ctx context.Context, key string, opts storage.
 	return w, s.status(err, "watch")
 }
 
-// StatusClientClosedRequest is the code of a request that its client has closed. No client receives
+// statusClientClosedRequest is the code of a request that its client has closed. No client receives
 // it. It keeps logs and metrics from counting a failure of the server; nginx has introduced it.
-const StatusClientClosedRequest = 499
+const statusClientClosedRequest = 499
 
 const (
 	// retrySeconds is when a client may hope that etcd is back.
@@ -269,7 +269,7 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	case errors.Is(cause, context.Canceled), code == codes.Canceled:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status:  metav1.StatusFailure,
-			Code:    StatusClientClosedRequest,
+			Code:    statusClientClosedRequest,
 			Reason:  "ClientClosedRequest",
 			Message: fmt.Sprintf("the client has closed its request for %s", s.resource),
 		}}
