@@ -37,7 +37,7 @@ limitations under the License.
 //   - WithServerHeader names the server that answers.
 //   - Handler counts the requests of a connection, so that a server that stops can end it between two.
 //   - WithRequestBounds refuses headers, paths and queries that are too long.
-//   - WithDirectClients refuses impersonation, and audit IDs, to clients other than kube-apiserver.
+//   - WithDirectClients leaves impersonation and audit IDs to the front proxy.
 //   - WithBodyDeadline ends the wait for a body that does not come.
 //   - WithRetryableErrors makes the library's texts for "later" a Status with Retry-After.
 //   - WithInFlightLimit refuses requests beyond the bound of those in work.

@@ -34,7 +34,7 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	o.Bounds.AddFlags(sections.FlagSet("bounds"))
 	o.Authentication.AddFlags(sections.FlagSet("authentication"))
 	sections.FlagSet("authentication").StringSliceVar(&o.APIAudiences, "api-audiences", o.APIAudiences, ""+
-		"Audiences of this server, of which a bearer token must be issued for one, such as apiserver.restaurant-system.svc. Such a token is of no use to whoever gets it at kube-apiserver. By default, tokens must be for kube-apiserver, as those that pods have by default are.")
+		"Audiences of this server, such as SERVICE.NAMESPACE.svc. A bearer token must be issued for one of them, and is then of no use at kube-apiserver. By default, tokens must be for kube-apiserver, as those that pods have by default are.")
 	o.Authorization.AddFlags(sections.FlagSet("authorization"))
 	o.Audit.AddFlags(sections.FlagSet("auditing"))
 	o.Features.AddFlags(sections.FlagSet("features"))

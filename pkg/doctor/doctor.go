@@ -89,7 +89,7 @@ type Config struct {
 	// Address is where the server can be reached from here. If it is empty, the
 	// endpoints of its Service are tried.
 	Address string
-	// Audiences are the server's, of which a token has to be for one.
+	// Audiences are the server's: a token has to be for one of them.
 	Audiences []string
 	// Authentication returns what is wrong with the way in which kube-apiserver
 	// says for whom it makes a request.

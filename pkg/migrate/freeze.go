@@ -254,7 +254,7 @@ func (m *Migration) deny(ctx context.Context, name string, versions []string, al
 	return nil
 }
 
-// freezing is the resource of a kind of objects by which writes are frozen.
+// freezing is the resource of a kind of objects that freeze writes.
 func freezing(kind string) schema.GroupVersionResource {
 	version := admissionregistrationv1.SchemeGroupVersion
 	switch kind {
@@ -266,7 +266,7 @@ func freezing(kind string) schema.GroupVersionResource {
 	return version.WithResource(strings.ToLower(kind) + "s")
 }
 
-// apply creates or changes an object by which writes are frozen.
+// apply creates or changes an object that freezes writes.
 func (m *Migration) apply(ctx context.Context, object runtime.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -391,7 +391,7 @@ func (m *Migration) allow(ctx context.Context, name string) error {
 	return m.remove(ctx, "ValidatingAdmissionPolicy", name)
 }
 
-// remove deletes an object by which writes are frozen.
+// remove deletes an object that freezes writes.
 func (m *Migration) remove(ctx context.Context, kind, name string) error {
 	if err := m.dynamic.Resource(freezing(kind)).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the %s %s: %w", kind, name, err)

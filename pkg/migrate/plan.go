@@ -387,7 +387,7 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	return nil
 }
 
-// triedBytes is how large an object is of which it is tried whether etcd stores it. By default it
+// triedBytes is the size from which on the plan tries whether etcd stores an object. By default it
 // stores half a megabyte more.
 const triedBytes = 1 << 20
 

@@ -59,8 +59,8 @@ type Delegation struct {
 
 	// AlwaysAllowPaths are open to requests without an identity.
 	AlwaysAllowPaths []string
-	// Audiences are those of which a token has to have one. If there are none, it has to have
-	// kube-apiserver's.
+	// Audiences are the server's: a token has to be for one of them. If there are none, it has to be
+	// for kube-apiserver's.
 	Audiences []string
 	// TokensPerClient and NoteTooManyTokens are those of BoundTokens.
 	TokensPerClient   int

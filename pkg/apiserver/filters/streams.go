@@ -108,8 +108,8 @@ func (s *Streams) has(req *http.Request, info *genericapirequest.RequestInfo) bo
 	return s.always.Has(resource) || s.followed.Has(resource) && req.Method == http.MethodGet && follows(req)
 }
 
-// follows tells whether a request has the parameter by which a stream is followed, as the library
-// reads it.
+// follows tells whether a request asks to follow a stream. It reads the parameter as the library
+// does.
 func follows(req *http.Request) bool {
 	follow := parameters(req.URL.RawQuery)["follow"]
 	return len(follow) > 0 && !strings.EqualFold(follow[0], "false") && follow[0] != "0"
@@ -142,7 +142,7 @@ func (s *Streams) leave(of follower) {
 }
 
 // WithShutdown makes a stopping server wait for the streams, and tells them when. It
-// refuses those of a user who has too many. WebSockets that watch are streams here, since the
+// refuses those of a user beyond the bound. WebSockets that watch are streams here, since the
 // library tells them nothing.
 // Upstream fault 80.
 func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Config) http.Handler {

@@ -46,7 +46,7 @@ const (
 )
 
 // WithInFlightLimit refuses requests beyond RequestsInFlight with 429, and those of clients other
-// than the front proxy beyond three quarters of it, of which an IP address may have half.
+// than the front proxy beyond three quarters of it. An IP address may have half of these.
 //
 // It counts each until its work has ended, which the library does not: as soon as a client resets a
 // stream of HTTP/2, or closes its connection, it may have another, while the library goes on with the
