@@ -41,7 +41,7 @@ func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
 		return []Finding{warning(fmt.Sprintf("the admission plugins %s are off, so that this server admits what they would refuse or change", strings.Join(e.AdmissionOff, ", ")),
 			"remove them from --disable-admission-plugins, unless that is meant, and give all replicas the same flags")}, nil
 	}
-	return []Finding{ok("all admission plugins are on")}, nil
+	return []Finding{ok("all admission plugins of this server are on; those of kube-apiserver, such as OwnerReferencesPermissionEnforcement, do not apply to its groups")}, nil
 }
 
 // checkWebhooks connects to the webhooks that are asked about the groups' objects.

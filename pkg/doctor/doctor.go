@@ -145,6 +145,7 @@ func checks() []check {
 		{requestHeaders, []string{version}, (*examination).checkRequestHeaders},
 		{registered, []string{version}, (*examination).checkRegistered},
 		{permissions, []string{version}, (*examination).checkPermissions},
+		{"priority", []string{version, registered}, (*examination).checkPriority},
 		{service, []string{registered}, (*examination).checkService},
 		{certificate, []string{service}, (*examination).checkCertificate},
 		{"availability", []string{requestHeaders, registered, service, certificate}, (*examination).checkAvailability},

@@ -29,6 +29,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -259,6 +260,65 @@ func TestCheckEverything(t *testing.T) {
 			}
 			if got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestCheckPriority(t *testing.T) {
+	const waiting = "wait in kube-apiserver behind the requests that wait for them, so that many of these can fail at once"
+	account := flowcontrolv1.Subject{Kind: "ServiceAccount", ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: "kitchen", Name: "apiserver"}}
+	other := flowcontrolv1.Subject{Kind: "ServiceAccount", ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: "cellar", Name: "*"}}
+	namespace := flowcontrolv1.Subject{Kind: "Group", Group: &flowcontrolv1.GroupSubject{Name: "system:serviceaccounts:kitchen"}}
+	user := flowcontrolv1.Subject{Kind: "User", User: &flowcontrolv1.UserSubject{Name: "system:serviceaccount:kitchen:apiserver"}}
+	masters := flowcontrolv1.Subject{Kind: "Group", Group: &flowcontrolv1.GroupSubject{Name: "system:masters"}}
+	everybody := flowcontrolv1.Subject{Kind: "Group", Group: &flowcontrolv1.GroupSubject{Name: "*"}}
+	flow := func(name string, precedence int32, level string, subject flowcontrolv1.Subject, resources ...string) *flowcontrolv1.FlowSchema {
+		return &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrolv1.FlowSchemaSpec{
+			MatchingPrecedence:         precedence,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level},
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects: []flowcontrolv1.Subject{subject},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+					Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io", "authorization.k8s.io"}, Resources: resources, ClusterScope: true,
+				}},
+			}},
+		}}
+	}
+	const reviews, tokens = "subjectaccessreviews", "tokenreviews"
+	low := flow("service-accounts", 9000, "workload-low", everybody, "*")
+	for name, test := range map[string]struct {
+		schemas []runtime.Object
+		want    string
+	}{
+		"of the service account": {[]runtime.Object{low, flow("reviews", 100, "exempt", account, reviews, tokens)}, ""},
+		"of its namespace":       {[]runtime.Object{low, flow("reviews", 100, "exempt", namespace, reviews, tokens)}, ""},
+		"of its user":            {[]runtime.Object{low, flow("reviews", 100, "exempt", user, "*")}, ""},
+		"in two":                 {[]runtime.Object{low, flow("a", 100, "exempt", account, tokens), flow("b", 200, "exempt", account, reviews)}, ""},
+		"none":                   {nil, "subjectaccessreviews.authorization.k8s.io"},
+		"not exempt":             {[]runtime.Object{low}, "subjectaccessreviews.authorization.k8s.io"},
+		"of administrators":      {[]runtime.Object{low, flow("exempt", 1, "exempt", masters, "*")}, "subjectaccessreviews.authorization.k8s.io"},
+		"of another namespace":   {[]runtime.Object{low, flow("reviews", 100, "exempt", other, reviews, tokens)}, "subjectaccessreviews.authorization.k8s.io"},
+		"without tokens":         {[]runtime.Object{low, flow("reviews", 100, "exempt", account, reviews)}, "tokenreviews.authentication.k8s.io"},
+		"too late":               {[]runtime.Object{low, flow("reviews", 9500, "exempt", account, reviews, tokens)}, "subjectaccessreviews.authorization.k8s.io"},
+		"later by name":          {[]runtime.Object{low, flow("tokens", 9000, "exempt", account, reviews, tokens)}, "subjectaccessreviews.authorization.k8s.io"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &examination{
+				Config:       Config{Namespace: "kitchen", ServiceAccount: "apiserver"},
+				kube:         kubefake.NewClientset(test.schemas...),
+				registration: registration{apiServices: []*apiregistrationv1.APIService{{}}},
+			}
+			found, err := e.checkPriority(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ok("kube-apiserver answers reviews before anything else")
+			if test.want != "" {
+				want = warning(test.want+" that system:serviceaccount:kitchen:apiserver creates "+waiting, "install the FlowSchema that the manifests of this server have, which lets them pass")
+			}
+			if !slices.Equal(found, []Finding{want}) {
+				t.Errorf("got %v, want %v", found, want)
 			}
 		})
 	}

@@ -196,10 +196,10 @@ func TestDoctor(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		require.Empty(t, stderr)
 		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
-		require.Len(t, lines, 14)
+		require.Len(t, lines, 15)
 		require.Regexp(t, fmt.Sprintf(`^ok       kube-apiserver   kube-apiserver at https://127\.0\.0\.1:\d+ is v1\.%d\.\d+, this server is made for 1\.37$`, framework.Minor()), lines[0])
-		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[10])
-		require.Regexp(t, `^skipped  storage          the embedded etcd can't be looked at from here `, lines[11])
+		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[11])
+		require.Regexp(t, `^skipped  storage          the embedded etcd can't be looked at from here `, lines[12])
 	})
 
 	// Whoever may only read, and ask what others may do, finds the same.
@@ -212,6 +212,9 @@ rules:
   - apiGroups: ["", admissionregistration.k8s.io, apiregistration.k8s.io, discovery.k8s.io]
     resources: [configmaps, endpointslices, pods, serviceaccounts, services, apiservices, mutatingadmissionpolicies, mutatingadmissionpolicybindings, mutatingwebhookconfigurations, validatingadmissionpolicies, validatingadmissionpolicybindings, validatingwebhookconfigurations]
     verbs: [get, list]
+  - apiGroups: [flowcontrol.apiserver.k8s.io]
+    resources: [flowschemas]
+    verbs: [list]
   - apiGroups: [authorization.k8s.io]
     resources: [subjectaccessreviews]
     verbs: [create]
@@ -236,7 +239,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: doctor}]
 		require.Empty(t, symptoms(findings))
 		got := statuses(findings)
 		for check, want := range map[string]string{
-			"kube-apiserver": "ok", "request-headers": "ok", "permissions": "ok", "service": "ok", "certificate": "ok", "webhooks": "ok", "policies": "ok", "leftovers": "skipped",
+			"kube-apiserver": "ok", "request-headers": "ok", "permissions": "ok", "priority": "ok", "service": "ok", "certificate": "ok", "webhooks": "ok", "policies": "ok", "leftovers": "skipped",
 		} {
 			require.Equal(t, want, got[check], "%s in %v", check, findings)
 		}
@@ -498,7 +501,7 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.Equal(t, []string{absent}, symptoms(findings))
 	require.Equal(t, map[string]string{
-		"kube-apiserver": "ok", "request-headers": "ok", "apiservices": "warning", "permissions": "skipped", "service": "skipped", "storage": "skipped", "certificate": "skipped",
+		"kube-apiserver": "ok", "request-headers": "ok", "apiservices": "warning", "permissions": "skipped", "priority": "skipped", "service": "skipped", "storage": "skipped", "certificate": "skipped",
 		"availability": "skipped", "admission": "ok", "webhooks": "ok", "policies": "ok", "etcd": "skipped", "proxy": "ok", "leftovers": "ok",
 	}, statuses(findings))
 	_, findings = doctor(t, cp)
