@@ -58,8 +58,9 @@ test-migration-kills: binaries ## Moves custom resources there and back KILLS=10
 ATTACK_SECONDS ?= 60
 
 .PHONY: test-attacks
-test-attacks: binaries ## Attacks a server that may have 512 MiB, ATTACK_SECONDS=60 each, and prints what became of it and of others
+test-attacks: binaries ## Attacks the server, crd-apiserver and the webhook, ATTACK_SECONDS=60 each, and prints what became of them and of others
 	ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
+	E2E_CRD_APISERVER=1 ATTACK_SECONDS=$(ATTACK_SECONDS) go test -vet=off -count=1 -v -timeout=4h ./test/e2e/attacks
 
 REQUESTS ?= 1000000
 SEED ?= $(shell date +%s)

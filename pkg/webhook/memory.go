@@ -20,8 +20,7 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"math"
-	"runtime/debug"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -29,6 +28,10 @@ import (
 // bodyFactor is how many times the size of its body a review takes while it is answered, and
 // elementBytes how much each element of its lists and objects takes besides.
 const bodyFactor, elementBytes = 6, 900
+
+// reviewsPerClient is how many reviews of an IP address are worked on at once. More would not be
+// answered sooner, and others would wait for them.
+const reviewsPerClient = 32
 
 // memory bounds what the reviews in work take together.
 type memory struct {
@@ -39,19 +42,46 @@ type memory struct {
 	spare *semaphore.Weighted
 	// largest is how much a single review can take.
 	largest int64
+
+	mu sync.Mutex
+	// clients are the IP addresses with reviews in work.
+	clients map[string]*client
 }
 
-// reviewMemory is half of GOMEMLIMIT: the other half is for informers.
-func reviewMemory() int64 {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 {
-		limit = 512 << 20
-	}
-	return limit / 2
+// client is an IP address, which may have so many reviews in work, and half of what is shared.
+type client struct {
+	reviews, shared *semaphore.Weighted
+	// requests are those that wait or are in work.
+	requests int
 }
 
 func newMemory(bytes int64) *memory {
-	return &memory{semaphore.NewWeighted(bytes / 2), semaphore.NewWeighted(1), bytes / 2}
+	return &memory{shared: semaphore.NewWeighted(bytes / 2), spare: semaphore.NewWeighted(1), largest: bytes / 2, clients: map[string]*client{}}
+}
+
+// enter waits until a review of an address may begin.
+func (m *memory) enter(ctx context.Context, address string) (*reservation, error) {
+	m.mu.Lock()
+	from := m.clients[address]
+	if from == nil {
+		from = &client{reviews: semaphore.NewWeighted(reviewsPerClient), shared: semaphore.NewWeighted(m.largest / 2)}
+		m.clients[address] = from
+	}
+	from.requests++
+	m.mu.Unlock()
+	if from.reviews.Acquire(ctx, 1) != nil {
+		m.leave(address, from)
+		return nil, errMemory
+	}
+	return &reservation{memory: m, ctx: ctx, address: address, client: from}, nil
+}
+
+func (m *memory) leave(address string, from *client) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if from.requests--; from.requests == 0 {
+		delete(m.clients, address)
+	}
 }
 
 // maxBody is how long a body may be. It leaves a quarter for elements.
@@ -65,9 +95,11 @@ func (m *memory) maxElements(length int) int {
 // reservation is what one review has taken.
 type reservation struct {
 	*memory
-	ctx   context.Context
-	body  io.Reader
-	taken int64
+	ctx     context.Context
+	address string
+	client  *client
+	body    io.Reader
+	taken   int64
 	// spared reservations have all that a review can take.
 	spared bool
 }
@@ -92,7 +124,7 @@ func (r *reservation) takeElements(body []byte) error {
 func (r *reservation) take(bytes int64) error {
 	switch {
 	case r.spared:
-	case r.shared.TryAcquire(bytes):
+	case r.tryShared(bytes):
 		r.taken += bytes
 	default:
 		if err := r.spare.Acquire(r.ctx, 1); err != nil {
@@ -103,8 +135,22 @@ func (r *reservation) take(bytes int64) error {
 	return nil
 }
 
+func (r *reservation) tryShared(bytes int64) bool {
+	if !r.client.shared.TryAcquire(bytes) {
+		return false
+	}
+	if !r.shared.TryAcquire(bytes) {
+		r.client.shared.Release(bytes)
+		return false
+	}
+	return true
+}
+
 func (r *reservation) release() {
 	r.shared.Release(r.taken)
+	r.client.shared.Release(r.taken)
+	r.client.reviews.Release(1)
+	r.leave(r.address, r.client)
 	if r.spared {
 		r.spare.Release(1)
 	}

@@ -18,12 +18,14 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -52,13 +54,14 @@ func reviewsWith(memory *memory, may <-chan struct{}) http.Handler {
 	})
 }
 
-// sendReview returns where the code of the answer is going to be.
-func sendReview(t *testing.T, handler http.Handler, body io.Reader, length int64) <-chan int {
+// sendReview returns where the code of the answer to a client is going to be.
+func sendReview(t *testing.T, handler http.Handler, client int, body io.Reader, length int64) <-chan int {
 	t.Helper()
 	code := make(chan int, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", body)
 	request.ContentLength = length
+	request.RemoteAddr = fmt.Sprintf("192.0.2.%d:1234", client)
 	request.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
 	go func() {
@@ -79,11 +82,11 @@ func TestAnnouncedBodies(t *testing.T) {
 		for range 3 {
 			body, sender := io.Pipe()
 			defer sender.Close()
-			sendReview(t, handler, body, 100<<20)
+			sendReview(t, handler, 0, body, 100<<20)
 			_, err := sender.Write([]byte("{"))
 			require.NoError(t, err)
 		}
-		answered := sendReview(t, handler, strings.NewReader(padded(1<<10)), 1<<10)
+		answered := sendReview(t, handler, 0, strings.NewReader(padded(1<<10)), 1<<10)
 		select {
 		case code := <-answered:
 			require.Equal(t, http.StatusOK, code)
@@ -102,8 +105,8 @@ func TestReviewsInTurn(t *testing.T) {
 		memory := newMemory(2 * 2 * (length*bodyFactor + 3*elementBytes))
 		handler := reviewsWith(memory, working)
 		send := func(n int) (codes []<-chan int) {
-			for range n {
-				codes = append(codes, sendReview(t, handler, strings.NewReader(padded(length)), -1))
+			for i := range n {
+				codes = append(codes, sendReview(t, handler, i%2, strings.NewReader(padded(length)), -1))
 			}
 			return codes
 		}
@@ -126,6 +129,7 @@ func TestReviewsInTurn(t *testing.T) {
 		synctest.Wait()
 		require.True(t, memory.shared.TryAcquire(memory.largest), "All has been given back.")
 		require.True(t, memory.spare.TryAcquire(1))
+		require.Empty(t, memory.clients)
 	})
 }
 
@@ -138,10 +142,10 @@ func TestBodiesThatWaitForEachOther(t *testing.T) {
 		handler := reviewsWith(newMemory(2*(2*length*bodyFactor)), answering)
 		var senders []*io.PipeWriter
 		var codes []<-chan int
-		for range 4 {
+		for i := range 4 {
 			body, sender := io.Pipe()
 			senders = append(senders, sender)
-			codes = append(codes, sendReview(t, handler, body, -1))
+			codes = append(codes, sendReview(t, handler, i%2, body, -1))
 			_, err := io.WriteString(sender, padded(length)[:length/2])
 			require.NoError(t, err)
 		}
@@ -153,6 +157,55 @@ func TestBodiesThatWaitForEachOther(t *testing.T) {
 		}
 		for i, code := range codes {
 			require.Equal(t, http.StatusOK, <-code, i)
+		}
+	})
+}
+
+// A client whose bodies take all that it may have keeps no other from being answered.
+func TestClientThatTakesTheMemory(t *testing.T) {
+	const length = 4 << 10
+	synctest.Test(t, func(t *testing.T) {
+		answering := make(chan struct{})
+		close(answering)
+		// What is shared is enough for eight halves of a body, and one more takes the spare part.
+		handler := reviewsWith(newMemory(2*(4*length*bodyFactor)), answering)
+		for range 8 + 1 {
+			body, sender := io.Pipe()
+			defer sender.Close()
+			sendReview(t, handler, 1, body, -1)
+			go func() { _, _ = io.WriteString(sender, padded(length)[:length/2]) }()
+		}
+		synctest.Wait()
+		answered := sendReview(t, handler, 2, strings.NewReader(padded(length)), length)
+		select {
+		case code := <-answered:
+			require.Equal(t, http.StatusOK, code)
+		default:
+			t.Fatal("The review waits for those of another client.")
+		}
+	})
+}
+
+// However many reviews a client sends, some are in work, and those of others besides.
+func TestReviewsOfAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var working atomic.Int64
+		answering := make(chan struct{})
+		handler := handleReviews(schema.GroupKind{Group: "example.com", Kind: "Review"}, newMemory(64<<20), 1<<20, func(context.Context, *testReview) error {
+			working.Add(1)
+			<-answering
+			return nil
+		})
+		var codes []<-chan int
+		for range reviewsPerClient + 5 {
+			codes = append(codes, sendReview(t, handler, 1, strings.NewReader(padded(1<<10)), -1))
+		}
+		require.Equal(t, int64(reviewsPerClient), working.Load())
+		codes = append(codes, sendReview(t, handler, 2, strings.NewReader(padded(1<<10)), -1))
+		require.Equal(t, int64(reviewsPerClient+1), working.Load())
+		close(answering)
+		for _, code := range codes {
+			require.Equal(t, http.StatusOK, <-code)
 		}
 	})
 }

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
@@ -55,8 +56,13 @@ func handleReviews[Review any, Pointer interface {
 			refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "send "+runtime.ContentTypeJSON)
 			return
 		}
-		reserved := &reservation{memory: memory, ctx: req.Context(), body: http.MaxBytesReader(w, req.Body, memory.maxBody(maxBody))}
+		reserved, err := memory.enter(req.Context(), limits.ClientAddress(req.RemoteAddr))
+		if err != nil {
+			refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error())
+			return
+		}
 		defer reserved.release()
+		reserved.body = http.MaxBytesReader(w, req.Body, memory.maxBody(maxBody))
 		body, err := io.ReadAll(reserved)
 		if err == nil {
 			err = reserved.takeElements(body)

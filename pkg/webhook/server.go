@@ -29,6 +29,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
 const (
@@ -50,6 +53,9 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 		go informer.RunWithContext(informing)
 	}
 
+	// In HTTP/2, bodies arrive before they are read, 256 KiB of each stream.
+	serving.DisableHTTP2 = true
+	serving.Listener = transport.BoundConnections(serving.Listener, limits.DefaultBounds())
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
 	stopped, listenerStopped, err := serving.Serve(withTimeout(newHandler(ctx, hooks, callers), requestTimeout), requestTimeout, stop)
@@ -68,7 +74,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 // The end of the context makes it unready.
 func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handler {
 	reviews := mux.NewPathRecorderMux("reviews")
-	memory := newMemory(reviewMemory())
+	memory := newMemory(limits.DefaultBounds().RequestMemory)
 	codec := newCodec(hooks.Scheme)
 	judge := admission{hooks, codec}
 	review := schema.GroupKind{Group: "admission.k8s.io", Kind: "AdmissionReview"}

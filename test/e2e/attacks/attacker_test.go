@@ -162,11 +162,15 @@ func masses(next func(a *attacker, n int64) call) func(context.Context, *attacke
 func callsBy(multiplexed bool, perConnection int, next func(a *attacker, n int64) call) func(context.Context, *attacker) {
 	return func(ctx context.Context, a *attacker) {
 		onConnections(ctx, func(ctx context.Context) {
+			most := 1
+			if !multiplexed {
+				most = perConnection
+			}
 			transport := &http.Transport{
 				DialContext:       func(context.Context, string, string) (net.Conn, error) { return a.dialUntil(ctx) },
 				TLSClientConfig:   a.tls.Clone(),
 				ForceAttemptHTTP2: multiplexed,
-				MaxConnsPerHost:   1,
+				MaxConnsPerHost:   most,
 				// What is compressed on the way would be less to send.
 				DisableCompression: true,
 			}

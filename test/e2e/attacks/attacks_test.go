@@ -58,6 +58,9 @@ type attack struct {
 	// accounts are the number of ServiceAccounts of one namespace that attack instead, which may
 	// write there.
 	accounts int
+	// builtIn attacks need what custom resources don't have, and toWebhook is of attacks on what
+	// converts and judges them.
+	builtIn, toWebhook bool
 	// frames are not requests that kube-apiserver would forward, and direct attacks are of what it
 	// does itself.
 	frames, direct bool
@@ -76,6 +79,10 @@ func attacks() map[string]attack {
 		all[name] = a
 	}
 	for name, a := range massAttacks() {
+		all[name] = a
+	}
+	for name, a := range webhookAttacks() {
+		a.toWebhook = true
 		all[name] = a
 	}
 	for name, a := range frameAttacks() {
@@ -113,8 +120,10 @@ func requestAttacks() map[string]attack {
 		"random bearer tokens": {run: calls(func(n int64) call {
 			return call{method: http.MethodGet, path: menuPath, header: map[string]string{"Authorization": fmt.Sprintf("Bearer %d", n)}}
 		})},
-		"track without follow": read(writer, func(int64) string { return attackedPath + "/target/track" }),
-		"many followers":       {user: writer, allowed: true, run: followers},
+		"track without follow": {user: writer, builtIn: true, run: calls(func(int64) call {
+			return call{method: http.MethodGet, path: attackedPath + "/target/track"}
+		})},
+		"many followers": {user: writer, builtIn: true, allowed: true, run: followers},
 	}
 }
 
@@ -160,6 +169,50 @@ func announcedBodies(ctx context.Context, w *wire) error {
 		}
 	}
 	return w.wait(ctx)
+}
+
+// webhookAttacks are those of somebody who has learned the webhook's paths, but for the first.
+func webhookAttacks() map[string]attack {
+	review := func(kind, version, request string) []byte {
+		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"request":{"uid":"a",%s}}`, version, kind, request)
+	}
+	// pizza is one that names n toppings.
+	pizza := func(version string, n int64, toppings string) string {
+		return fmt.Sprintf(`{"apiVersion":"restaurant.programming-kubernetes.info/%s","kind":"Pizza","metadata":{"name":"a%d","namespace":"a"},"spec":{"toppings":[%s]}}`, version, n, toppings)
+	}
+	convert := func(size int) []byte {
+		one := pizza("v1alpha1", 0, `"tomato"`) + ","
+		objects := strings.TrimSuffix(strings.Repeat(one, size/len(one)), ",")
+		return review("ConversionReview", "apiextensions.k8s.io/v1", `"desiredAPIVersion":"restaurant.programming-kubernetes.info/v1","objects":[`+objects+`]`)
+	}
+	admit := func(operation string, resource, kind, name, object string) []byte {
+		return review("AdmissionReview", "admission.k8s.io/v1", fmt.Sprintf(`"operation":%q,"name":%q,"kind":{"group":"restaurant.programming-kubernetes.info","version":"v1","kind":%q},`+
+			`"resource":{"group":"restaurant.programming-kubernetes.info","version":"v1","resource":%q},%s`, operation, name, kind, resource, object))
+	}
+	post := func(next func(n int64) (path string, body []byte)) func(*attacker, int64) call {
+		return func(_ *attacker, n int64) call {
+			path, body := next(n)
+			return call{method: http.MethodPost, path: path, header: map[string]string{"Content-Type": jsonType}, body: body}
+		}
+	}
+	mebibyte, large, tooLarge := convert(1<<20), convert(7<<20), convert(98<<20)
+	return map[string]attack{
+		"paths that are none": {run: callsBy(false, inFlight, post(func(n int64) (string, []byte) { return fmt.Sprintf("/convert-%d", n), mebibyte }))},
+		"announced conversions of 7 MiB": {run: endless("http/1.1", func(conn io.Writer, _ *attacker) error {
+			_, err := fmt.Fprintf(conn, "POST /convert HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", jsonType, len(large), mebibyte[:64<<10])
+			return err
+		})},
+		"conversions of 7 MiB":       {allowed: true, run: callsBy(false, 1, post(func(int64) (string, []byte) { return "/convert", large }))},
+		"conversions of 98 MiB":      {run: callsBy(false, 1, post(func(int64) (string, []byte) { return "/convert", tooLarge }))},
+		"1,280 conversions of 1 MiB": {allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) { return "/convert", mebibyte }))},
+		"pizzas of unknown toppings": {allowed: true, run: callsBy(false, inFlight, post(func(n int64) (string, []byte) {
+			return "/validate", admit("CREATE", "pizzas", "Pizza", fmt.Sprint("a", n), `"object":`+pizza("v1", n, fmt.Sprintf(`{"name":"unknown-%d"}`, n)))
+		}))},
+		"deletions of toppings": {allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) {
+			object := `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Topping","metadata":{"name":"tomato"},"spec":{"cost":"1"}}`
+			return "/validate", admit("DELETE", "toppings", "Topping", "tomato", `"oldObject":`+object)
+		}))},
+	}
 }
 
 // websockets opens more connections than an IP address may have, each of which takes one between
@@ -242,6 +295,8 @@ func bodyAttacks() map[string]attack {
 	})
 	large := write(http.MethodPost, attackedPath+dryRun, jsonType, plain(bodyBytes-1<<10))
 	large.allowed = true
+	bake := write(http.MethodPost, attackedPath+"/target/bake"+dryRun, yamlType, []byte(aliases))
+	bake.builtIn = true
 	labels := attack{user: labeller, allowed: true, run: func(ctx context.Context, a *attacker) {
 		a.send(ctx, &http.Client{Transport: &http.Transport{TLSClientConfig: a.tls.Clone()}}, call{
 			method: http.MethodPost, path: attackedPath, header: map[string]string{"Content-Type": jsonType}, body: big("labelled", 600_000),
@@ -258,7 +313,7 @@ func bodyAttacks() map[string]attack {
 		"wide YAML":                                  write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(wide)),
 		"wide YAML in a deletion":                    write(http.MethodDelete, attackedPath+"/target"+dryRun, yamlType, []byte(wide)),
 		"YAML aliases in a deletion of a collection": write(http.MethodDelete, attackedPath+dryRun, yamlType, []byte(aliases)),
-		"YAML aliases in a bake":                     write(http.MethodPost, attackedPath+"/target/bake"+dryRun, yamlType, []byte(aliases)),
+		"YAML aliases in a bake":                     bake,
 		"protobuf with empty owners":                 write(http.MethodPost, attackedPath+dryRun, protobufType, owners),
 		"CBOR with empty arrays":                     write(http.MethodPost, attackedPath+dryRun, cborType, arrays),
 		"compressed bodies":                          gzipped,

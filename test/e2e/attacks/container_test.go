@@ -42,7 +42,7 @@ type container struct {
 
 // newContainer makes a cgroup, of version 1 or 2, below that of this process, which takes the
 // permission to do so.
-func newContainer(limit int64) (*container, error) {
+func newContainer(name string, limit int64) (*container, error) {
 	root, own, file := filepath.Join(cgroups, "memory"), ownCgroup("memory"), "memory.limit_in_bytes"
 	if _, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers")); err == nil {
 		root, own, file = cgroups, ownCgroup(""), "memory.max"
@@ -50,7 +50,7 @@ func newContainer(limit int64) (*container, error) {
 	var errs []error
 	// In a container, the path may be that outside of it.
 	for _, parent := range []string{filepath.Join(root, own), root} {
-		dir := filepath.Join(parent, fmt.Sprintf("attacked-%d", os.Getpid()))
+		dir := filepath.Join(parent, fmt.Sprintf("attacked-%s-%d", name, os.Getpid()))
 		err := os.Mkdir(dir, 0o755)
 		if err == nil {
 			if err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0o644); err == nil {

@@ -25,6 +25,7 @@ package attacks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -34,7 +35,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
@@ -44,8 +49,6 @@ import (
 var cp *controlplane.ControlPlane
 
 const (
-	// memoryLimit is what the server may have.
-	memoryLimit = 512 << 20
 	// pizzas are stored before the attacks, each with an annotation of pizzaBytes.
 	pizzas     = 1000
 	pizzaBytes = 16 << 10
@@ -64,21 +67,75 @@ const (
 	account, accounts = "attacker-", 5
 )
 
-// limited is the container of the server, or nil if none can be made here.
-var limited *container
+// target is a program that is attacked.
+type target struct {
+	*controlplane.Component
+	// limit is how much memory it may have.
+	limit int64
+	// container keeps it to that, or is nil if none can be made here.
+	container *container
+}
+
+// server is attacked; webhook is attacked, too, where it converts and judges custom resources.
+var server, webhook = target{limit: 512 << 20}, target{limit: 256 << 20}
+
+// customResources tells whether crd-apiserver is attacked instead of the restaurant's own server.
+func customResources() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
+
+// contained is the configuration of a program with the target's limit.
+func (t *target) contained(name string) controlplane.ComponentConfig {
+	// As in the manifests.
+	config := controlplane.ComponentConfig{Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", t.limit)}}
+	var err error
+	if t.container, err = newContainer(name, t.limit); err == nil {
+		config.Host = t.container
+	} else {
+		fmt.Printf("No cgroup can be made, so that nothing but the resident memory of the %s tells whether it has enough: %v\n", name, err)
+	}
+	return config
+}
+
+// leave stops the program and removes its container.
+func (t *target) leave() error {
+	if t.container == nil {
+		return nil
+	}
+	return errors.Join(t.Stop(), t.container.remove())
+}
 
 func TestMain(m *testing.M) {
-	server := controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{
-		// As in artifacts/deploy/server.
-		Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit)},
-	}}
-	var err error
-	if limited, err = newContainer(memoryLimit); err == nil {
-		server.Host = limited
-	} else {
-		fmt.Printf("No cgroup can be made, so that nothing but the resident memory of the server tells whether it has enough: %v\n", err)
+	config := controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}}
+	if !customResources() {
+		config.ComponentConfig = server.contained("server")
 	}
-	controlplane.Main(m, &cp, controlplane.Config{APIServer: server}, fixture.Toppings("tomato"), permit, stock)
+	controlplane.Main(m, &cp, controlplane.Config{APIServer: config}, serve, createToppings, permit, stock)
+}
+
+// serve has the server that is attacked run.
+func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
+	server.Component = cp.APIServer
+	if !customResources() {
+		return nil
+	}
+	if webhook.Component, err = framework.DefineRestaurant(ctx, cp, webhook.contained("webhook")); err != nil {
+		return err
+	}
+	server.Component, err = framework.StartCRDServer(ctx, cp, server.contained("crd-apiserver"), restaurant.GroupName)
+	if err != nil {
+		return err
+	}
+	return framework.RegisterCRDServer(ctx, cp, server.Component, restaurant.GroupName)
+}
+
+func createToppings(ctx context.Context, cp *controlplane.ControlPlane) error {
+	return fixture.CreateToppings(ctx, restaurantClient(framework.Config(cp)), "tomato")
+}
+
+// restaurantClient speaks JSON, as custom resources do.
+func restaurantClient(config *rest.Config) versioned.Interface {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeJSON
+	return versioned.NewForConfigOrDie(config)
 }
 
 // perAttack is how long each attack takes, and whether this is the long form of the test.

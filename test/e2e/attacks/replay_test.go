@@ -17,6 +17,7 @@ package attacks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -50,17 +51,23 @@ const shortAttack = "bodies as large as they may be"
 // others meanwhile.
 func TestAttacks(t *testing.T) {
 	duration, long := perAttack(t)
-	t.Cleanup(leaveContainer(t))
-	admin := framework.AdminConfig(t, cp, cp.APIServer)
-	pid := cp.APIServer.PID()
+	t.Cleanup(func() { require.NoError(t, errors.Join(server.leave(), webhook.leave())) })
+	admin := framework.AdminConfig(t, cp, server.Component)
 	before, err := framework.Usage(admin)
 	require.NoError(t, err)
 	t.Logf("%d MiB of the heap are in use before the attacks", before.HeapBytes>>20)
 	rows := []string{"| attack | sent to | memory | /readyz | another user | through kube-apiserver | refused | failed |", "| --- | --- | --- | --- | --- | --- | --- | --- |"}
 	all := attacks()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		doors := []*controlplane.Component{cp.APIServer}
-		if long && !all[name].frames && !all[name].direct {
+		if all[name].builtIn && customResources() || all[name].toWebhook && !customResources() {
+			continue
+		}
+		attacked := &server
+		if all[name].toWebhook {
+			attacked = &webhook
+		}
+		doors := []*controlplane.Component{attacked.Component}
+		if long && !all[name].frames && !all[name].direct && !all[name].toWebhook {
 			doors = append(doors, cp.KubeAPIServer)
 		}
 		for _, door := range doors {
@@ -68,7 +75,8 @@ func TestAttacks(t *testing.T) {
 				if name != shortAttack {
 					framework.Long(t, shortAttack+" are the short one")
 				}
-				seen := replay(t, all[name], door, duration)
+				pid := attacked.PID()
+				seen := replay(t, all[name], attacked, door, duration)
 				rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, door.Name(), seen))
 				for name, had := range seen.innocent() {
 					if had.refused > 0 {
@@ -78,7 +86,7 @@ func TestAttacks(t *testing.T) {
 						t.Errorf("%s waited %s", name, had.slowest)
 					}
 				}
-				require.Equal(t, pid, cp.APIServer.PID(), "The server has been restarted.")
+				require.Equal(t, pid, attacked.PID(), "It has been restarted.")
 				controlplane.Eventually(t, func() error {
 					now, err := framework.Usage(admin)
 					if err == nil && now.HeapBytes > before.HeapBytes+heapGrowth {
@@ -91,17 +99,6 @@ func TestAttacks(t *testing.T) {
 	}
 	if long {
 		fmt.Println(strings.Join(rows, "\n"))
-	}
-}
-
-// leaveContainer returns what stops the server and removes its container.
-func leaveContainer(t *testing.T) func() {
-	return func() {
-		if limited == nil {
-			return
-		}
-		require.NoError(t, cp.APIServer.Stop())
-		require.NoError(t, limited.remove())
 	}
 }
 
@@ -129,7 +126,7 @@ func (r result) String() string {
 	return strings.Join(append(cells, fmt.Sprint(refused), fmt.Sprint(failed)), " | ")
 }
 
-func replay(t *testing.T, a attack, door *controlplane.Component, duration time.Duration) result {
+func replay(t *testing.T, a attack, attacked *target, door *controlplane.Component, duration time.Duration) result {
 	t.Helper()
 	config := framework.ConfigFor(t, cp, door, a.user)
 	if a.user == "" {
@@ -143,10 +140,10 @@ func replay(t *testing.T, a attack, door *controlplane.Component, duration time.
 	}
 	ctx, stop := context.WithTimeout(t.Context(), duration)
 	defer stop()
-	peak := watchMemory(ctx, cp.APIServer.PID())
-	ready := use(ctx, lookReady(t, framework.ConfigFor(t, cp, cp.APIServer, bystander)))
+	peak := watchMemory(ctx, attacked.PID())
+	ready := use(ctx, lookReady(t, framework.ConfigFor(t, cp, server.Component, bystander)))
 	// A request that has begun may end.
-	direct := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.APIServer, bystander))...)
+	direct := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, server.Component, bystander))...)
 	through := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.KubeAPIServer, bystander))...)
 	available := use(ctx, lookAvailable(t.Context(), cp))
 	a.run(ctx, attacker)
@@ -165,6 +162,6 @@ func replay(t *testing.T, a attack, door *controlplane.Component, duration time.
 			require.Zero(t, attacker.answers[strconv.Itoa(refused)], "The attack does not get as far as it is meant to: %s", attacker)
 		}
 	}
-	require.Less(t, seen.peak, int64(memoryLimit), "The server had more memory than there is.")
+	require.Less(t, seen.peak, attacked.limit, "More memory was taken than there is.")
 	return seen
 }

@@ -41,14 +41,13 @@ import (
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // stock creates the pizzas.
 func stock(ctx context.Context, cp *controlplane.ControlPlane) error {
-	client := framework.Restaurant(cp).RestaurantV1()
+	client := restaurantClient(framework.Config(cp)).RestaurantV1()
 	create := func(namespace, name string, bytes int) error {
 		pizza := framework.Pizza(name)
 		pizza.Annotations = map[string]string{"recipe": strings.Repeat("a", bytes)}
@@ -193,7 +192,7 @@ func readAndWrite(ctx context.Context, t *testing.T, config *rest.Config) []func
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Wrap(func(delegate http.RoundTripper) http.RoundTripper { return unrepeated{delegate} })
-	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas(bystanderNamespace)
+	pizzas := restaurantClient(config).RestaurantV1().Pizzas(bystanderNamespace)
 	return []func() error{
 		func() error { _, err := pizzas.Get(ctx, "mine", metav1.GetOptions{}); return err },
 		func() error { _, err := pizzas.List(ctx, metav1.ListOptions{}); return err },

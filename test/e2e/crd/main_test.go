@@ -20,17 +20,11 @@ package crd
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -48,9 +42,6 @@ var (
 	webhook *controlplane.Component
 )
 
-// pollInterval is how often something is looked at that happens in its own time.
-const pollInterval = 50 * time.Millisecond
-
 func TestMain(m *testing.M) {
 	off := controlplane.ComponentConfig{Off: true}
 	controlplane.Main(m, &cp, controlplane.Config{APIServer: controlplane.ServerConfig{ComponentConfig: off}, ControllerManager: off},
@@ -63,23 +54,11 @@ func otherServer() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
 
 // install installs the definitions and starts the webhook.
 func install(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
-	if webhook, err = framework.NewWebhook(cp, "webhook"); err != nil {
+	webhook, err = framework.DefineRestaurant(ctx, cp, controlplane.ComponentConfig{})
+	if err != nil || !otherServer() {
 		return err
 	}
-	manifests, err := framework.Kustomize(ctx, cp, "artifacts/crd")
-	if err != nil {
-		return err
-	}
-	if err := framework.Apply(ctx, cp, framework.CallAt(cp, webhook, manifests)); err != nil {
-		return err
-	}
-	if err := waitEstablished(ctx, cp); err != nil {
-		return err
-	}
-	if err := webhook.Start(ctx); err != nil || !otherServer() {
-		return err
-	}
-	server, err := framework.StartCRDServer(ctx, cp, restaurant.GroupName)
+	server, err := framework.StartCRDServer(ctx, cp, controlplane.ComponentConfig{}, restaurant.GroupName)
 	if err != nil {
 		return err
 	}
@@ -99,23 +78,3 @@ func createToppings(ctx context.Context, cp *controlplane.ControlPlane) error {
 
 // definitions are the CustomResourceDefinitions themselves.
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
-// waitEstablished waits until kube-apiserver serves both kinds.
-func waitEstablished(ctx context.Context, cp *controlplane.ControlPlane) error {
-	client, err := dynamic.NewForConfig(cp.RESTConfig())
-	if err != nil {
-		return err
-	}
-	var reason error
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
-		// In the version that needs no conversion.
-		_, pizzas := client.Resource(gvr("v1", "pizzas")).List(ctx, metav1.ListOptions{})
-		_, toppings := client.Resource(gvr("v1", "toppings")).List(ctx, metav1.ListOptions{})
-		reason = errors.Join(pizzas, toppings)
-		return reason == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("the custom resources are not served: %w", reason)
-	}
-	return nil
-}

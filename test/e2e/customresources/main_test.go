@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	off := controlplane.ComponentConfig{Off: true}
 	controlplane.Main(m, &cp, controlplane.Config{APIServer: controlplane.ServerConfig{ComponentConfig: off}},
 		func(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
-			server, err = framework.StartCRDServer(ctx, cp, groups()...)
+			server, err = framework.StartCRDServer(ctx, cp, controlplane.ComponentConfig{}, groups()...)
 			return err
 		})
 }

@@ -51,12 +51,12 @@ func InstallCRDServer(ctx context.Context, cp *controlplane.ControlPlane) error 
 }
 
 // StartCRDServer installs the server of custom resources, and starts it as its manifests want
-// it to be. Its groups are not registered yet.
-func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, groups ...string) (*controlplane.Component, error) {
+// it to be but for the configuration. Its groups are not registered yet.
+func StartCRDServer(ctx context.Context, cp *controlplane.ControlPlane, config controlplane.ComponentConfig, groups ...string) (*controlplane.Component, error) {
 	if err := InstallCRDServer(ctx, cp); err != nil {
 		return nil, err
 	}
-	server, err := cp.NewCRDServer("crd-apiserver", controlplane.CRDServerConfig{Groups: groups, Service: crdServer, Account: crdServer, Etcd: CRDServerEtcd})
+	server, err := cp.NewCRDServer("crd-apiserver", controlplane.CRDServerConfig{ComponentConfig: config, Groups: groups, Service: crdServer, Account: crdServer, Etcd: CRDServerEtcd})
 	if err != nil {
 		return nil, err
 	}

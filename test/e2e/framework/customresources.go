@@ -36,8 +36,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
@@ -46,11 +48,46 @@ var webhookService = types.NamespacedName{Namespace: "restaurant-system", Name: 
 
 // NewWebhook adds a webhook that runs as the manifests want it to.
 func NewWebhook(cp *controlplane.ControlPlane, name string, flags ...string) (*controlplane.Component, error) {
+	return newWebhook(cp, name, controlplane.ComponentConfig{Flags: flags})
+}
+
+func newWebhook(cp *controlplane.ControlPlane, name string, config controlplane.ComponentConfig) (*controlplane.Component, error) {
 	return cp.NewWebhook(name, controlplane.WebhookConfig{
-		ComponentConfig: controlplane.ComponentConfig{Flags: flags},
+		ComponentConfig: config,
 		Service:         webhookService,
 		Account:         types.NamespacedName{Namespace: webhookService.Namespace, Name: "webhook"},
 	})
+}
+
+// DefineRestaurant installs the restaurant's CustomResourceDefinitions and starts their webhook. It
+// returns when kube-apiserver serves both kinds.
+func DefineRestaurant(ctx context.Context, cp *controlplane.ControlPlane, config controlplane.ComponentConfig) (*controlplane.Component, error) {
+	webhook, err := newWebhook(cp, "webhook", config)
+	if err != nil {
+		return nil, err
+	}
+	manifests, err := Kustomize(ctx, cp, "artifacts/crd")
+	if err != nil {
+		return nil, err
+	}
+	if err := Apply(ctx, cp, CallAt(cp, webhook, manifests)); err != nil {
+		return nil, err
+	}
+	var reason error
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
+		// In the version that needs no conversion.
+		_, pizzas := Dynamic(cp).Resource(restaurantv1.SchemeGroupVersion.WithResource("pizzas")).List(ctx, metav1.ListOptions{})
+		_, toppings := Dynamic(cp).Resource(restaurantv1.SchemeGroupVersion.WithResource("toppings")).List(ctx, metav1.ListOptions{})
+		reason = errors.Join(pizzas, toppings)
+		return reason == nil, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the custom resources are not served: %w", reason)
+	}
+	if err := webhook.Start(ctx); err != nil {
+		return nil, err
+	}
+	return webhook, nil
 }
 
 // Kustomize returns the objects of a kustomization of this repository.
