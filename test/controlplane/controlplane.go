@@ -181,6 +181,8 @@ type ControlPlane struct {
 	admin     *rest.Config
 	manifests *manifests
 	died      chan error
+	// afterTests are what Main looks at after the tests.
+	afterTests []func() error
 
 	mu           sync.Mutex
 	components   []*Component

@@ -43,6 +43,10 @@ func Main(m *testing.M, cp **ControlPlane, config Config, preparations ...Prepar
 	os.Exit(run(m, cp, config, preparations))
 }
 
+// AfterTests has Main look at something when all tests have ended. An error fails them. Preparations
+// call it.
+func (cp *ControlPlane) AfterTests(look func() error) { cp.afterTests = append(cp.afterTests, look) }
+
 // Preparation puts something into a control plane that has just started.
 type Preparation func(context.Context, *ControlPlane) error
 
@@ -81,6 +85,12 @@ func run(m *testing.M, cp **ControlPlane, config Config, preparations []Preparat
 	}()
 
 	code = prepareAndRun(ctx, m, started, preparations)
+	for _, look := range started.afterTests {
+		if err := look(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	if code != 0 {
 		started.writeLogs(os.Stderr)
 	}

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	var config controlplane.Config
-	preparations := []controlplane.Preparation{fixture.Toppings("mozzarella", "tomato", "salami", "basil")}
+	preparations := []controlplane.Preparation{fixture.Toppings("mozzarella", "tomato", "salami", "basil"), lookServed}
 	if framework.Remote() {
 		if err := framework.SelectRemote(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
