@@ -34,8 +34,8 @@ import (
 type secrets struct {
 	kube      kubernetes.Interface
 	namespace string
-	// instead is what else to do where they may not be kept.
-	instead string
+	// replacement is what else to do where they may not be kept.
+	replacement string
 }
 
 // get returns a Secret, or a new one if it does not exist.
@@ -85,16 +85,16 @@ func (s secrets) put(ctx context.Context, secret *corev1.Secret) error {
 		_, err := s.kube.CoreV1().Secrets(s.namespace).Create(ctx, secret, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) {
 			return fmt.Errorf("the Secret %[1]s in %[2]s does not exist: create it empty, by \"kubectl create secret generic %[1]s --namespace=%[2]s\", or allow the user of this server to create Secrets there%[3]s: %[4]w",
-				secret.Name, s.namespace, s.instead, err)
+				secret.Name, s.namespace, s.replacement, err)
 		}
-		return unlessOutrun(err)
+		return ignoreConflict(err)
 	}
 	_, err := s.kube.CoreV1().Secrets(s.namespace).Update(ctx, secret, metav1.UpdateOptions{})
-	return s.explain(secret.Name, unlessOutrun(err), "update")
+	return s.explain(secret.Name, ignoreConflict(err), "update")
 }
 
-// unlessOutrun ignores that somebody else was first.
-func unlessOutrun(err error) error {
+// ignoreConflict ignores that somebody else was first.
+func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -103,7 +103,7 @@ func unlessOutrun(err error) error {
 
 func (s secrets) explain(name string, err error, verbs string) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("allow the user of this server to %s the Secret %s in %s%s: %w", verbs, name, s.namespace, s.instead, err)
+		return fmt.Errorf("allow the user of this server to %s the Secret %s in %s%s: %w", verbs, name, s.namespace, s.replacement, err)
 	}
 	return err
 }

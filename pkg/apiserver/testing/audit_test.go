@@ -65,8 +65,8 @@ func TestAudit(t *testing.T) {
 		retryAfter string
 	}{
 		{user: "reader", code: 200},
-		{user: "guest", code: 403, reason: metav1.StatusReasonForbidden,
-			message: `machines.workshop.example.com "drill" is forbidden: User "guest" cannot get resource "machines" in API group "workshop.example.com" in the namespace "default"`},
+		{user: "stranger", code: 403, reason: metav1.StatusReasonForbidden,
+			message: `machines.workshop.example.com "drill" is forbidden: User "stranger" cannot get resource "machines" in API group "workshop.example.com" in the namespace "default"`},
 		{user: "late", down: true, code: 503, reason: metav1.StatusReasonServiceUnavailable, retryAfter: "1",
 			message: "kube-apiserver can't be asked whether this request is allowed"},
 	} {

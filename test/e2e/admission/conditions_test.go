@@ -109,10 +109,10 @@ func TestMatchConditions(t *testing.T) {
 	for _, sort := range []string{"mutating", "validating"} {
 		t.Run(sort, func(t *testing.T) {
 			s := newScope(t)
-			guest, err := cp.RESTConfigFor(s.Name("guest"))
+			editor, err := cp.RESTConfigFor(s.Name("editor"))
 			require.NoError(t, err)
-			guest.WarningHandler = rest.NoWarnings{}
-			s.grant(s.Name("guest"), rbacv1.PolicyRule{APIGroups: []string{restaurant.GroupName}, Resources: []string{"pizzas"}, Verbs: []string{"create", "update", "patch", "delete", "season"}})
+			editor.WarningHandler = rest.NoWarnings{}
+			s.grant(s.Name("editor"), rbacv1.PolicyRule{APIGroups: []string{restaurant.GroupName}, Resources: []string{"pizzas"}, Verbs: []string{"create", "update", "patch", "delete", "season"}})
 
 			recorder := s.webhook(allow)
 			names := slices.Sorted(maps.Keys(conditions))
@@ -153,7 +153,7 @@ func TestMatchConditions(t *testing.T) {
 						}
 						user := s.cook()
 						if test.byGuest {
-							user = guest
+							user = editor
 						}
 						client := pizzaKind.client(s, user, version)
 						var dryRun []string

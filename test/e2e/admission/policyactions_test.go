@@ -261,13 +261,13 @@ func TestPoliciesOfClusterScopedObjects(t *testing.T) {
 // cluster that this server extends.
 func TestPoliciesAskTheAuthorizer(t *testing.T) {
 	s := newScope(t)
-	guest, waiter := s.Name("guest"), s.Name("waiter")
+	creator, editor := s.Name("creator"), s.Name("editor")
 	create := rbacv1.PolicyRule{APIGroups: []string{restaurant.GroupName}, Resources: []string{"pizzas"}, Verbs: []string{"create"}}
-	s.grant(guest, create)
+	s.grant(creator, create)
 	create.Verbs = []string{"create", "delete", "serve"}
-	s.grant(waiter, create)
+	s.grant(editor, create)
 	clients := map[string]*rest.Config{}
-	for _, user := range []string{guest, waiter} {
+	for _, user := range []string{creator, editor} {
 		client, err := cp.RESTConfigFor(user)
 		require.NoError(t, err)
 		client.WarningHandler = rest.NoWarnings{}
@@ -290,7 +290,7 @@ func TestPoliciesAskTheAuthorizer(t *testing.T) {
 			for user, client := range clients {
 				pizza := forCase(s.pizza("v1", policySlug(name)+strings.TrimPrefix(user, s.ID)), policySlug(name))
 				_, err := pizzaKind.client(s, client, "v1").Create(t.Context(), pizza, metav1.CreateOptions{})
-				if user == guest && name != "another verb" {
+				if user == creator && name != "another verb" {
 					status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 					require.Contains(t, status.Message, s.denial(policySlug(name), "failed expression: "+expression))
 				} else {

@@ -540,13 +540,13 @@ func TestReviewsOfUsers(t *testing.T) {
 	require.NoError(t, err)
 	waiter := framework.Config(cp)
 	waiter.CertData, waiter.KeyData, waiter.BearerToken = nil, nil, token.Status.Token
-	guest, err := cp.RESTConfigFor(s.Name("guest"), "guests")
+	editor, err := cp.RESTConfigFor(s.Name("editor"), "editors")
 	require.NoError(t, err)
 	_, err = framework.Kube(cp).RbacV1().RoleBindings(s.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "users"},
 		Subjects: []rbacv1.Subject{
 			{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: s.Namespace},
-			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.Name("guest")},
+			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.Name("editor")},
 		},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 	}, metav1.CreateOptions{})
@@ -557,8 +557,8 @@ func TestReviewsOfUsers(t *testing.T) {
 		want      authenticationv1.UserInfo
 		wantExtra []string
 	}{
-		"with a certificate": {guest, authenticationv1.UserInfo{
-			Username: s.Name("guest"), Groups: []string{"guests", "system:authenticated"},
+		"with a certificate": {editor, authenticationv1.UserInfo{
+			Username: s.Name("editor"), Groups: []string{"editors", "system:authenticated"},
 		}, []string{"authentication.kubernetes.io/credential-id"}},
 		"a service account": {waiter, authenticationv1.UserInfo{
 			Username: "system:serviceaccount:" + s.Namespace + ":waiter", UID: string(account.UID),

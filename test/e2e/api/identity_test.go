@@ -246,8 +246,8 @@ func TestImpersonationIsARight(t *testing.T) {
 func TestIdentityArrives(t *testing.T) {
 	t.Parallel()
 	k := kubectl{namespace: framework.Namespace(t, cp)}
-	k.ok(t, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
-	k.ok(t, "create", "rolebinding", "guest", "--role=guest", "--group=system:authenticated", "--user=system:anonymous")
+	k.ok(t, "create", "role", "reader", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	k.ok(t, "create", "rolebinding", "reader", "--role=reader", "--group=system:authenticated", "--user=system:anonymous")
 	waitAllowed(t, "system:anonymous", k.namespace, "list", "pizzas")
 
 	const credentialID = "authentication.kubernetes.io/credential-id"

@@ -454,15 +454,15 @@ func (c *cluster) at(server *controlplane.Component) *rest.Config {
 // and what that may do.
 func (c *cluster) testReviews(t *testing.T) {
 	kube := kubernetes.NewForConfigOrDie(c.RESTConfig())
-	_, err := kube.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "guest"}}, metav1.CreateOptions{})
+	_, err := kube.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	token, err := kube.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "guest", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := kube.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "stranger", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	config := rest.AnonymousClientConfig(c.at(c.APIServer))
 	config.BearerToken = token.Status.Token
 	_, err = versioned.NewForConfigOrDie(config).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
-	require.ErrorContains(t, err, `User "system:serviceaccount:default:guest" cannot list resource "toppings"`)
+	require.ErrorContains(t, err, `User "system:serviceaccount:default:stranger" cannot list resource "toppings"`)
 }
 
 // testControllers is of the lease by which the server is elected, and of informers.

@@ -38,7 +38,7 @@ func TestWhoMayLookInside(t *testing.T) {
 	framework.Kubectl(t, cp, "create", "clusterrolebinding", "profiler", "--clusterrole=profiler", "--user=profiler")
 	anonymous := framework.ConfigFor(t, cp, server, "nobody")
 	anonymous.CertData, anonymous.KeyData = nil, nil
-	users := []*rest.Config{anonymous, framework.ConfigFor(t, cp, server, "guest"), framework.ConfigFor(t, cp, server, "profiler"), framework.AdminConfig(t, cp, server)}
+	users := []*rest.Config{anonymous, framework.ConfigFor(t, cp, server, "stranger"), framework.ConfigFor(t, cp, server, "profiler"), framework.AdminConfig(t, cp, server)}
 	controlplane.Eventually(t, func() error {
 		code, body, err := framework.GetAs(t, users[2], "/debug/pprof/symbol")
 		if err == nil && code != http.StatusOK {
@@ -131,7 +131,7 @@ func TestVerbosityIsChanged(t *testing.T) {
 	t.Parallel()
 	server := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, server.Start(t.Context()))
-	code, err := codeOf(framework.ConfigFor(t, cp, server, "guest"), "PUT", "/debug/flags/v", "6")
+	code, err := codeOf(framework.ConfigFor(t, cp, server, "stranger"), "PUT", "/debug/flags/v", "6")
 	require.NoError(t, err)
 	require.Equal(t, 403, code)
 	code, err = codeOf(framework.AdminConfig(t, cp, server), "PUT", "/debug/flags/v", "6")

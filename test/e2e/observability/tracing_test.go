@@ -221,7 +221,7 @@ func TestTraces(t *testing.T) {
 	// begins a new one, and names the one that the client wants it to be part of.
 	t.Run("what it takes to authorize a user", func(t *testing.T) {
 		const wanted = "6bf92f3577b34da6a3ce929d0e0e4736"
-		require.Equal(t, http.StatusForbidden, sendTraced(t, framework.ConfigFor(t, cp, server, "guest"), wanted, "GET", toppings, ""))
+		require.Equal(t, http.StatusForbidden, sendTraced(t, framework.ConfigFor(t, cp, server, "stranger"), wanted, "GET", toppings, ""))
 		controlplane.Eventually(t, func() error {
 			collector.mu.Lock()
 			var trace string

@@ -165,7 +165,7 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	framework.Long(t, "kube-apiserver is restarted")
 	server := cp.APIServer
 	pid := server.PID()
-	guests := map[string]*rest.Config{
+	readers := map[string]*rest.Config{
 		"known":           framework.ConfigFor(t, cp, server, "known"),
 		"known, by proxy": framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "known-by-proxy", "system:authenticated"),
 	}
@@ -173,33 +173,33 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 		"unknown":           framework.ConfigFor(t, cp, server, "unknown"),
 		"unknown, by proxy": framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "unknown-by-proxy", "system:authenticated"),
 	}
-	framework.Kubectl(t, cp, "create", "role", "guest", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
-	framework.Kubectl(t, cp, "create", "rolebinding", "guest", "--role=guest", "--user=known", "--user=unknown", "--user=known-by-proxy", "--user=unknown-by-proxy")
-	for _, guest := range guests {
-		waitForAnswer(t, guest, allowed)
+	framework.Kubectl(t, cp, "create", "role", "reader", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	framework.Kubectl(t, cp, "create", "rolebinding", "reader", "--role=reader", "--user=known", "--user=unknown", "--user=known-by-proxy", "--user=unknown-by-proxy")
+	for _, reader := range readers {
+		waitForAnswer(t, reader, allowed)
 	}
 
 	cp.KubeAPIServer.Kill()
-	for name, guest := range guests {
-		got, err := framework.Send(guest, http.MethodGet, framework.PizzasPath, "", "")
+	for name, reader := range readers {
+		got, err := framework.Send(reader, http.MethodGet, framework.PizzasPath, "", "")
 		require.NoError(t, err)
-		require.Equal(t, allowed, got, "The decision about a guest that is %s is not remembered.", name)
+		require.Equal(t, allowed, got, "The decision about a reader that is %s is not remembered.", name)
 	}
 	for name, stranger := range strangers {
 		got, err := framework.Send(stranger, http.MethodGet, framework.PizzasPath, "", "")
 		require.NoError(t, err)
-		require.Equal(t, undecided, got, "A guest is %s.", name)
+		require.Equal(t, undecided, got, "A reader is %s.", name)
 		got, err = framework.Send(stranger, http.MethodGet, "/version", "", "")
 		require.NoError(t, err)
-		require.Equal(t, undecided, got, "A guest is %s.", name)
+		require.Equal(t, undecided, got, "A reader is %s.", name)
 	}
 	anybody := framework.ConfigFor(t, cp, server, "anybody")
 	anybody.CertData, anybody.KeyData, anybody.BearerToken = nil, nil, "a-token"
 	got, err := framework.Send(anybody, http.MethodGet, framework.PizzasPath, "", "")
 	require.NoError(t, err)
 	require.Equal(t, "401 Unauthorized, Retry-After: ", got)
-	for _, guest := range guests {
-		waitForAnswer(t, guest, undecided)
+	for _, reader := range readers {
+		waitForAnswer(t, reader, undecided)
 	}
 
 	// This is what a client makes of it.
@@ -225,8 +225,8 @@ func TestKubeAPIServerGoesAwayAndComesBack(t *testing.T) {
 	}
 
 	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
-	for _, guest := range guests {
-		waitForAnswer(t, guest, allowed)
+	for _, reader := range readers {
+		waitForAnswer(t, reader, allowed)
 	}
 	for _, stranger := range strangers {
 		waitForAnswer(t, stranger, allowed)

@@ -48,11 +48,11 @@ import (
 
 const (
 	tooMany   = "429 this server has too many requests to work on, Retry-After: 1"
-	limitRole = "limited-guest"
+	limitRole = "limited-reader"
 )
 
-// admitGuests lets users do with pizzas what they like.
-func admitGuests(t *testing.T, at *controlplane.Component, users ...string) {
+// admitReaders lets users do with pizzas what they like.
+func admitReaders(t *testing.T, at *controlplane.Component, users ...string) {
 	t.Helper()
 	framework.Kubectl(t, cp, "create", "role", limitRole+"-"+users[0], "--verb=*", "--resource=pizzas.restaurant.programming-kubernetes.info,pizzas.restaurant.programming-kubernetes.info/track")
 	for _, user := range users {
@@ -152,12 +152,12 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(log), "Limiting requests by --max-requests-inflight and --max-mutating-requests-inflight, not by the cluster's FlowSchemas and PriorityLevelConfigurations"))
 	framework.Stock(t, cp, server)
-	admitGuests(t, server, "unprioritized-guest")
-	guest := framework.ConfigFor(t, cp, server, "unprioritized-guest")
-	hold(t, guest)
+	admitReaders(t, server, "unprioritized-reader")
+	reader := framework.ConfigFor(t, cp, server, "unprioritized-reader")
+	hold(t, reader)
 
-	requireOneAtATime(t, guest, func() {
-		waitForAnswer(t, guest, allowed) // Reading is counted for itself.
+	requireOneAtATime(t, reader, func() {
+		waitForAnswer(t, reader, allowed) // Reading is counted for itself.
 	})
 
 	// What etcd does not answer is being worked on.
@@ -166,8 +166,8 @@ func TestLimitsWithoutPriorities(t *testing.T) {
 	t.Cleanup(resume)
 	answers := make(chan string, 2)
 	for range cap(answers) {
-		client := framework.HTTPClient(t, guest)
-		go func() { answers <- answerOf(client.Get(guest.Host + framework.PizzasPath)) }()
+		client := framework.HTTPClient(t, reader)
+		go func() { answers <- answerOf(client.Get(reader.Host + framework.PizzasPath)) }()
 	}
 	require.Equal(t, tooMany, <-answers)
 	resume()
@@ -181,8 +181,8 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	server := framework.NewServer(t, cp, framework.Flags("--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1", "--request-timeout=10s"))
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)
-	admitGuests(t, server, "slow-guest", "next-guest")
-	slow, next := framework.ConfigFor(t, cp, server, "slow-guest"), framework.ConfigFor(t, cp, server, "next-guest")
+	admitReaders(t, server, "slow-reader", "next-reader")
+	slow, next := framework.ConfigFor(t, cp, server, "slow-reader"), framework.ConfigFor(t, cp, server, "next-reader")
 	slow.NextProtos = []string{"http/1.1"}
 	client := framework.HTTPClient(t, next)
 	content, err := json.Marshal(framework.Pizza("next"))
@@ -245,7 +245,7 @@ func TestPrioritiesOfTheCluster(t *testing.T) {
 	server := framework.NewServer(t, cp, framework.Flags("--max-requests-inflight=10", "--max-mutating-requests-inflight=10"))
 	require.NoError(t, server.Start(t.Context()))
 	framework.Stock(t, cp, server)
-	admitGuests(t, server, glutton, modest)
+	admitReaders(t, server, glutton, modest)
 
 	client := kubernetes.NewForConfigOrDie(cp.RESTConfig()).FlowcontrolV1()
 	eventuallyCreate(t, func() error {
@@ -338,7 +338,7 @@ func TestAuthorizationIsRemembered(t *testing.T) {
 	require.NoError(t, long.Start(t.Context()))
 	require.NoError(t, short.Start(t.Context()))
 	framework.Kubectl(t, cp, "create", "role", "remembered", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
-	const former, coming = "former-guest", "coming-guest"
+	const former, coming = "former-reader", "coming-reader"
 	// A user with another certificate is asked about again.
 	users := map[string]*rest.Config{former: framework.ConfigFor(t, cp, long, former), coming: framework.ConfigFor(t, cp, long, coming)}
 	code := func(at *controlplane.Component, user string) int {
@@ -455,12 +455,12 @@ func TestReviewsPassPriorities(t *testing.T) {
 	require.NoError(t, fixture.Toppings("tomato")(t.Context(), crowded))
 	_, err := framework.Restaurant(crowded).RestaurantV1().Pizzas("default").Create(t.Context(), framework.Pizza("margherita"), metav1.CreateOptions{})
 	require.NoError(t, err)
-	framework.Kubectl(t, crowded, "create", "role", "guests", "--verb=get", "--resource=pizzas.restaurant.programming-kubernetes.info")
-	framework.Kubectl(t, crowded, "create", "rolebinding", "guests", "--role=guests", "--group="+group)
+	framework.Kubectl(t, crowded, "create", "role", "readers", "--verb=get", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	framework.Kubectl(t, crowded, "create", "rolebinding", "readers", "--role=readers", "--group="+group)
 	var all sync.WaitGroup
 	together := make(chan struct{})
 	for i := range users {
-		config, err := crowded.RESTConfigFor(fmt.Sprintf("system:serviceaccount:default:guest-%d", i), "system:serviceaccounts", group)
+		config, err := crowded.RESTConfigFor(fmt.Sprintf("system:serviceaccount:default:reader-%d", i), "system:serviceaccounts", group)
 		require.NoError(t, err)
 		client := framework.HTTPClient(t, config)
 		require.Equal(t, "200", answerOf(client.Get(config.Host+"/version"))) // They are connected.

@@ -141,8 +141,8 @@ var onlyCooks = authorizer.AuthorizerFunc(func(_ context.Context, asked authoriz
 func TestPlugin(t *testing.T) {
 	basil := &restaurant.Topping{ObjectMeta: metav1.ObjectMeta{Name: "basil"}}
 	tomato := &restaurant.Topping{ObjectMeta: metav1.ObjectMeta{Name: "tomato"}}
-	guest := admission.NewAttributesRecord(nil, basil, restaurant.Kind("Topping").WithVersion("v1"), "", "basil",
-		restaurant.Resource("toppings").WithVersion("v1"), "", admission.Delete, nil, false, &user.DefaultInfo{Name: "guest"})
+	stranger := admission.NewAttributesRecord(nil, basil, restaurant.Kind("Topping").WithVersion("v1"), "", "basil",
+		restaurant.Resource("toppings").WithVersion("v1"), "", admission.Delete, nil, false, &user.DefaultInfo{Name: "stranger"})
 	for name, test := range map[string]struct {
 		attributes admission.Attributes
 		want       string
@@ -152,7 +152,7 @@ func TestPlugin(t *testing.T) {
 	}{
 		"in use":                              {attributes("basil", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
 		"in use, of a collection":             {attributes("", basil, "toppings", ""), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
-		"in use, without an authorizer":       {guest, forbidden + "it is on a pizza", metav1.StatusReasonForbidden, "spec.toppings=basil"},
+		"in use, without an authorizer":       {stranger, forbidden + "it is on a pizza", metav1.StatusReasonForbidden, "spec.toppings=basil"},
 		"not in use":                          {attributes("tomato", tomato, "toppings", ""), "", "", "spec.toppings=tomato"},
 		"of which the last finalizer goes":    {updated(finalized("basil", "a"), finalized("basil")), forbidden + "it is on the pizza default/margherita", metav1.StatusReasonForbidden, "spec.toppings=basil"},
 		"of which one of two finalizers goes": {updated(finalized("basil", "a", "b"), finalized("basil", "a")), "", "", ""},
