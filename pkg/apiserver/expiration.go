@@ -17,6 +17,8 @@ limitations under the License.
 package apiserver
 
 import (
+	"sync"
+
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
@@ -37,20 +39,36 @@ func watchExpiration(server string, certificate dynamiccertificates.CertKeyConte
 	if err != nil {
 		return nil, err
 	}
-	listener := expirationListener{server, certificate, expiration}
+	listener := &expirationListener{server: server, certificate: certificate, expiration: expiration}
 	listener.Enqueue()
 	certificate.AddListener(listener)
-	return func() { expiration.Delete(map[string]string{"server": server}) }, nil
+	return listener.stop, nil
 }
 
 type expirationListener struct {
 	server      string
 	certificate dynamiccertificates.CertKeyContentProvider
 	expiration  *metrics.GaugeVec
+
+	mu      sync.Mutex
+	stopped bool
+}
+
+// stop deletes the metric. Nobody can tell the certificate to forget a listener.
+func (l *expirationListener) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	l.expiration.Delete(map[string]string{"server": l.server})
 }
 
 // Enqueue is called when there is a new certificate.
-func (l expirationListener) Enqueue() {
+func (l *expirationListener) Enqueue() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped {
+		return
+	}
 	content, _ := l.certificate.CurrentCertKeyContent()
 	// A certificate that can't be read is not served, and reported by who serves.
 	if certificates, err := cert.ParseCertsPEM(content); err == nil {

@@ -50,3 +50,8 @@ func (a retryableAuthorizer) Authorize(ctx context.Context, attributes authorize
 	}
 	return decision, reason, err
 }
+
+// ConditionsAwareAuthorize is not aware of conditions.
+func (a retryableAuthorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
+}
