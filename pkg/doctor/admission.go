@@ -130,15 +130,13 @@ func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperation
 
 // matches tells whether a rule is for resources of the groups.
 func (e *examination) matches(rule admissionregistrationv1.Rule) bool {
-	for _, group := range e.Groups {
-		if !slices.Contains(rule.APIGroups, group.Name) && !slices.Contains(rule.APIGroups, "*") {
+	for group, resources := range e.resources {
+		if !slices.Contains(rule.APIGroups, group) && !slices.Contains(rule.APIGroups, "*") {
 			continue
 		}
-		for _, resource := range group.Resources() {
-			for _, pattern := range rule.Resources {
-				if name, _, _ := strings.Cut(pattern, "/"); name == "*" || name == resource.Resource {
-					return true
-				}
+		for _, pattern := range rule.Resources {
+			if name, _, _ := strings.Cut(pattern, "/"); name == "*" || slices.Contains(resources, name) {
+				return true
 			}
 		}
 	}

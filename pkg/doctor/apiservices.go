@@ -25,6 +25,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -36,6 +37,10 @@ type registration struct {
 	// and is about to reset those in managed.
 	apiServices             []*apiregistrationv1.APIService
 	missing, local, managed []string
+	// undefined are the groups of Defined that have no version.
+	undefined []string
+	// resources are those of the groups, by group.
+	resources map[string][]string
 	// unread is why they are not all of them.
 	unread error
 }
@@ -44,11 +49,15 @@ type registration struct {
 func (e *examination) findRegistration(ctx context.Context) (found registration) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	found.resources = map[string][]string{}
 	for _, group := range e.Groups {
 		names, err := group.APIServices()
 		if err != nil {
 			found.unread = unreadable{"the declaration of " + group.Name, err}
 			return found
+		}
+		for _, resource := range group.Resources() {
+			found.resources[group.Name] = append(found.resources[group.Name], resource.Resource)
 		}
 		for _, name := range names {
 			apiService, err := e.aggregator.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
@@ -58,17 +67,60 @@ func (e *examination) findRegistration(ctx context.Context) (found registration)
 			case err != nil:
 				found.unread = unreadable{"the APIService " + name, err}
 				return found
-			case apiService.Spec.Service == nil:
-				found.local = append(found.local, name)
 			default:
-				found.apiServices = append(found.apiServices, apiService)
-				if apiService.Labels[cluster.ManagedLabel] != "" {
-					found.managed = append(found.managed, name)
-				}
+				found.add(apiService)
 			}
 		}
 	}
+	if len(e.Defined) > 0 {
+		found.unread = e.findDefined(ctx, &found)
+	}
 	return found
+}
+
+// findDefined adds the groups that CustomResourceDefinitions define. As long as a version has no
+// other APIService, kube-apiserver keeps one that says that it serves the version itself.
+func (e *examination) findDefined(ctx context.Context, found *registration) error {
+	apiServices, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return unreadable{"the APIServices", err}
+	}
+	for _, group := range e.Defined {
+		found.resources[group] = nil
+		if !slices.ContainsFunc(apiServices.Items, func(service apiregistrationv1.APIService) bool { return service.Spec.Group == group }) {
+			found.undefined = append(found.undefined, group)
+		}
+	}
+	for i := range apiServices.Items {
+		apiService := &apiServices.Items[i]
+		if !slices.Contains(e.Defined, apiService.Spec.Group) {
+			continue
+		}
+		found.add(apiService)
+		version := schema.GroupVersion{Group: apiService.Spec.Group, Version: apiService.Spec.Version}
+		served, err := e.kube.Discovery().ServerResourcesForGroupVersion(version.String())
+		if err != nil {
+			continue // That the server does not answer is found by another check.
+		}
+		for _, resource := range served.APIResources {
+			if !slices.Contains(found.resources[version.Group], resource.Name) {
+				found.resources[version.Group] = append(found.resources[version.Group], resource.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// add adds an APIService that there is.
+func (r *registration) add(apiService *apiregistrationv1.APIService) {
+	if apiService.Spec.Service == nil {
+		r.local = append(r.local, apiService.Name)
+		return
+	}
+	r.apiServices = append(r.apiServices, apiService)
+	if apiService.Labels[cluster.ManagedLabel] != "" {
+		r.managed = append(r.managed, apiService.Name)
+	}
 }
 
 // checkRegistered says whether all versions are registered, lead to a server, and will keep doing
@@ -77,10 +129,14 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 	if e.unread != nil {
 		return nil, e.unread
 	}
-	if len(e.local)+len(e.apiServices) == 0 {
+	var found []Finding
+	if len(e.undefined) > 0 {
+		found = append(found, warning("no CustomResourceDefinition defines a version of "+strings.Join(e.undefined, ", "),
+			"apply the definitions, or remove the group from --groups"))
+	}
+	if len(e.local)+len(e.apiServices)+len(e.undefined) == 0 {
 		return []Finding{warning("no version is registered, so that kube-apiserver knows nothing of this server", "install it by its manifests, which have the APIServices")}, nil
 	}
-	var found []Finding
 	if len(e.local) > 0 {
 		found = append(found, failure("kube-apiserver serves "+strings.Join(e.local, ", ")+" itself, from CustomResourceDefinitions",
 			"move the objects by \"migrate plan\" and \"migrate run\"; until then, keep the CustomResourceDefinitions, since deleting them deletes their objects and whatever those own, "+
@@ -152,10 +208,6 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 }
 
 func (e *examination) owns(group string) bool {
-	for _, own := range e.Groups {
-		if own.Name == group {
-			return true
-		}
-	}
-	return false
+	_, own := e.resources[group]
+	return own
 }

@@ -81,6 +81,8 @@ type Finding struct {
 type Config struct {
 	// Groups are those that are served, or are to be.
 	Groups []registry.Group
+	// Defined are the names of further ones, which CustomResourceDefinitions of the cluster define.
+	Defined []string
 	// Cluster reaches kube-apiserver as the user who wants to know.
 	Cluster *rest.Config
 	// Namespace and ServiceAccount are the server's own. An empty namespace stands

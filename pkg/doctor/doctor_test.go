@@ -112,6 +112,45 @@ func TestCheckRegistered(t *testing.T) {
 	}
 }
 
+// Which versions a group has that CustomResourceDefinitions define is known by the APIServices that
+// there are.
+func TestDefinedGroups(t *testing.T) {
+	service := func(name, group string, server *apiregistrationv1.ServiceReference) *apiregistrationv1.APIService {
+		return &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "." + group},
+			Spec:       apiregistrationv1.APIServiceSpec{Group: group, Version: name, Service: server},
+		}
+	}
+	server := &apiregistrationv1.ServiceReference{Namespace: "default", Name: "server"}
+	kube := kubefake.NewClientset()
+	kube.Resources = []*metav1.APIResourceList{{GroupVersion: "a.example.com/v1", APIResources: []metav1.APIResource{{Name: "things"}, {Name: "things/status"}}}}
+	e := &examination{
+		Config: Config{Defined: []string{"a.example.com", "b.example.com", "c.example.com"}},
+		kube:   kube,
+		aggregator: fake.NewClientset(service("v1", "a.example.com", server), service("v2", "a.example.com", server),
+			service("v1", "b.example.com", nil), service("v1", "other.example.com", server)),
+	}
+	e.registration = e.findRegistration(t.Context())
+	found, err := e.checkRegistered(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var causes []string
+	for _, finding := range found {
+		causes = append(causes, finding.Cause)
+	}
+	want := []string{
+		"no CustomResourceDefinition defines a version of c.example.com",
+		"kube-apiserver serves v1.b.example.com itself, from CustomResourceDefinitions",
+	}
+	if !slices.Equal(causes, want) {
+		t.Errorf("got %q, want %q", causes, want)
+	}
+	if len(e.apiServices) != 2 || !slices.Equal(e.resources["a.example.com"], []string{"things", "things/status"}) || e.owns("other.example.com") {
+		t.Errorf("got %+v", e.registration)
+	}
+}
+
 // A check that can't be made is not one that has found something.
 func TestFailedChecks(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -405,10 +444,7 @@ func TestRenewalDue(t *testing.T) {
 }
 
 func TestMatches(t *testing.T) {
-	e := &examination{Config: Config{Groups: []registry.Group{{
-		Name:  "example.com",
-		Kinds: []registry.Declaration{registry.Kind[registry.Object]{Resource: "things"}},
-	}}}}
+	e := &examination{registration: registration{resources: map[string][]string{"example.com": {"things", "things/status"}}}}
 	for name, test := range map[string]struct {
 		group, resource string
 		want            bool

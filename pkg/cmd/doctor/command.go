@@ -135,6 +135,9 @@ func complete(o *apiserver.Options, config *doctor.Config) error {
 	if config.Namespace == "" && o.CoreAPI.CoreAPIKubeconfigPath == "" {
 		config.Namespace = cluster.Namespace("") // This is the server's pod.
 	}
+	if o.Base != nil {
+		config.Defined = o.Base.Groups()
+	}
 	config.Authentication = completed.CheckAuthentication
 	config.Audiences = completed.APIAudiences
 	config.Permissions = completed.Permissions

@@ -156,15 +156,15 @@ func testDoctorOnEtcd(t *testing.T) {
 	framework.Long(t, "etcd is broken and repaired")
 	t.Run("that is unavailable", func(t *testing.T) {
 		requireSymptom(t, `failure etcd: etcd at https://127\.0\.0\.1:1 does not answer \(.*connect: connection refused.*\): check that it runs, its address in --etcd-servers, and --etcd-cafile, --etcd-certfile and --etcd-keyfile`,
-			etcdFlags(t, "", "https://127.0.0.1:1")...)
+			framework.EtcdFlags(t, cp, "", "https://127.0.0.1:1")...)
 	})
 	t.Run("that nobody vouches for", func(t *testing.T) {
 		requireSymptom(t, `failure etcd: etcd at \S+ does not answer \(.*certificate signed by unknown authority.*\): check that it runs, .*`,
-			append(etcdFlags(t, "storage", ""), "--etcd-cafile="+cp.PKI.ClientCA.File)...)
+			append(framework.EtcdFlags(t, cp, "storage", ""), "--etcd-cafile="+cp.PKI.ClientCA.File)...)
 	})
 	t.Run("that is slow", func(t *testing.T) {
 		requireSymptom(t, `warning etcd: etcd at https://127\.0\.0\.1:\d+ takes \d+ms for an answer: give it a faster disk, or a shorter way to it`,
-			etcdFlags(t, "", "https://"+slowed(t, cp.Component("storage"), 150*time.Millisecond))...)
+			framework.EtcdFlags(t, cp, "", "https://"+slowed(t, cp.Component("storage"), 150*time.Millisecond))...)
 	})
 	t.Run("that is nearly full, and full", func(t *testing.T) {
 		// A server that is not started, for its etcd.
@@ -173,7 +173,7 @@ func testDoctorOnEtcd(t *testing.T) {
 		small.SetFlags("--quota-backend-bytes=1")
 		require.NoError(t, small.Start(t.Context()))
 		t.Cleanup(func() { require.NoError(t, small.Stop()) })
-		flags := etcdFlags(t, "small", "")
+		flags := framework.EtcdFlags(t, cp, "small", "")
 		requireSymptom(t, `warning etcd: etcd at \S+ has used \d+ % of its quota of 0\.0 MiB: delete objects, defragment it, or raise its quota: above it, nothing can be written`, flags...)
 
 		_, err := framework.EtcdClient(t, cp, small).Put(t.Context(), "key", "value")

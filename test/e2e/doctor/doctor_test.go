@@ -165,26 +165,12 @@ func listen(t *testing.T, issuer *controlplane.CA, certificate controlplane.Cert
 	return port
 }
 
-func etcdFlags(t *testing.T, component, url string) []string {
-	t.Helper()
-	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})
-	require.NoError(t, err)
-	dir := t.TempDir()
-	cert, key := filepath.Join(dir, "etcd.crt"), filepath.Join(dir, "etcd.key")
-	require.NoError(t, os.WriteFile(cert, issued.Cert, 0o600))
-	require.NoError(t, os.WriteFile(key, issued.Key, 0o600))
-	if url == "" {
-		url = cp.Component(component).URL()
-	}
-	return []string{"--etcd-servers=" + url, "--etcd-cafile=" + cp.PKI.ServingCA.File, "--etcd-certfile=" + cert, "--etcd-keyfile=" + key}
-}
-
 // The tests of the doctor break one thing at a time in what all share, and repair it.
 func TestDoctor(t *testing.T) {
 	t.Run("healthy", func(t *testing.T) {
 		// On a busy machine, etcd may be found to be slow for a while.
 		controlplane.Eventually(t, func() error {
-			code, findings := doctor(t, cp, etcdFlags(t, "storage", "")...)
+			code, findings := doctor(t, cp, framework.EtcdFlags(t, cp, "storage", "")...)
 			for _, finding := range findings {
 				if code != 0 || finding.Status != "ok" {
 					return fmt.Errorf("%s", finding)

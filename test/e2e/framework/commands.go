@@ -102,3 +102,19 @@ func ReplaceFile(t *testing.T, path string, content []byte) {
 	require.NoError(t, os.WriteFile(next, content, 0o600))
 	require.NoError(t, os.Rename(next, path))
 }
+
+// EtcdFlags are the flags with which a server reaches the etcd of a component, or another one at a
+// URL, with a certificate of its own.
+func EtcdFlags(t *testing.T, cp *controlplane.ControlPlane, component, url string) []string {
+	t.Helper()
+	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "doctor"})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "etcd.crt"), filepath.Join(dir, "etcd.key")
+	require.NoError(t, os.WriteFile(cert, issued.Cert, 0o600))
+	require.NoError(t, os.WriteFile(key, issued.Key, 0o600))
+	if url == "" {
+		url = cp.Component(component).URL()
+	}
+	return []string{"--etcd-servers=" + url, "--etcd-cafile=" + cp.PKI.ServingCA.File, "--etcd-certfile=" + cert, "--etcd-keyfile=" + key}
+}
