@@ -18,6 +18,10 @@
 test-hack: ## Shows that the checks of "make verify" fail when they should
 	hack/test-verify.sh
 
+.PHONY: test-rename
+test-rename: ## Shows that a copy with another module path builds
+	hack/test-rename.sh
+
 .PHONY: verify-lint
 verify-lint: ## Checks formatting, go vet and static analysis
 	hack/verify-lint.sh
