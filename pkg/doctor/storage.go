@@ -140,7 +140,7 @@ func (s *scan) look(ctx context.Context, store *keys.Objects, key string, encryp
 }
 
 // rewrite is how objects are stored again.
-const rewrite = "rewrite them by a StorageVersionMigration, see \"Rewrite what is stored\" in docs/operations.md"
+const rewrite = "rewrite them by a StorageVersionMigration, see \"Rewrite what is stored\" in docs/operations/upgrade.md"
 
 // results says what to do about what was found.
 func (s *scan) results(store *keys.Objects) []Finding {

@@ -60,7 +60,7 @@ func TestCheckStorage(t *testing.T) {
 		Versions: []string{"v1", "v1beta1", "v1alpha1"}, StorageVersion: "v1", Encryption: encryptionKeys{},
 	}
 	const v1, v1alpha1 = `{"apiVersion":"example.com/v1","kind":"Thing"}`, `{"apiVersion":"example.com/v1alpha1","kind":"Thing"}`
-	const rewriting = `rewrite them by a StorageVersionMigration, see "Rewrite what is stored" in docs/operations.md`
+	const rewriting = `rewrite them by a StorageVersionMigration, see "Rewrite what is stored" in docs/operations/upgrade.md`
 	for name, test := range map[string]struct {
 		objects map[string]string
 		stores  func(context.Context) ([]keys.Objects, error)

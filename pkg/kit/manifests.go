@@ -101,7 +101,7 @@ func (d *data) rename(text string) string {
 	if len(patterns) > 1 {
 		anyGroup = "(" + anyGroup + ")"
 	}
-	const runbooks = "docs/operations.md#" + ownName
+	const runbooks = "docs/operations/runbooks.md#" + ownName
 	return strings.NewReplacer(
 		runbooks, library+"/"+runbooks,
 		ownGroup, d.Group,

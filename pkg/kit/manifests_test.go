@@ -40,7 +40,7 @@ func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 			t.Errorf("%s is named after the restaurant", name)
 		}
 		// The runbooks are this repository's.
-		for line := range strings.Lines(strings.ReplaceAll(string(text), library+"/docs/operations.md#restaurant", "")) {
+		for line := range strings.Lines(strings.ReplaceAll(string(text), library+"/docs/operations/runbooks.md#restaurant", "")) {
 			if restaurant.MatchString(line) {
 				t.Errorf("%s: %s", name, line)
 			}

@@ -19,7 +19,7 @@ package migrate
 // Reason names what a Finding is about.
 type Reason string
 
-// The reasons of findings, see docs/migration.md.
+// The reasons of findings, see docs/migration-findings.md.
 const (
 	NothingDefined          Reason = "NothingDefined"
 	DefinitionDeleted       Reason = "DefinitionDeleted"

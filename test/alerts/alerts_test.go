@@ -36,7 +36,7 @@ import (
 const (
 	root      = "../.."
 	scenarios = "scenarios.yaml"
-	page      = "docs/operations.md"
+	page      = "docs/operations/runbooks.md"
 )
 
 // TestScenarios evaluates the rules in all scenarios.

@@ -18,6 +18,7 @@ package nodes
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Document is a page of the documentation. Tests execute what it says, so that a command
+// Document is some pages of the documentation. Tests execute what it says, so that a command
 // that no longer works is noticed.
 type Document struct {
 	path string
@@ -39,19 +40,26 @@ var (
 	indent   = regexp.MustCompile(`(?m)^ +`)
 )
 
-// Read reads a page.
-func Read(t testing.TB, path string) *Document {
+// Read reads the pages that a pattern matches. No two of their sections have one heading.
+func Read(t testing.TB, pattern string) *Document {
 	t.Helper()
-	content, err := os.ReadFile(path)
+	pages, err := filepath.Glob(pattern)
 	require.NoError(t, err)
-	d := &Document{path: path, sections: map[string]string{}}
-	found := headings.FindAllSubmatchIndex(content, -1)
-	for i, heading := range found {
-		end := len(content)
-		if i+1 < len(found) {
-			end = found[i+1][0]
+	require.NotEmpty(t, pages, pattern)
+	d := &Document{path: pattern, sections: map[string]string{}}
+	for _, page := range pages {
+		content, err := os.ReadFile(page)
+		require.NoError(t, err)
+		found := headings.FindAllSubmatchIndex(content, -1)
+		for i, heading := range found {
+			end := len(content)
+			if i+1 < len(found) {
+				end = found[i+1][0]
+			}
+			title := string(content[heading[2]:heading[3]])
+			require.NotContains(t, d.sections, title, page)
+			d.sections[title] = string(content[heading[1]:end])
 		}
-		d.sections[string(content[heading[2]:heading[3]])] = string(content[heading[1]:end])
 	}
 	return d
 }

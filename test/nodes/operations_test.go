@@ -57,7 +57,7 @@ const (
 // archive is where an image is.
 func archive(name string) string { return filepath.Join(root, "_output", "nodes", name+".tar") }
 
-// TestOperations does what docs/operations.md, and the pages about custom resources, say, by their own commands.
+// TestOperations does what docs/operations, and the pages about custom resources, say, by their own commands.
 func TestOperations(t *testing.T) {
 	c := ForTest(t, 3, map[string]string{
 		pauseImage:                   archive("pause"),
@@ -125,7 +125,7 @@ type operations struct {
 
 func newOperations(t *testing.T, c *Cluster) *operations {
 	t.Helper()
-	o := &operations{Operator: c.NewOperator(t), page: Read(t, filepath.Join(root, "docs", "operations.md"))}
+	o := &operations{Operator: c.NewOperator(t), page: Read(t, filepath.Join(root, "docs", "operations", "*.md"))}
 	require.NoError(t, os.CopyFS(filepath.Join(o.Dir, "artifacts"), os.DirFS(filepath.Join(root, "artifacts"))))
 	return o
 }
@@ -484,7 +484,7 @@ func (o *operations) prepareEtcd(t *testing.T) {
 	for name, content := range map[string][]byte{"ca.crt": c.PKI.ServingCA.CertPEM(), "tls.crt": pair.Cert, "tls.key": pair.Key} {
 		write(t, filepath.Join(o.Dir, name), string(content))
 	}
-	o.follow(t, "Install", "kubectl create namespace restaurant-system --save-config")
+	o.follow(t, "An existing etcd", "kubectl create namespace")
 	o.kustomize(t, o.kustomization+`
 patches:
   - patch: |

@@ -23,7 +23,7 @@ import (
 )
 
 // Bounds are what a request may cost: each is checked before the cost is paid, and
-// what exceeds one is refused with a metav1.Status. docs/security.md has them as a table.
+// what exceeds one is refused with a metav1.Status. docs/bounds.md has them as a table.
 type Bounds struct {
 	// PathBytes is how long a path may be, unescaped.
 	PathBytes int

@@ -39,7 +39,7 @@ import (
 )
 
 // The tests in this file show what custom resources do as well, as far as no other
-// test does; docs/crd-parity.md has the whole list.
+// test does; docs/crd-or-apiserver.md has the whole list.
 
 // codecs read and write objects as the server stores them.
 func codecs() serializer.CodecFactory {

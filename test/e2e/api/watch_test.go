@@ -63,7 +63,7 @@ func startWatch(t *testing.T, start func() (watch.Interface, error)) *watcher {
 		require.NoError(t, err)
 	}
 	begin()
-	// With kine a server may wait for its watch cache in vain: see docs/operations.md. Informers
+	// With kine a server may wait for its watch cache in vain: see docs/operations/configuration.md. Informers
 	// begin again, too.
 	if os.Getenv(etcdServers) != "" {
 		w.again = begin

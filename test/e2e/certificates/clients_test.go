@@ -45,7 +45,7 @@ import (
 )
 
 // The certificate authorities of front proxies and of clients are replaced while a
-// server runs, as docs/operations.md describes. No request fails, and nobody has to be
+// server runs, as docs/operations/certificates.md describes. No request fails, and nobody has to be
 // restarted; what the old certificate authority has issued is good until it is removed, and no
 // longer.
 func TestAuthoritiesOfClientsAreRotated(t *testing.T) {

@@ -29,7 +29,7 @@ import (
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	const docs = "../../../docs"
-	document, err := os.ReadFile(filepath.Join(docs, "crd-parity.md"))
+	document, err := os.ReadFile(filepath.Join(docs, "crd-or-apiserver.md"))
 	require.NoError(t, err)
 	named := regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`).FindAllStringSubmatch(string(document), -1)
 	require.NotEmpty(t, named)

@@ -68,7 +68,7 @@ func (ha *highAvailability) testMetrics(t *testing.T) {
 		})
 	}
 
-	document, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "runbooks.md"))
 	require.NoError(t, err)
 	var documented []string
 	for _, heading := range regexp.MustCompile(`(?m)^### (Restaurant[A-Za-z]+)$`).FindAllStringSubmatch(string(document), -1) {
@@ -206,7 +206,7 @@ func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 				name := rule["alert"].(string)
 				runbook, _, err := unstructured.NestedString(rule, "annotations", "runbook")
 				require.NoError(t, err)
-				require.Equal(t, "docs/operations.md#"+strings.ToLower(name), runbook)
+				require.Equal(t, "docs/operations/runbooks.md#"+strings.ToLower(name), runbook)
 				expressions[name] = rule["expr"].(string)
 				names = append(names, name)
 			}

@@ -212,7 +212,7 @@ func TestRemovedVersion(t *testing.T) {
       kind: APIService
       metadata:
         name: `+removed+"\n")
-	document, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "upgrade.md"))
 	require.NoError(t, err)
 	const flags = "--prune --selector=app.kubernetes.io/part-of=restaurant-apiserver --prune-allowlist=apiregistration.k8s.io/v1/APIService"
 	require.Contains(t, string(document), flags)
@@ -240,25 +240,25 @@ func apiServices(t *testing.T) map[string]bool {
 // TestDocumentedKustomization renders what the documentation says to write, with keys for
 // encryption. Upgrades apply only what has the label.
 func TestDocumentedKustomization(t *testing.T) {
-	document, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
-	require.NoError(t, err)
-	example := func(beginning string) string {
+	example := func(page, beginning string) string {
 		t.Helper()
+		document, err := os.ReadFile(filepath.Join(root, "docs", "operations", page))
+		require.NoError(t, err)
 		_, rest, found := strings.Cut(string(document), "```yaml\n"+beginning)
 		require.True(t, found, beginning)
 		content, _, _ := strings.Cut(rest, "```\n")
 		return content
 	}
 	dir := t.TempDir()
-	installation := example("# restaurant/kustomization.yaml\n")
+	installation := example("install.md", "# restaurant/kustomization.yaml\n")
 	const overlay, component = "../artifacts/deploy/overlays/ha", "components:\n  - ../artifacts/deploy/components/monitoring\n"
 	require.Contains(t, installation, overlay)
 	require.Contains(t, installation, component)
 	installation = strings.Replace(installation, overlay, deployDirectory(t, dir, "overlays/ha"), 1)
 	installation = strings.Replace(installation, component, "", 1) // It is left to choice, and would label everything.
 	for name, content := range map[string]string{
-		"kustomization.yaml": installation + "secretGenerator:\n" + example("secretGenerator:\n"),
-		"encryption.yaml":    example("# restaurant/encryption.yaml\n"),
+		"kustomization.yaml": installation + "secretGenerator:\n" + example("encryption.md", "secretGenerator:\n"),
+		"encryption.yaml":    example("encryption.md", "# restaurant/encryption.yaml\n"),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}

@@ -379,7 +379,7 @@ spec: {group: `+groupName+`, version: v1alpha1, groupPriorityMinimum: 1000, vers
 		require.EqualError(t, cp.Register(t.Context(), cp.APIServer), "the APIService "+name+" cannot be registered: kube-apiserver serves it itself, from CustomResourceDefinitions; "+
 			`move its objects to the server by "migrate", see docs/migration.md; deleting a definition deletes its objects and whatever those own`)
 
-		// The patch of docs/crd-parity.md is not.
+		// The patch of docs/migrate-to-go.md is not.
 		framework.Kubectl(t, cp, "patch", "apiservice", name, "--type=json", fmt.Sprintf(`--patch=[
 			{"op": "remove", "path": "/metadata/labels/kube-aggregator.kubernetes.io~1automanaged"},
 			{"op": "add", "path": "/spec/service", "value": {"namespace": %q, "name": "apiserver", "port": %d}},

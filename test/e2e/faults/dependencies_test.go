@@ -128,7 +128,7 @@ func (c *campaign) clientFault() fault {
 }
 
 // frontProxyFault replaces the certificate authority of the front proxy, as
-// docs/operations.md says.
+// docs/operations/certificates.md says.
 func (c *campaign) frontProxyFault() fault {
 	const key = "requestheader-client-ca-file"
 	return fault{"replace the authority of the front proxy", func() {

@@ -362,7 +362,7 @@ func (c *campaign) check(load *workload, copies []*watcher, toppings typed.Toppi
 	require.NotEmpty(c, load.acknowledged)
 }
 
-// report logs, as docs/reliability.md has it, how many faults there were and how long after
+// report logs, as docs/lab/reliability.md has it, how many faults there were and how long after
 // each all servers stored writes again.
 func (c *campaign) report(load *workload, copies []*watcher, back map[string][]time.Duration) {
 	var out strings.Builder
