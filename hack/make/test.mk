@@ -92,7 +92,7 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 	@for image in pause etcd kube-scheduler metrics-server $(MONITORING); do \
 		DOCKERFILE=test/nodes/Dockerfile hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
-	@for version in v1.0.0 v1.0.1; do \
+	@for version in v0.37.0 v0.37.1; do \
 		VERSION=$${version} DIRECTORY=_output/nodes hack/build-binaries.sh apiserver; \
 		VERSION=$${version} BINARIES=$$(go env GOARCH)=_output/nodes hack/build-image.sh apiserver _output/nodes/$${version}.tar; \
 	done

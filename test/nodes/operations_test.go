@@ -49,7 +49,7 @@ const (
 	image    = "registry.example.com/restaurant/apiserver"
 	crdImage = "registry.example.com/crd-apiserver"
 	// One build and the next.
-	oldVersion, newVersion = "v1.0.0", "v1.0.1"
+	oldVersion, newVersion = "v0.37.0", "v0.37.1"
 	// user may edit what is in the namespace "default", and nothing else.
 	user = "maria"
 )

@@ -91,7 +91,7 @@ func TestValidationActions(t *testing.T) {
 
 					var wantWarnings []string
 					if version == "v1alpha1" {
-						wantWarnings = []string{"restaurant.programming-kubernetes.info/v1alpha1 Pizza is deprecated in v1.0+; use restaurant.programming-kubernetes.info/v1 Pizza"}
+						wantWarnings = []string{"restaurant.programming-kubernetes.info/v1alpha1 Pizza is deprecated in v0.37+; use restaurant.programming-kubernetes.info/v1 Pizza"}
 					}
 					if test.wantWarned {
 						wantWarnings = append(wantWarnings, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s': %[2]s", s.Name(name), message))

@@ -174,7 +174,7 @@ func TestTypedBake(t *testing.T) {
 				require.Equal(t, order.want, baked)
 				var want []string
 				if version == "v1alpha1" {
-					want = []string{"restaurant.programming-kubernetes.info/v1alpha1 Bake is deprecated in v1.0+; use restaurant.programming-kubernetes.info/v1 Bake"}
+					want = []string{"restaurant.programming-kubernetes.info/v1alpha1 Bake is deprecated in v0.37+; use restaurant.programming-kubernetes.info/v1 Bake"}
 				}
 				require.Equal(t, want, warned.take())
 			}

@@ -528,7 +528,7 @@ func TestDeprecationWarnings(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		var warning []string
 		if s.Version == "v1alpha1" {
-			warning = []string{fmt.Sprintf("%s %s is deprecated in v1.0+; use %s %s", s.GroupVersion(), s.Kind, s.in("v1").GroupVersion(), s.Kind)}
+			warning = []string{fmt.Sprintf("%s %s is deprecated in v0.37+; use %s %s", s.GroupVersion(), s.Kind, s.in("v1").GroupVersion(), s.Kind)}
 		}
 		config, recorder := cp.RESTConfig(), &warnings{}
 		config.WarningHandler = recorder

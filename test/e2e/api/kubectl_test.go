@@ -39,7 +39,7 @@ import (
 )
 
 // deprecation is what every use of v1alpha1 makes kubectl print.
-const deprecation = "Warning: restaurant.programming-kubernetes.info/v1alpha1 Pizza is deprecated in v1.0+; " +
+const deprecation = "Warning: restaurant.programming-kubernetes.info/v1alpha1 Pizza is deprecated in v0.37+; " +
 	"use restaurant.programming-kubernetes.info/v1 Pizza\n"
 
 // kubectl is the administrator's, or with a kubeconfig somebody else's, in a

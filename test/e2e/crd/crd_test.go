@@ -421,7 +421,7 @@ func TestDeprecation(t *testing.T) {
 	ns := framework.Namespace(t, cp)
 	for resource, kind := range map[string]string{"pizzas": "Pizza", "toppings": "Topping"} {
 		_, warnings := kubectl(t, "get", resource+".v1alpha1.restaurant.programming-kubernetes.info", "--namespace="+ns)
-		require.Contains(t, warnings, "Warning: restaurant.programming-kubernetes.info/v1alpha1 "+kind+" is deprecated in v1.0+; use restaurant.programming-kubernetes.info/v1 "+kind+"\n")
+		require.Contains(t, warnings, "Warning: restaurant.programming-kubernetes.info/v1alpha1 "+kind+" is deprecated in v0.37+; use restaurant.programming-kubernetes.info/v1 "+kind+"\n")
 	}
 }
 

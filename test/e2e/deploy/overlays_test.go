@@ -276,7 +276,7 @@ func TestDocumentedKustomization(t *testing.T) {
 			images[container.(map[string]any)["image"].(string)]++
 		}
 	}
-	require.Equal(t, 2, images["registry.example.com/restaurant/apiserver:v1.0.0"], "%v", maps.Keys(images))
+	require.Equal(t, 2, images["registry.example.com/restaurant/apiserver:v0.37.0"], "%v", maps.Keys(images))
 	require.Len(t, images, 2)
 
 	require.Contains(t, keys.Data, "encryption.yaml")

@@ -126,7 +126,7 @@ func TestDeprecation(t *testing.T) {
 
 		want := ""
 		if gvk.Version == "v1alpha1" {
-			want = fmt.Sprintf("restaurant.programming-kubernetes.info/v1alpha1 %[1]s is deprecated in v1.0+; "+
+			want = fmt.Sprintf("restaurant.programming-kubernetes.info/v1alpha1 %[1]s is deprecated in v0.37+; "+
 				"use restaurant.programming-kubernetes.info/v1 %[1]s", gvk.Kind)
 		}
 		assert.Equal(t, want, deprecation.WarningMessage(obj), gvk.String())

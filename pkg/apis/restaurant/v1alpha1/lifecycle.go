@@ -30,7 +30,7 @@ import (
 // libraries. The library only compares it with a release of Kubernetes where one
 // is linked into the binary, which ours does not have.
 func deprecated() (major, minor int) {
-	return 1, 0
+	return 0, 37
 }
 
 // replacement is the kind that replaces one of this version.
