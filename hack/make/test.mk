@@ -18,7 +18,7 @@
 # What ./test starts are processes built without it; their packages are always
 # run, as Go's cache does not know which binaries they used, and two at a time:
 # each has its own control plane, and often waits for it. The longest comes first.
-UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./test/upstream | grep --invert-match /pkg/generated/)
+UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
 # -short leaves out what the tests call long.
 TEST_LENGTH ?=

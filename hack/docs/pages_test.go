@@ -1,0 +1,246 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package docs checks the documentation: its links resolve, each page is linked and short enough to
+// be read, and each figure is the one that was measured.
+package docs
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	// maxWords is what a page may have outside of fenced code.
+	maxWords = 2500
+	// figures is the table of what was measured. A link to it has the name of the figure as its title.
+	figures = "docs/benchmarks/README.md"
+)
+
+var (
+	fences     = regexp.MustCompile("(?ms)^ *```.*?^ *```$") //nolint:gocritic // badRegexp: with (?m), a ^ may be anywhere.
+	headings   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	links      = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)(?: "([^"]*)")?\)`)
+	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	figureRows = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|`)
+)
+
+// page is a Markdown file without its fenced code.
+type page struct {
+	text    string
+	anchors map[string]bool
+}
+
+// read returns all pages by their paths.
+func read(root fs.FS) (map[string]page, error) {
+	pages := map[string]page{}
+	return pages, fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && name != "docs" && !strings.HasPrefix(name, "docs/"):
+			return fs.SkipDir
+		case path.Ext(name) != ".md":
+			return nil
+		}
+		content, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		p := page{fences.ReplaceAllString(string(content), ""), map[string]bool{}}
+		for _, heading := range headings.FindAllStringSubmatch(p.text, -1) {
+			title := links.ReplaceAllString(strings.ToLower(heading[1]), "$1")
+			p.anchors[strings.ReplaceAll(noAnchor.ReplaceAllString(title, ""), " ", "-")] = true
+		}
+		pages[name] = p
+		return nil
+	})
+}
+
+// check returns what is wrong with the documentation.
+func check(root fs.FS) (findings []string, err error) {
+	pages, err := read(root)
+	if err != nil {
+		return nil, err
+	}
+	values := measured(pages)
+	linked := map[string]bool{"README.md": true, "CONTRIBUTING.md": true, "CHANGELOG.md": true}
+	for name, p := range pages {
+		complain := func(format string, args ...any) {
+			findings = append(findings, name+": "+fmt.Sprintf(format, args...))
+		}
+		laboratory := strings.HasPrefix(name, "docs/lab/") || strings.HasPrefix(name, "docs/upstream/") || name == "CHANGELOG.md"
+		if words := len(strings.Fields(p.text)); words > maxWords && !laboratory {
+			complain("%d words, at most %d are read: split the page, or move notes to docs/lab", words, maxWords)
+		}
+		for _, link := range links.FindAllStringSubmatch(p.text, -1) {
+			text, destination, title := link[1], link[2], link[3]
+			file, anchor, _ := strings.Cut(destination, "#")
+			if strings.Contains(file, ":") {
+				continue
+			}
+			target := name
+			if file != "" {
+				target = path.Join(path.Dir(name), file)
+			}
+			if target != name {
+				linked[target] = true
+			}
+			if _, err := fs.Stat(root, target); err != nil {
+				complain("%s does not exist", destination)
+			} else if anchor != "" && !pages[target].anchors[anchor] {
+				complain("%s has no heading %q", target, anchor)
+			}
+			if target == figures && title != "" && values[title] != text {
+				complain("%q is said of %q, and %q in %s", text, title, values[title], figures)
+			}
+		}
+	}
+	for name := range pages {
+		if !linked[name] {
+			findings = append(findings, name+": no other page links to it")
+		}
+	}
+	slices.Sort(findings)
+	return findings, nil
+}
+
+// TestFigures compares the figures with the results that they are said to be from.
+func TestFigures(t *testing.T) {
+	root := os.DirFS("../..")
+	content, err := fs.ReadFile(root, "docs/benchmarks/2026-11-23.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results struct {
+		Growth []struct {
+			Objects    int
+			Ready, CPU float64
+			Resident   int64
+		}
+		Relief []struct{ Objects, KubeAPIServer, CRDAPIServer int64 }
+	}
+	if err := json.Unmarshal(content, &results); err != nil {
+		t.Fatal(err)
+	}
+	pages, err := read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	megabytes := func(bytes int64) string { return fmt.Sprintf("%d MB", bytes/1e6) }
+	want := map[string]string{}
+	for _, growth := range results.Growth {
+		count := strconv.Itoa(growth.Objects)
+		for i := len(count) - 3; i > 0; i -= 3 {
+			count = count[:i] + "," + count[i:]
+		}
+		with := "with " + count + " pizzas"
+		if growth.Objects == 0 {
+			with = "without pizzas"
+		}
+		want["ready "+with] = fmt.Sprintf("%.2f s", growth.Ready)
+		want["memory "+with] = megabytes(growth.Resident)
+		if row := fmt.Sprintf("\n| %s | %.2f s | %.2f s |", count, growth.Ready, growth.CPU); !strings.Contains(pages["docs/lab/performance.md"].text, row) {
+			t.Errorf("docs/lab/performance.md has no row %q", row)
+		}
+	}
+	most := results.Growth[len(results.Growth)-1]
+	want["memory of each pizza after a start"] = fmt.Sprintf("%.0f kB", float64(most.Resident-results.Growth[0].Resident)/float64(most.Objects)/1e3)
+	for i, with := range []string{"without custom resources", "with 50,000 custom resources"} {
+		want["kube-apiserver "+with] = megabytes(results.Relief[i].KubeAPIServer)
+		want["crd-apiserver "+with] = megabytes(results.Relief[i].CRDAPIServer)
+	}
+	got := measured(pages)
+	for figure := range got {
+		if _, known := want[figure]; !known {
+			delete(got, figure)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s differs from the results (-want +got):\n%s", figures, diff)
+	}
+}
+
+// measured returns the values of all figures.
+func measured(pages map[string]page) map[string]string {
+	values := map[string]string{}
+	for _, row := range figureRows.FindAllStringSubmatch(pages[figures].text, -1) {
+		values[row[1]] = row[2]
+	}
+	return values
+}
+
+// TestPages checks the documentation of this repository.
+func TestPages(t *testing.T) {
+	findings, err := check(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range findings {
+		t.Error(finding)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		readme string
+		want   []string
+	}{
+		"an anchor":           {readme: "# A `b`, c\n[here](#a-b-c), [there](docs/a.md#two-words)"},
+		"a missing heading":   {readme: "[there](docs/a.md#three)", want: []string{`README.md: docs/a.md has no heading "three"`}},
+		"a missing file":      {readme: "[a](docs/a.md) [b](docs/b.md)", want: []string{"README.md: docs/b.md does not exist"}},
+		"other sites":         {readme: "[a](docs/a.md) [b](https://example.com/docs/b.md)"},
+		"code is not read":    {readme: "[a](docs/a.md)\n```\n[b](docs/b.md)\n```\n"},
+		"a page without link": {readme: "", want: []string{"docs/a.md: no other page links to it"}},
+		"a figure":            {readme: `[a](docs/a.md) [3 kB](docs/benchmarks/README.md "memory of a pizza")`},
+		"another figure": {
+			readme: `[a](docs/a.md) [4 kB](docs/benchmarks/README.md "memory of a pizza")`,
+			want:   []string{`README.md: "4 kB" is said of "memory of a pizza", and "3 kB" in docs/benchmarks/README.md`},
+		},
+		"too many words": {
+			readme: "[a](docs/a.md)" + strings.Repeat(" word", maxWords),
+			want:   []string{"README.md: 2501 words, at most 2500 are read: split the page, or move notes to docs/lab"},
+		},
+		"many words of code": {readme: "[a](docs/a.md)\n```\n" + strings.Repeat(" word", maxWords) + "\n```\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := check(fstest.MapFS{
+				"README.md":        {Data: []byte(test.readme)},
+				"docs/a.md":        {Data: []byte("# Two words\n[figures](benchmarks/README.md)")},
+				figures:            {Data: []byte("| figure | value |\n| --- | --- |\n| memory of a pizza | 3 kB |\n[a](../lab/long.md)")},
+				"docs/lab/long.md": {Data: []byte(strings.Repeat("word ", 2*maxWords))},
+				"pkg/ignored.md":   {Data: []byte("[b](b.md)")},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
