@@ -77,6 +77,7 @@ type mirror struct {
 	synced      cache.InformerSynced
 	queue       workqueue.TypedRateLimitingInterface[string]
 	registrar   *registrar
+	announcer   *announcer
 	leftovers   *leftoverMetric
 
 	copies  storage.Interface
@@ -112,6 +113,7 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 		cluster:   client.ApiextensionsV1().CustomResourceDefinitions(),
 		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		registrar: registrar,
+		announcer: newAnnouncer(registrar),
 		leftovers: leftovers,
 		prefix:    "/" + options.ResourcePrefix,
 		objects:   objects,
@@ -185,6 +187,7 @@ func (m *mirror) start(hook genericapiserver.PostStartHookContext) error {
 		m.queue.ShutDown()
 	}()
 	go m.work(hook)
+	go m.announcer.run(hook)
 	return nil
 }
 

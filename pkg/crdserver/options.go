@@ -91,9 +91,10 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// mayRegister is what it takes to register the versions that appear in a definition.
+// mayRegister is what it takes to register the versions that appear in a definition, and to
+// announce their kinds.
 func mayRegister() (permissions []cluster.Permission) {
-	for _, verb := range []string{"list", "create", "patch", "delete"} {
+	for _, verb := range []string{"get", "list", "create", "patch", "delete"} {
 		permissions = append(permissions, cluster.Permission{
 			Verb: verb, Resource: schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}, Optional: true,
 			Fix: "bind a ClusterRole to its user that allows that, or register new versions of the groups with the command \"register\"",

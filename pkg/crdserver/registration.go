@@ -216,7 +216,7 @@ func certified(serving *genericapiserver.SecureServingInfo) func(*apiregistratio
 func (r *registrar) follow(ctx context.Context, group string, served sets.Set[string]) error {
 	list, err := r.apiServices.List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
-		klog.ErrorS(err, "New versions of the group can't be registered; bind a ClusterRole to the user of this server that allows list, create, patch and delete on apiservices", "group", group)
+		klog.ErrorS(err, "New versions of the group can't be registered; bind a ClusterRole to the user of this server that allows get, list, create, patch and delete on apiservices", "group", group)
 		return nil
 	}
 	if err != nil {

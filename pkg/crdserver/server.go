@@ -40,17 +40,17 @@ func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.Generic
 	private := &privateAPI{}
 	copies := optionsOfCopies(config)
 	objects := libraryoptions.NewCRDRESTOptionsGetter(*config.Etcd, config.Generic.ResourceTransformers, config.Generic.StorageObjectCountTracker)
-	server, err := newLibraryServer(config, private, copies, objects)
-	if err != nil {
-		return nil, err
-	}
-	private.takeFrom(server)
-	serveDiscovery(server)
-
 	mirror, err := newMirror(o, config, copies, objects)
 	if err != nil {
 		return nil, err
 	}
+	server, err := newLibraryServer(config, private, mirror.announcer, copies, objects)
+	if err != nil {
+		mirror.destroy()
+		return nil, err
+	}
+	private.takeFrom(server)
+	serveDiscovery(server)
 	server.RegisterDestroyFunc(mirror.destroy)
 	if err := server.RegisterMuxAndDiscoveryCompleteSignal("DefinitionsNotCopied", mirror.copied); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.Generic
 	return server, nil
 }
 
-func newLibraryServer(config *apiserver.Config, private *privateAPI, copies, objects generic.RESTOptionsGetter) (*genericapiserver.GenericAPIServer, error) {
+func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *announcer, copies, objects generic.RESTOptionsGetter) (*genericapiserver.GenericAPIServer, error) {
 	wrapper, services, err := admission.Webhooks(config.Generic)
 	if err != nil {
 		return nil, err
@@ -72,6 +72,7 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, copies, obj
 	recommended := *config.Generic
 	recommended.RESTOptionsGetter = copies
 	recommended.MergedResourceConfig = library.DefaultAPIResourceConfigSource()
+	recommended.AggregatedDiscoveryGroupManager = observed(aggregated.NewResourceManager("apis"), announcer.changed)
 	recommended.BuildHandlerChainFunc = private.inside(recommended.BuildHandlerChainFunc)
 	custom := &library.Config{
 		GenericConfig: &recommended,

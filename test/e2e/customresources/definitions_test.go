@@ -17,6 +17,7 @@ limitations under the License.
 package customresources
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -50,6 +51,7 @@ func groups() []string {
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
 		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com", "moved.example.com",
 		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com",
+		"prompt.example.com",
 	}
 }
 
@@ -245,6 +247,35 @@ func TestDefinitionChanges(t *testing.T) {
 	got, err := widgetsIn(group, "v1", ns).Get(t.Context(), "second", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "second", got.GetName())
+}
+
+// A further kind of a group is known to clients when its definition is Established. They learned of
+// it when kube-apiserver next read the discovery of the server, within a minute.
+func TestFurtherKindIsKnown(t *testing.T) {
+	t.Parallel()
+	const group = "prompt.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	gadgets := widgets(group, false)
+	gadgets.Name, gadgets.Spec.Names = "gadgets."+group, apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "gadget", Kind: "Gadget", ListKind: "GadgetList"}
+	content, err := json.Marshal(gadgets)
+	require.NoError(t, err)
+	apply(t, content)
+	output, err := cp.Kubectl(soon, "wait", "--for=condition=Established", "customresourcedefinition/"+gadgets.Name).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	gadget := widget(group, "v1", "one", 1)
+	gadget.SetKind("Gadget")
+	content, err = gadget.MarshalJSON()
+	require.NoError(t, err)
+	for err = context.DeadlineExceeded; err != nil; {
+		create := cp.Kubectl(soon, "create", "--namespace="+ns, "--filename=-")
+		create.Stdin = bytes.NewReader(content)
+		output, err = create.CombinedOutput()
+		require.NoError(t, soon.Err(), "%s", output)
+	}
+	require.Equal(t, "gadget.prompt.example.com/one created\n", string(output))
 }
 
 // Who deletes a definition loses no object: they are served by the last definition, and by
