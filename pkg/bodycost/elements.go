@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"iter"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -49,18 +50,70 @@ func errTooMany(limit int) error {
 	return fmt.Errorf("all lists and objects together must not have more than %d elements", limit)
 }
 
-// CheckJSONElements is Check of JSON.
+// CheckJSONElements is CheckElements of JSON.
 func CheckJSONElements(text []byte, limit int) error {
-	commas := 0
-	for c := range structure(text) {
-		if c != ',' {
-			continue
-		}
-		if commas++; commas >= limit {
-			return errTooMany(limit)
-		}
+	if JSONElements(text) > limit {
+		return errTooMany(limit)
 	}
 	return nil
+}
+
+// JSONElements returns how many elements all lists and objects of a text in JSON have together.
+func JSONElements(text []byte) int {
+	count := 1
+	for c := range structure(text) {
+		if c == ',' {
+			count++
+		}
+	}
+	return count
+}
+
+// Object is what an object has of that which is bounded. Its managed fields are counted by
+// themselves: they name each field once more, and are no part of what a client asks for.
+type Object struct{ Elements, Managed, Owners int }
+
+// OfObject returns what an object has. It looks at the elements only if there may be more than a limit
+// of them, as the size of its encoding tells.
+func OfObject(object any, size, limit int) (has Object, err error) {
+	metadata, ok := object.(metav1.Object)
+	if ok {
+		has.Owners = len(metadata.GetOwnerReferences())
+	}
+	if size <= limit {
+		return has, nil
+	}
+	all, err := json.Marshal(object)
+	if err != nil {
+		return has, err
+	}
+	if ok {
+		managed, err := json.Marshal(metadata.GetManagedFields())
+		if err != nil {
+			return has, err
+		}
+		has.Managed = JSONElements(managed)
+	}
+	has.Elements = JSONElements(all) - has.Managed
+	return has, nil
+}
+
+// Check returns an error for what exceeds the limit.
+func (o Object) Check(limit Object) error {
+	switch {
+	case o.Owners > limit.Owners:
+		return fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", limit.Owners, o.Owners)
+	case o.Managed > limit.Managed:
+		return fmt.Errorf("metadata.managedFields: %w", errTooMany(limit.Managed))
+	case o.Elements > limit.Elements:
+		return errTooMany(limit.Elements)
+	}
+	return nil
+}
+
+// Or returns the higher limit of each.
+func (o Object) Or(other Object) Object {
+	return Object{max(o.Elements, other.Elements), max(o.Managed, other.Managed), max(o.Owners, other.Owners)}
 }
 
 // structure returns what is in no string of JSON, or of the flow style of YAML. It does

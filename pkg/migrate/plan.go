@@ -314,7 +314,7 @@ func (p *plan) checkObjectsOf(ctx context.Context, move move) error {
 		p.fail(ObjectsTooLarge, "make these objects smaller, or give the server's etcd a higher --max-request-bytes", "%d of %d %s are too large for the server's etcd: %s", seen.large.total, seen.count, move.GroupResource, seen.large)
 	}
 	if seen.bounded.total > 0 {
-		p.fail(BoundExceeded, "change these objects, or give the server and this command a higher --max-body-elements", "%d of %d %s exceed a bound of the server, so that nobody could change them or remove their finalizers: %s", seen.bounded.total, seen.count, move.GroupResource, seen.bounded)
+		p.notice(BoundExceeded, "make these objects smaller, or give the server and this command a higher --max-body-elements", "%d of %d %s exceed a bound of the server, so that clients can change them and make them smaller, but not larger: %s", seen.bounded.total, seen.count, move.GroupResource, seen.bounded)
 	}
 	if seen.rounded.total > 0 {
 		p.notice(FractionsLost, "", "the server stores no fractions of seconds in %d of %d %s: %s", seen.rounded.total, seen.count, move.GroupResource, seen.rounded)
@@ -358,8 +358,14 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 	} else if err != nil {
 		return err
 	}
-	if err := p.checkBounds(object, data); err != nil {
-		seen.bounded.add(name, err)
+	if move.Convert != nil { // Of other objects, the server bounds what a request adds.
+		has, err := bodycost.OfObject(object, len(data), p.config.MaxElements)
+		if err != nil {
+			return err
+		}
+		if err := has.Check(bodycost.Object{Elements: p.config.MaxElements, Managed: p.config.MaxElements, Owners: p.config.MaxOwners}); err != nil {
+			seen.bounded.add(name, err)
+		}
 	}
 	if lost, err := lostFraction(data, decoded); err != nil {
 		return err
@@ -408,14 +414,6 @@ func (m *Migration) tryStore(ctx context.Context, move move, key string, encoded
 		return fmt.Errorf("%w: %d bytes", errTooLarge, len(encrypted))
 	}
 	return err
-}
-
-// checkBounds returns an error if the server would not take an object from a client.
-func (m *Migration) checkBounds(object *unstructured.Unstructured, data []byte) error {
-	if owners := len(object.GetOwnerReferences()); owners > m.config.MaxOwners {
-		return fmt.Errorf("it has %d owners, which must not be more than %d", owners, m.config.MaxOwners)
-	}
-	return bodycost.CheckJSONElements(data, m.config.MaxElements)
 }
 
 // fraction is a time with a fraction of a second, as JSON.

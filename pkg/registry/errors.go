@@ -309,7 +309,7 @@ type checkedUpdate struct {
 func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object) (runtime.Object, error) {
 	obj, err := u.apply(ctx, stored)
 	if err != nil {
-		return nil, patchError(ctx, err)
+		return nil, patchError(ctx, u.kind, err)
 	}
 	object, err := meta.Accessor(obj)
 	if err != nil {
@@ -357,12 +357,32 @@ func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runt
 // unknown $patch directive, a list that is applied with a key twice, a value of
 // the wrong type. Admission runs inside the same call, but its refusals have one.
 // Upstream fault 12.
-func patchError(ctx context.Context, err error) error {
-	var known apierrors.APIStatus
-	if errors.As(err, &known) || !isPatch(ctx) {
+func patchError(ctx context.Context, kind schema.GroupKind, err error) error {
+	if !isPatch(ctx) {
 		return err
 	}
-	return apierrors.NewBadRequest("the patch can't be applied: " + err.Error())
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		return apierrors.NewBadRequest("the patch can't be applied: " + err.Error())
+	}
+	if detail := detailOfPatched(known.Status()); detail != "" {
+		return apierrors.NewInvalid(kind, "", field.ErrorList{field.Invalid(field.NewPath("patch"), field.OmitValueType{}, detail)})
+	}
+	return err
+}
+
+// detailOfPatched returns why what a patch makes of an object can't be decoded: the library puts the
+// whole object in front of that.
+func detailOfPatched(status metav1.Status) string {
+	if status.Details == nil || len(status.Details.Causes) != 1 || status.Details.Causes[0].Field != "patch" {
+		return ""
+	}
+	rest, _ := strings.CutPrefix(status.Details.Causes[0].Message, field.ErrorTypeInvalid.String()+": ")
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(rest[len(quoted):], ": ")
 }
 
 // invalid is the answer about an object in which these errors are.

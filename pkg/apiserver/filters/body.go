@@ -17,8 +17,10 @@ limitations under the License.
 package filters
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -29,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/responsewriter"
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
@@ -37,11 +40,12 @@ import (
 
 // WithBodyBounds refuses bodies that cost the library much more to decode than their size
 // suggests, and namespaces that etcd's keys can't have in them, for which it would
-// answer 500. It belongs behind authorization, so that the server reads bodies only from clients
+// answer 500. What changes an object may have as many elements more as the object has. It belongs behind authorization, so that the server reads bodies only from clients
 // that may write.
 func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, maxBody int64) http.Handler {
+	server := next
 	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
-		return checkText(bounds, verb, mediaTypeOf(req), body, maxBody)
+		return checkText(bounds, verb, mediaTypeOf(req), body, maxBody, func() int { return storedElements(server, req) })
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
@@ -79,17 +83,45 @@ func checkNamespace(namespace string) error {
 	return nil
 }
 
-func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int64) error {
+func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int64, storedElements func() int) error {
 	if verb == "patch" && bodycost.NestingExceeds(body, b.PatchDepth) {
 		return fmt.Errorf("the patch is nested more than %d levels deep", b.PatchDepth)
 	}
-	if err := bodycost.CheckElements(mediaType, body, b.BodyElements, maxBody); err != nil {
+	err := bodycost.CheckElements(mediaType, body, b.BodyElements, maxBody)
+	if err != nil && (verb == "update" || verb == "patch") {
+		err = bodycost.CheckElements(mediaType, body, b.BodyElements+storedElements(), maxBody)
+	}
+	if err != nil {
 		return err
 	}
 	if mediaType == string(types.StrategicMergePatchType) && bodycost.ListExceeds(body, b.PatchListElements) {
 		return fmt.Errorf("the patch has a list of more than %d elements: send a merge patch or an apply patch", b.PatchListElements)
 	}
 	return bodycost.CheckQuantities(mediaType, body)
+}
+
+// storedElements is how many elements the object of a request has, or 0 if it can't be got.
+func storedElements(server http.Handler, req *http.Request) int {
+	info, _ := genericapirequest.RequestInfoFrom(req.Context())
+	who, _ := genericapirequest.UserFrom(req.Context())
+	reading := *info
+	reading.Verb = "get"
+	// Nothing of the context may take what is read for the response, as audit would.
+	ctx, cancel := context.WithCancel(genericapirequest.WithUser(genericapirequest.WithRequestInfo(genericapirequest.NewContext(), &reading), who))
+	defer cancel()
+	defer context.AfterFunc(req.Context(), cancel)()
+	get := (&http.Request{
+		Method: http.MethodGet,
+		URL:    &url.URL{Path: req.URL.Path, RawQuery: "resourceVersion=0"},
+		Header: http.Header{"Accept": {runtime.ContentTypeJSON}},
+		Body:   http.NoBody,
+	}).WithContext(ctx)
+	response := responsewriter.NewInMemoryResponseWriter()
+	server.ServeHTTP(response, get)
+	if response.RespCode() != http.StatusOK {
+		return 0
+	}
+	return bodycost.JSONElements(response.Data())
 }
 
 // mediaTypeOf ignores the parameters, as the handler of patches does, even if they

@@ -17,11 +17,17 @@ limitations under the License.
 package filters
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
@@ -62,6 +68,54 @@ func TestBodies(t *testing.T) {
 			requests.RequireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
 			if test.wantMessage == "" && passed != test.body {
 				t.Errorf("the handler got a body of %d bytes, want %d", len(passed), len(test.body))
+			}
+		})
+	}
+}
+
+// What is larger in etcd than a body may be can be sent back, by its owner as much as by a
+// controller that removes a finalizer.
+func TestBodiesOfLargeObjects(t *testing.T) {
+	bounds := limits.DefaultBounds()
+	bounds.BodyElements = 100
+	list := func(elements int) string { return "[" + strings.Repeat("0,", elements-1) + "0]" }
+	const tooMany = "all lists and objects together must not have more than %d elements"
+	for name, test := range map[string]struct {
+		verb         string
+		stored, body int
+		code         int
+		wantMessage  string
+		wantReads    int
+	}{
+		"an update that is as large":    {"update", 150, 150, http.StatusOK, "", 1},
+		"an update that adds the bound": {"update", 150, 250, http.StatusOK, "", 1},
+		"an update that adds more":      {"update", 150, 251, http.StatusOK, fmt.Sprintf(tooMany, 250), 1},
+		"a patch that removes all":      {"patch", 150, 150, http.StatusOK, "", 1},
+		"a small update":                {"update", 150, 100, http.StatusOK, "", 0},
+		"a creation":                    {"create", 150, 150, http.StatusOK, fmt.Sprintf(tooMany, 100), 0},
+		"an object that is not there":   {"update", 150, 150, http.StatusNotFound, fmt.Sprintf(tooMany, 100), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reads := []string{}
+			var passed string
+			handler := WithBodyBounds(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				info, _ := genericapirequest.RequestInfoFrom(req.Context())
+				if info.Verb == "get" {
+					reads = append(reads, req.URL.String())
+					w.WriteHeader(test.code)
+					_, _ = io.WriteString(w, list(test.stored))
+					return
+				}
+				body, err := io.ReadAll(req.Body)
+				assert.NoError(t, err)
+				passed = string(body)
+			}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<20)
+			req := httptest.NewRequest(http.MethodPatch, "/one?fieldManager=a", strings.NewReader(list(test.body)))
+			answer := requests.Serve(handler, requests.WithInfo(req, test.verb))
+			requests.RequireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
+			require.Equal(t, slices.Repeat([]string{"/one?resourceVersion=0"}, test.wantReads), reads)
+			if test.wantMessage == "" {
+				require.Equal(t, list(test.body), passed)
 			}
 		})
 	}

@@ -17,7 +17,6 @@ limitations under the License.
 package filters
 
 import (
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,52 +27,73 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
+// StoredObject returns what is stored under the name of an object of a kind, or nil.
+type StoredObject func(kind schema.GroupVersionKind, namespace, name string) metav1.Object
+
 // BoundObjects returns a serializer that decodes no objects that exceed the bounds: what
 // a patch adds to an object that is there already, or what only the type of an object
-// tells.
-func BoundObjects(serializer runtime.NegotiatedSerializer, bounds limits.Bounds) runtime.NegotiatedSerializer {
-	return boundedSerializer{serializer, bounds}
+// tells. An object that exceeds them in etcd may stay as large as it is there, or else clients
+// could neither make it smaller nor remove its finalizers.
+func BoundObjects(serializer runtime.NegotiatedSerializer, bounds limits.Bounds, stored StoredObject) runtime.NegotiatedSerializer {
+	return boundedSerializer{serializer, bounds, stored}
 }
 
 type boundedSerializer struct {
 	runtime.NegotiatedSerializer
 	bounds limits.Bounds
+	stored StoredObject
 }
 
 func (s boundedSerializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return boundedDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version), s.bounds}
+	return boundedDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version), s.bounds, s.stored}
 }
 
 type boundedDecoder struct {
 	runtime.Decoder
 	bounds limits.Bounds
+	stored StoredObject
 }
 
 // Decode returns an object also with the error that tells of unknown fields, which
 // a client may choose to ignore; so the error does not tell whether to look at it.
 func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
-	if object, ok := obj.(metav1.Object); ok {
-		if err := checkMetadata(d.bounds, object); err != nil {
+	if obj != nil {
+		if err := d.check(obj, gvk, len(data)); err != nil {
 			return nil, gvk, err
-		}
-	}
-	if obj != nil && len(data) > d.bounds.BodyElements { // Else it can't have that many.
-		text, marshalErr := json.Marshal(obj)
-		if marshalErr == nil {
-			marshalErr = bodycost.CheckJSONElements(text, d.bounds.BodyElements)
-		}
-		if marshalErr != nil {
-			return nil, gvk, marshalErr
 		}
 	}
 	return obj, gvk, err
 }
 
-func checkMetadata(b limits.Bounds, object metav1.Object) error {
-	if owners := len(object.GetOwnerReferences()); owners > b.Owners {
-		return fmt.Errorf("metadata.ownerReferences: must have at most %d items, not %d", b.Owners, owners)
+func (d boundedDecoder) check(obj runtime.Object, gvk *schema.GroupVersionKind, size int) error {
+	object, ok := obj.(metav1.Object)
+	if ok {
+		if err := checkNames(d.bounds, object); err != nil {
+			return err
+		}
 	}
+	limit := bodycost.Object{Elements: d.bounds.BodyElements, Managed: d.bounds.BodyElements, Owners: d.bounds.Owners}
+	has, err := bodycost.OfObject(obj, size, d.bounds.BodyElements)
+	if err != nil {
+		return err
+	}
+	exceeds := has.Check(limit)
+	if exceeds == nil || gvk == nil || !ok {
+		return exceeds
+	}
+	stored := d.stored(*gvk, object.GetNamespace(), object.GetName())
+	if stored == nil {
+		return exceeds
+	}
+	before, err := bodycost.OfObject(stored, size, d.bounds.BodyElements)
+	if err != nil {
+		return err
+	}
+	return has.Check(limit.Or(before))
+}
+
+func checkNames(b limits.Bounds, object metav1.Object) error {
 	for _, field := range []struct{ path, value string }{
 		{"name", object.GetName()},
 		{"generateName", object.GetGenerateName()},

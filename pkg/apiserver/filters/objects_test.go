@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 
@@ -63,7 +64,7 @@ func TestBoundMetadata(t *testing.T) {
 			if test.strict {
 				decode = json.StrictSerializer
 			}
-			obj, _, err := BoundObjects(codecs, bounds).DecoderToVersion(decode, example.SchemeGroupVersion).Decode([]byte(body), nil, nil)
+			obj, _, err := BoundObjects(codecs, bounds, nothingStored).DecoderToVersion(decode, example.SchemeGroupVersion).Decode([]byte(body), nil, nil)
 			requireError(t, err, test.want)
 			if (obj == nil) != (test.want != "") {
 				t.Errorf("got object %v", obj)
@@ -79,7 +80,7 @@ func TestTooManyElements(t *testing.T) {
 		t.Fatal("there is no serializer for protobuf")
 	}
 	bounds := limits.DefaultBounds()
-	decoder := BoundObjects(codecs, bounds).DecoderToVersion(info.Serializer, example.SchemeGroupVersion)
+	decoder := BoundObjects(codecs, bounds, nothingStored).DecoderToVersion(info.Serializer, example.SchemeGroupVersion)
 	for name, test := range map[string]struct {
 		finalizers int
 		want       string
@@ -98,6 +99,67 @@ func TestTooManyElements(t *testing.T) {
 			requireError(t, err, test.want)
 		})
 	}
+}
+
+func nothingStored(schema.GroupVersionKind, string, string) metav1.Object { return nil }
+
+// An object that is larger in etcd than the bounds allow may stay so, but not grow. Otherwise clients
+// could not remove its finalizers.
+func TestBoundsOfStoredObjects(t *testing.T) {
+	codecs := requests.NewCodecs()
+	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	require.True(t, ok)
+	bounds := limits.DefaultBounds()
+	pod := func(owners, annotations, managed int) *examplev1.Pod {
+		made := &examplev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one", OwnerReferences: make([]metav1.OwnerReference, owners), Annotations: map[string]string{}}}
+		for i := range annotations {
+			made.Annotations[fmt.Sprint("a", i)] = ""
+		}
+		fields := "{" + strings.TrimSuffix(strings.Repeat(`"f:a":{},`, managed), ",") + "}"
+		made.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(fields)}}
+		return made
+	}
+	for name, test := range map[string]struct {
+		stored, now *examplev1.Pod
+		want        string
+	}{
+		"as many owners":            {pod(300, 0, 1), pod(300, 0, 1), ""},
+		"fewer owners":              {pod(300, 0, 1), pod(299, 0, 1), ""},
+		"an owner more":             {pod(300, 0, 1), pod(301, 0, 1), "metadata.ownerReferences: must have at most 300 items, not 301"},
+		"as many elements":          {pod(0, 25_000, 1), pod(0, 25_000, 1), ""},
+		"fewer elements":            {pod(0, 25_000, 1), pod(0, 24_999, 1), ""},
+		"an element more":           {pod(0, 25_000, 1), pod(0, 25_001, 1), "all lists and objects together must not have more than 25018 elements"},
+		"a stored one that is less": {pod(1, 1, 1), pod(0, 25_000, 1), "all lists and objects together must not have more than 20000 elements"},
+		"nothing stored":            {nil, pod(0, 25_000, 1), "all lists and objects together must not have more than 20000 elements"},
+		// An object that a client was allowed to create can be changed, although its fields are managed.
+		"elements and their managers":    {nil, pod(0, 15_000, 15_000), ""},
+		"as many managed fields":         {pod(0, 1, 25_000), pod(0, 1, 25_000), ""},
+		"a managed field more":           {pod(0, 1, 25_000), pod(0, 1, 25_001), "metadata.managedFields: all lists and objects together must not have more than 25000 elements"},
+		"managed fields of the stored":   {pod(0, 25_000, 1), pod(0, 1, 25_000), "metadata.managedFields: all lists and objects together must not have more than 20000 elements"},
+		"elements of the managed fields": {pod(0, 1, 25_000), pod(0, 25_000, 1), "all lists and objects together must not have more than 20000 elements"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decoder := BoundObjects(codecs, bounds, func(kind schema.GroupVersionKind, namespace, name string) metav1.Object {
+				require.Equal(t, examplev1.SchemeGroupVersion.WithKind("Pod"), kind)
+				require.Equal(t, "default/one", namespace+"/"+name)
+				if test.stored == nil {
+					return nil
+				}
+				stored, _, err := codecs.DecoderToVersion(info.Serializer, example.SchemeGroupVersion).Decode(encoded(t, codecs, info, test.stored), nil, nil)
+				require.NoError(t, err)
+				return stored.(metav1.Object)
+			}).DecoderToVersion(info.Serializer, example.SchemeGroupVersion)
+			_, _, err := decoder.Decode(encoded(t, codecs, info, test.now), nil, nil)
+			requireError(t, err, test.want)
+		})
+	}
+}
+
+func encoded(t *testing.T, codecs runtime.NegotiatedSerializer, info runtime.SerializerInfo, pod *examplev1.Pod) []byte {
+	t.Helper()
+	body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, examplev1.SchemeGroupVersion), pod)
+	require.NoError(t, err)
+	return body
 }
 
 // requireError fails unless the error has this message, or is none if that is empty.
