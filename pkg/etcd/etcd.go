@@ -64,6 +64,10 @@ const (
 	snapshotCount  = 200
 )
 
+// maxRequestBytes is how large a write may be. What another etcd has taken is taken here, too, with
+// its checksum and with the conditions of its references.
+const maxRequestBytes = embed.DefaultMaxRequestBytes + 16<<10
+
 // Etcd is a running member.
 type Etcd struct {
 	*embed.Etcd
@@ -148,6 +152,7 @@ func (c Config) embedConfig(logger *zap.Logger) *embed.Config {
 	cfg.Name = memberName
 	cfg.Dir = c.path(dataDir)
 	cfg.QuotaBackendBytes = c.QuotaBytes
+	cfg.MaxRequestBytes = maxRequestBytes
 	cfg.BootstrapDefragThresholdMegabytes = defragThreshold
 	// Nobody else votes: it only takes time to wait for others.
 	cfg.TickMs, cfg.ElectionMs = tickMilliseconds, electionMilliseconds
@@ -183,7 +188,7 @@ func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 			continue
 		}
 		// The alarm is raised by what would have exceeded the quota.
-		if e.Server.Backend().Size()+embed.DefaultMaxRequestBytes >= quota {
+		if e.Server.Backend().Size()+maxRequestBytes >= quota {
 			klog.InfoS("The database of the embedded etcd has reached its quota; compacting it")
 			_, err := e.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: e.Server.KV().Rev(), Physical: true})
 			if err != nil && !errors.Is(err, mvcc.ErrCompacted) {

@@ -27,7 +27,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 )
 
 const testQuota = 64 << 20
@@ -88,6 +90,29 @@ func TestMemoryOfTheLog(t *testing.T) {
 	closed(t, etcd)
 	defer closed(t, start(t, config))
 	requireHeap("after a start")
+}
+
+// An object that was as large as its etcd allows could not be written here, because of its checksum.
+func TestChecksumOfTheLargestObject(t *testing.T) {
+	config := Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: testQuota}
+	etcd := start(t, config)
+	defer closed(t, etcd)
+	client := newClient(t, config)
+	const key = "/registry/example.com/things/default/large"
+	for name, test := range map[string]struct {
+		size int
+		want error
+	}{
+		"the largest request of another etcd": {embed.DefaultMaxRequestBytes, nil},
+		"a larger one":                        {maxRequestBytes, rpctypes.ErrRequestTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := client.Put(t.Context(), key, string(SealValue(key, make([]byte, test.size))))
+			if !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
 }
 
 func TestDataSurvivesARestart(t *testing.T) {

@@ -311,7 +311,7 @@ func (p *plan) checkObjectsOf(ctx context.Context, move move) error {
 		p.fail(ObjectsRefused, "change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", seen.refused.total, seen.count, move.GroupResource, seen.refused)
 	}
 	if seen.large.total > 0 {
-		p.fail(ObjectsTooLarge, "make these objects smaller, or give the server's etcd a higher --max-request-bytes", "%d of %d %s are too large for the server's etcd: %s", seen.large.total, seen.count, move.GroupResource, seen.large)
+		p.fail(ObjectsTooLarge, "make these objects smaller, or give the server's etcd a higher --max-request-bytes, which an embedded one does not have", "%d of %d %s are too large for the server's etcd: %s", seen.large.total, seen.count, move.GroupResource, seen.large)
 	}
 	if seen.bounded.total > 0 {
 		p.notice(BoundExceeded, "make these objects smaller, or give the server and this command a higher --max-body-elements", "%d of %d %s exceed a bound of the server, so that clients can change them and make them smaller, but not larger: %s", seen.bounded.total, seen.count, move.GroupResource, seen.bounded)

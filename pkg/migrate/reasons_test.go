@@ -264,9 +264,9 @@ var findings = map[Reason]struct {
 	ObjectsTooLarge: {
 		change: func(s *scene) {
 			s.store.Transformer = identity.NewEncryptCheckTransformer()
-			s.inMetadata(`"annotations": {"large": "` + strings.Repeat("a", 3<<19) + `"}`)
+			s.inMetadata(`"annotations": {"large": "` + strings.Repeat("a", 3<<19+16<<10) + `"}`)
 		},
-		want: "failure 1 of 1 things.example.com are too large for the server's etcd: default/one (etcd refuses it: 1573039 bytes)",
+		want: "failure 1 of 1 things.example.com are too large for the server's etcd: default/one (etcd refuses it: 1589423 bytes)",
 	},
 	BoundExceeded: {
 		change: func(s *scene) {
