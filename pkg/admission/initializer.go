@@ -21,10 +21,13 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	quota "k8s.io/apiserver/pkg/quota/v1/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Webhooks returns how webhooks are reached: with which credentials, of whose responses no
@@ -46,6 +49,11 @@ func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Int
 	if err != nil {
 		return nil, err
 	}
+	kube, err := kubernetes.NewForConfig(config.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	namespaces := namespacesFor{kube}
 	return admission.PluginInitializers{
 		webhookinitializer.NewPluginInitializer(wrapper, services),
 		initializeFunc(func(plugin admission.Interface) {
@@ -58,8 +66,14 @@ func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Int
 			switch policies := plugin.(type) {
 			case mutatingPolicies:
 				policies.SetExternalKubeInformerFactory(newParameterInformers(config.SharedInformerFactory, client))
+				policies.SetExternalKubeClientSet(namespaces)
 			case *validatingpolicy.Plugin:
 				policies.SetExternalKubeInformerFactory(newParameterInformers(config.SharedInformerFactory, client))
+				policies.SetExternalKubeClientSet(namespaces)
+			case *mutatingwebhook.Plugin:
+				policies.SetExternalKubeClientSet(namespaces)
+			case *validatingwebhook.Plugin:
+				policies.SetExternalKubeClientSet(namespaces)
 			}
 		}),
 	}, nil

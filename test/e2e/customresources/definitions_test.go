@@ -50,8 +50,7 @@ func groups() []string {
 	return []string{
 		"objects.example.com", "changed.example.com", "deleted.example.com", "restarted.example.com",
 		"denied.example.com", "admitted.example.com", "unregistered.example.com", "etcd.example.com", "moved.example.com",
-		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com",
-		"prompt.example.com",
+		"counted.example.com", "replicated.example.com", "aliased.example.com", "examined.example.com", "prompt.example.com", "orphaned.example.com",
 	}
 }
 
@@ -152,8 +151,8 @@ func create(t *testing.T, group, version, namespace, name string) *unstructured.
 	return created
 }
 
-// stored returns what an etcd has of an object, or nil.
-func stored(t *testing.T, etcd *controlplane.Component, group, namespace, name string) []byte {
+// etcdClient is one of an etcd of the control plane.
+func etcdClient(t *testing.T, etcd *controlplane.Component) *clientv3.Client {
 	t.Helper()
 	issued, err := cp.PKI.EtcdCA.Issue(controlplane.Certificate{User: "test"})
 	require.NoError(t, err)
@@ -164,8 +163,18 @@ func stored(t *testing.T, etcd *controlplane.Component, group, namespace, name s
 		TLS:       &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}},
 	})
 	require.NoError(t, err)
-	defer client.Close()
-	answer, err := client.Get(t.Context(), path.Join("/registry", group, "widgets", namespace, name))
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+func keyOf(group, namespace, name string) string {
+	return path.Join("/registry", group, "widgets", namespace, name)
+}
+
+// stored returns what an etcd has of an object, or nil.
+func stored(t *testing.T, etcd *controlplane.Component, group, namespace, name string) []byte {
+	t.Helper()
+	answer, err := etcdClient(t, etcd).Get(t.Context(), keyOf(group, namespace, name))
 	require.NoError(t, err)
 	if len(answer.Kvs) == 0 {
 		return nil

@@ -222,3 +222,75 @@ func TestNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(document), `"title":"crd-apiserver"`)
 }
+
+// An object of a restored snapshot whose namespace has been deleted since can be changed and deleted,
+// also if policies and webhooks select by namespaces.
+func TestObjectsWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	const group = "orphaned.example.com"
+	ns := framework.Namespace(t, cp)
+	define(t, widgets(group, false))
+	held := widget(group, "v1", "held", 1)
+	held.SetFinalizers([]string{"example.com/held"})
+	_, err := widgetsIn(group, "v1", ns).Create(t.Context(), held, metav1.CreateOptions{})
+	require.NoError(t, err)
+	crdEtcd := cp.Component(framework.CRDServerEtcd)
+	before := stored(t, crdEtcd, group, ns, "held")
+	release := func(t *testing.T) error {
+		_, err := widgetsIn(group, "v1", ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		return err
+	}
+	require.NoError(t, release(t))
+	require.NoError(t, widgetsIn(group, "v1", ns).Delete(t.Context(), "held", metav1.DeleteOptions{}))
+	require.NoError(t, framework.Kube(cp).CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
+	controlplane.Eventually(t, func() error {
+		_, err := framework.Kube(cp).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the namespace is there: %w", err)
+	})
+	policies := cp.Kubectl(t.Context(), "create", "--filename=-")
+	policies.Stdin = strings.NewReader(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: orphaned}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchExpressions: [{key: example.com/off, operator: DoesNotExist}]}
+    resourceRules: [{apiGroups: [` + group + `], apiVersions: ["*"], resources: ["*"], operations: ["*"]}]
+  validations: [{expression: 'namespaceObject.metadata.name != "" && !(has(object.spec) && object.spec.size == 9)'}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: orphaned}
+spec: {policyName: orphaned, validationActions: [Deny]}
+`)
+	output, err := policies.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	other := framework.Namespace(t, cp)
+	create(t, group, "v1", other, "probe")
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, "v1", other).Patch(t.Context(), "probe", types.MergePatchType, []byte(`{"spec":{"size":9}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return errors.New("the policy does not hold yet")
+		}
+		return nil
+	})
+	_, err = etcdClient(t, crdEtcd).Put(t.Context(), keyOf(group, ns, "held"), string(before))
+	require.NoError(t, err)
+	controlplane.Eventually(t, func() error {
+		_, err := widgetsIn(group, "v1", ns).Get(t.Context(), "held", metav1.GetOptions{ResourceVersion: "0"})
+		return err
+	})
+	_, err = widgetsIn(group, "v1", ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	_, err = widgetsIn(group, "v1", ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"spec":{"size":9}}`), metav1.PatchOptions{})
+	framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
+	_, err = widgetsIn(group, "v1", ns).Create(t.Context(), widget(group, "v1", "another", 1), metav1.CreateOptions{})
+	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	require.NoError(t, widgetsIn(group, "v1", ns).Delete(t.Context(), "held", metav1.DeleteOptions{}))
+	require.NoError(t, release(t))
+	_, err = widgetsIn(group, "v1", ns).Get(t.Context(), "held", metav1.GetOptions{})
+	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+}
