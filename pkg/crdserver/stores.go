@@ -22,11 +22,17 @@ import (
 	"path"
 	"slices"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	library "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	libraryvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	libraryoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/storage"
@@ -69,7 +75,39 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]keys.
 		store.Codec, store.Strict = options.StorageConfig.Codec, options.StorageConfig.Codec
 		store.Transformer = options.StorageConfig.Transformer
 		store.Encryption = storage.EncryptionOf(store.Transformer)
+		if store.Validate, err = validation(&definition); err != nil {
+			return nil, fmt.Errorf("the schema of %s: %w", definition.Name, err)
+		}
 		stores = append(stores, store)
 	}
 	return stores, nil
+}
+
+// validation returns a function that validates objects by the schemas of a definition, as this
+// server does. A kube-apiserver of another release may have stored what it refuses: before 1.36, an
+// integer of the format int32 could be any.
+func validation(definition *apiextensionsv1.CustomResourceDefinition) (func(context.Context, runtime.Object, string) field.ErrorList, error) {
+	validators := map[schema.GroupVersion]libraryvalidation.SchemaValidator{}
+	for _, version := range definition.Spec.Versions {
+		if version.Schema == nil {
+			continue
+		}
+		converted := &apiextensions.CustomResourceValidation{}
+		if err := library.Scheme.Convert(version.Schema, converted, nil); err != nil {
+			return nil, err
+		}
+		validator, _, err := libraryvalidation.NewSchemaValidator(converted.OpenAPIV3Schema)
+		if err != nil {
+			return nil, err
+		}
+		validators[schema.GroupVersion{Group: definition.Spec.Group, Version: version.Name}] = validator
+	}
+	return func(_ context.Context, object runtime.Object, version string) field.ErrorList {
+		gv := schema.GroupVersion{Group: definition.Spec.Group, Version: version}
+		content, ok := object.(*unstructured.Unstructured)
+		if !ok || content.GetAPIVersion() != gv.String() {
+			return nil // Converting it may take a webhook.
+		}
+		return libraryvalidation.ValidateCustomResource(nil, content.UnstructuredContent(), validators[gv])
+	}, nil
 }

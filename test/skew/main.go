@@ -46,7 +46,7 @@ import (
 const document = "docs/compatibility.md"
 
 // packages are the columns of the table.
-var packages = []string{"e2e/api", "e2e/admission", "e2e/doctor"}
+var packages = []string{"e2e/api", "e2e/admission", "e2e/doctor", "e2e/customresources", "e2e/migration"}
 
 func main() {
 	timeout := flag.Duration("timeout", 20*time.Minute, "time that the tests of a package may take")

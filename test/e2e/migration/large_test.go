@@ -18,6 +18,7 @@ package migration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -114,5 +116,51 @@ func TestLargeObjects(t *testing.T) {
 				require.NoError(t, gone(c.pizzas().Get(t.Context(), name, metav1.GetOptions{})))
 			}
 		})
+	}
+}
+
+// An integer that kube-apiserver 1.35 takes for the format int32 moves, and the plan names its object: only
+// a change of the integer itself is refused. Here, the format comes after the object.
+func TestIntegersBeyondTheirFormat(t *testing.T) {
+	framework.Long(t, "a migration")
+	t.Parallel()
+	c := newDefinedCluster(t)
+	menu := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr("menus").GroupVersion().String(), "kind": "Menu", "metadata": map[string]any{"name": "popular"},
+		"spec": map[string]any{"season": "all", "servings": int64(3_000_000_000)},
+	}}
+	define := func(schema string) {
+		t.Helper()
+		framework.Kubectl(t, c.ControlPlane, "patch", "customresourcedefinition", "menus."+menu.GroupVersionKind().Group, "--type=json", `--patch=[
+			{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/servings", "value": `+schema+`},
+			{"op": "add", "path": "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/servings", "value": `+schema+`}]`)
+	}
+	define(`{"type": "integer"}`)
+	controlplane.Eventually(t, func() error {
+		created, err := c.menus().Create(t.Context(), menu, metav1.CreateOptions{})
+		if err == nil && created.Object["spec"].(map[string]any)["servings"] == nil {
+			err = errors.Join(errPruned, c.menus().Delete(t.Context(), "popular", metav1.DeleteOptions{}))
+		}
+		return err
+	})
+	define(`{"type": "integer", "format": "int32"}`)
+	code, stdout, stderr := c.migrate(t, "plan")
+	require.Equal(t, 0, code, "%s%s", stdout, stderr)
+	require.Regexp(t, `(?m)^notice +\S+ +1 of 2 menus\.\S+ .*default/popular \(.*must be of type integer with format int32.*\)`, stdout)
+	code, _, stderr = c.migrate(t, "run")
+	require.Equal(t, 0, code, stderr)
+	for patch, code := range map[string]int32{
+		`{"metadata":{"labels":{"a":"b"}}}`:     0,
+		`{"spec":{"seats":3}}`:                  0,
+		`{"spec":{"servings":3000000001}}`:      422,
+		`{"metadata":{"finalizers":["a.b/c"]}}`: 0,
+		`{"metadata":{"finalizers":null}}`:      0,
+	} {
+		_, err := c.menus().Patch(t.Context(), "popular", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if code == 0 {
+			require.NoError(t, err, patch)
+			continue
+		}
+		framework.RequireStatus(t, err, code, metav1.StatusReasonInvalid)
 	}
 }
