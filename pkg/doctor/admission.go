@@ -29,6 +29,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/egressselector"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
@@ -150,10 +151,22 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, unreadable{"the admission policies", err}
 	}
+	aggregated, err := e.aggregatedGroups(ctx)
+	if err != nil {
+		return nil, unreadable{"the APIServices", err}
+	}
 	var results []Finding
 	count := 0
 	for _, policy := range policies {
-		if !policy.Bound || !e.concerns(policy.Rules) {
+		if !policy.Bound {
+			continue
+		}
+		if dependsOn(policy, aggregated) {
+			results = append(results, warning(fmt.Sprintf("the parameters of the %s %s are of %s, which a server behind kube-apiserver has, and it is for other groups, too: after a restart of kube-apiserver, all of that is refused until the server answers",
+				policy.Kind, policy.Name, policy.Parameters.APIVersion),
+				"use parameters that kube-apiserver has itself, such as ConfigMaps, or the failurePolicy Ignore"))
+		}
+		if !e.concerns(policy.Rules) {
 			continue
 		}
 		count++
@@ -170,6 +183,40 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	return orOK(results, "the parameters of all admission policies for the groups can be read (%d)", count), nil
+}
+
+// aggregatedGroups are those that lead to servers. A user who may not list APIServices knows of the
+// server's own.
+func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], error) {
+	groups := sets.New[string]()
+	for _, group := range e.Groups {
+		groups.Insert(group.Name)
+	}
+	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		return groups, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, apiService := range list.Items {
+		if apiService.Spec.Service != nil {
+			groups.Insert(apiService.Spec.Group)
+		}
+	}
+	return groups, nil
+}
+
+// dependsOn tells whether a policy refuses what is in other groups while it can't read its parameters,
+// which are in one of these.
+func dependsOn(policy admission.Policy, groups sets.Set[string]) bool {
+	if policy.Parameters == nil || ignored(policy.FailurePolicy) {
+		return false
+	}
+	version, err := schema.ParseGroupVersion(policy.Parameters.APIVersion)
+	return err == nil && groups.Has(version.Group) && slices.ContainsFunc(policy.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return slices.ContainsFunc(rule.APIGroups, func(group string) bool { return group != version.Group })
+	})
 }
 
 // readsParameters returns a problem if the server can't read the parameters of a

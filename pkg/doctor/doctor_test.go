@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 	kubefake "k8s.io/client-go/kubernetes/fake"
@@ -42,6 +43,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
@@ -461,6 +463,40 @@ func TestMatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := admissionregistrationv1.Rule{APIGroups: []string{test.group}, APIVersions: []string{"*"}, Resources: []string{test.resource}}
 			if got := e.matches(rule); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A policy for Leases whose parameters a server behind kube-apiserver has keeps the cluster from starting
+// without that server.
+func TestDependsOn(t *testing.T) {
+	t.Parallel()
+	fail, ignore := admissionregistrationv1.Fail, admissionregistrationv1.Ignore
+	kind := func(version string) *admissionregistrationv1.ParamKind {
+		return &admissionregistrationv1.ParamKind{APIVersion: version, Kind: "Thing"}
+	}
+	for name, test := range map[string]struct {
+		parameters *admissionregistrationv1.ParamKind
+		failure    *admissionregistrationv1.FailurePolicyType
+		groups     []string
+		want       bool
+	}{
+		"for another group":            {kind("example.com/v1"), &fail, []string{"coordination.k8s.io"}, true},
+		"by default":                   {kind("example.com/v1"), nil, []string{"coordination.k8s.io"}, true},
+		"for all groups":               {kind("example.com/v1"), &fail, []string{"*"}, true},
+		"for another group, too":       {kind("example.com/v1"), &fail, []string{"example.com", ""}, true},
+		"for the parameters' group":    {kind("example.com/v1"), &fail, []string{"example.com"}, false},
+		"that may be ignored":          {kind("example.com/v1"), &ignore, []string{"coordination.k8s.io"}, false},
+		"parameters of kube-apiserver": {kind("v1"), &fail, []string{"coordination.k8s.io"}, false},
+		"no parameters":                {nil, &fail, []string{"coordination.k8s.io"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{APIGroups: test.groups}}
+			policy := admission.Policy{Parameters: test.parameters, FailurePolicy: test.failure, Rules: []admissionregistrationv1.RuleWithOperations{rule}}
+			if got := dependsOn(policy, sets.New("example.com")); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

@@ -28,6 +28,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -293,4 +294,90 @@ spec: {policyName: orphaned, validationActions: [Deny]}
 	require.NoError(t, release(t))
 	_, err = widgetsIn(group, "v1", ns).Get(t.Context(), "held", metav1.GetOptions{})
 	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+}
+
+// Policies for other groups whose parameters the server has are not evaluated while kube-apiserver
+// can't read these. docs/custom-resources.md says what is admitted then.
+func TestParametersOfTheServer(t *testing.T) {
+	framework.Long(t, "kube-apiserver restarts without the server")
+	t.Parallel()
+	const group = "parameters.example.com"
+	cp := controlplane.ForTest(t, controlplane.Config{APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}}})
+	server, err := framework.StartCRDServer(t.Context(), cp, group)
+	require.NoError(t, err)
+	content, err := json.Marshal(widgets(group, false))
+	require.NoError(t, err)
+	kubectl := func(content string) error {
+		command := cp.Kubectl(t.Context(), "apply", "--server-side", "--filename=-")
+		command.Stdin = strings.NewReader(content)
+		output, err := command.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		return nil
+	}
+	require.NoError(t, kubectl(string(content)))
+	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, server, group))
+	controlplane.Eventually(t, func() error {
+		return kubectl(`{apiVersion: ` + group + `/v1, kind: Widget, metadata: {name: most, namespace: default}, spec: {size: 3}}`)
+	})
+	for _, failure := range []string{"Fail", "Ignore"} {
+		name := strings.ToLower(failure)
+		require.NoError(t, kubectl(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: `+name+`}
+spec:
+  failurePolicy: `+failure+`
+  paramKind: {apiVersion: `+group+`/v1, kind: Widget}
+  matchConstraints:
+    objectSelector: {matchLabels: {judged: `+name+`}}
+    resourceRules: [{apiGroups: [coordination.k8s.io], apiVersions: ["*"], resources: [leases], operations: ["*"]}]
+  validations: [{expression: 'object.metadata.name.size() <= params.spec.size'}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: `+name+`}
+spec: {policyName: `+name+`, validationActions: [Deny], paramRef: {name: most, namespace: default, parameterNotFoundAction: Deny}}
+`))
+	}
+	lease := func(name, judged string) error {
+		_, err := framework.Kube(cp).CoordinationV1().Leases("default").Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"judged": judged}},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	for _, judged := range []string{"fail", "ignore"} {
+		controlplane.Eventually(t, func() error {
+			if err := lease("long", judged); err == nil || !strings.Contains(err.Error(), "failed expression") {
+				return fmt.Errorf("the policy does not hold yet: %w", err)
+			}
+			return nil
+		})
+		require.NoError(t, lease("a", judged))
+	}
+	refused := func(judged, name, why string) {
+		t.Helper()
+		err := lease(name, judged)
+		framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
+		require.ErrorContains(t, err, why)
+	}
+	const unequal = "failed expression: object.metadata.name.size() <= params.spec.size"
+	require.NoError(t, server.Stop())
+	for _, judged := range []string{"fail", "ignore"} {
+		require.NoError(t, lease("a", judged))
+		refused(judged, "long", unequal)
+	}
+	require.NoError(t, cp.KubeAPIServer.Restart(t.Context()))
+	refused("fail", "a", "failed to configure policy: failed to find resource referenced by paramKind")
+	for _, name := range []string{"a", "long"} {
+		require.NoError(t, lease(name, "ignore"))
+		require.NoError(t, lease(name, "other"))
+	}
+	require.NoError(t, server.Start(t.Context()))
+	controlplane.Eventually(t, func() error { return lease("a", "fail") })
+	for _, judged := range []string{"fail", "ignore"} {
+		require.NoError(t, lease("a", judged))
+		refused(judged, "long", unequal)
+	}
 }
