@@ -29,7 +29,8 @@ import (
 var conditionPath = regexp.MustCompile(`^\.(\w+)\.conditions\[\?\(@\.type ?== ?['"](\w+)['"]\)\]\.(status|reason|message)$`)
 
 // expression returns the statements that return the value at a JSON path of an object o, or
-// none if it is not there. It is "" for paths that can't be followed.
+// none if it is not there. It is "" for paths that can't be followed. The function format writes the last
+// statements, which return a value.
 func expression(root *goStruct, jsonPath, none string, format func(*goType, string) string) string {
 	if found := conditionPath.FindStringSubmatch(jsonPath); found != nil {
 		status := root.field(found[1])
@@ -68,26 +69,35 @@ func expression(root *goStruct, jsonPath, none string, format func(*goType, stri
 	if last.pointer && !last.value && (last.goType.text != "resource.Quantity" && last.goType.text != "intstr.IntOrString") {
 		value = "*" + value
 	}
-	return statements.String() + "return " + format(last.goType, value) + "\n"
+	return statements.String() + format(last.goType, value)
 }
 
-// cell is a value in a table.
+// returned returns a value as it is in Go.
+func returned(value string) string { return "return " + value + "\n" }
+
+// cell returns a value in a table.
 func cell(t *goType, value string) string {
 	switch t.text {
 	case "resource.Quantity", "intstr.IntOrString":
-		return value + ".String()"
-	case "metav1.Time":
-		return "duration.HumanDuration(time.Since((" + value + ").Time))"
+		return returned(value + ".String()")
 	case "string", "int32", "int64", "bool", "float64":
-		return value
+		return returned(value)
 	}
-	return "string(" + value + ")"
+	return returned("string(" + value + ")")
 }
 
-// label is a value of a field selector.
+// ageCell returns the age of a time in a table, as a column of the type date has it.
+func ageCell(t *goType, value string) string {
+	if t.text != "string" {
+		return cell(t, value)
+	}
+	return "var at metav1.Time\nif at.UnmarshalQueryParameter(" + value + ") != nil {\nreturn \"<invalid>\"\n}\nreturn table.ConvertToHumanReadableDateType(at)\n"
+}
+
+// label returns a value of a field selector.
 func label(t *goType, value string) string {
 	if slices.Contains([]string{"int32", "int64", "bool", "float64"}, t.text) {
-		return "fmt.Sprint(" + value + ")"
+		return returned("fmt.Sprint(" + value + ")")
 	}
 	return cell(t, value)
 }
@@ -106,7 +116,11 @@ func columns(root *goStruct, definitions []apiextensionsv1.CustomResourceColumnD
 			age = true
 			continue
 		}
-		value := expression(root, definition.JSONPath, "nil", cell)
+		shown := cell
+		if definition.Type == "date" {
+			shown = ageCell
+		}
+		value := expression(root, definition.JSONPath, "nil", shown)
 		if value == "" {
 			findings = append(findings, fmt.Sprintf("the column %s: a function can show %s, write it by hand", definition.Name, definition.JSONPath))
 			continue
@@ -142,9 +156,9 @@ func scaled(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScal
 	}
 	whole := func(t *goType, value string) string {
 		if t.text == "int32" {
-			return value
+			return returned(value)
 		}
-		return "int32(" + value + ")"
+		return returned("int32(" + value + ")")
 	}
 	spec, replicas := root.field("spec"), (*goField)(nil)
 	if spec != nil && spec.goType.fields != nil {
@@ -152,7 +166,7 @@ func scaled(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScal
 	}
 	made = &scaleCode{StatusReplicas: expression(root, scale.StatusReplicasPath, "0", whole), Selector: `return ""` + "\n"}
 	if scale.LabelSelectorPath != nil {
-		made.Selector = expression(root, *scale.LabelSelectorPath, `""`, func(_ *goType, value string) string { return value })
+		made.Selector = expression(root, *scale.LabelSelectorPath, `""`, func(_ *goType, value string) string { return returned(value) })
 	}
 	if scale.SpecReplicasPath != ".spec.replicas" || replicas == nil || replicas.goType.text != "int32" || made.StatusReplicas == "" || made.Selector == "" {
 		return nil, []string{"the subresource scale: its replicas have to be an int32 at .spec.replicas, write it by hand"}

@@ -59,7 +59,7 @@ func versionedFields(fields []*goField, first int) string {
 		if field.goType.list || field.goType.dictionary {
 			label = "rep"
 		}
-		fmt.Fprintf(&b, "\t%s %s%s `json:\"%s%s\" protobuf:\"%s,%d,%s,name=%s\"`\n", field.name, pointer, field.goType, field.json, omit, field.goType.wire, first+i, label, field.json)
+		fmt.Fprintf(&b, "\t%s %s%s `json:\"%s%s\" protobuf:\"%s,%d,%s,name=%s\"`\n", field.name, pointer, field.goType, field.json, omit, field.goType.wire, first+i, label, field.proto)
 	}
 	return b.String()
 }
@@ -84,6 +84,9 @@ func (r *schemaReader) types(versioned bool) string {
 	for _, made := range r.structs {
 		b.WriteString("\n")
 		comment(&b, "", made.doc)
+		if versioned && len(made.tags) > 0 {
+			b.WriteString("//\n// " + strings.Join(made.tags, "\n// ") + "\n")
+		}
 		fmt.Fprintf(&b, "type %s struct {\n", made.name)
 		if versioned {
 			b.WriteString(strings.TrimPrefix(versionedFields(made.fields, 1), "\n"))
@@ -92,7 +95,7 @@ func (r *schemaReader) types(versioned bool) string {
 		}
 		b.WriteString("}\n")
 	}
-	for _, made := range r.enums {
+	for _, made := range r.named {
 		b.WriteString("\n")
 		if made.element != nil {
 			tags := ""
@@ -108,27 +111,13 @@ func (r *schemaReader) types(versioned bool) string {
 		fmt.Fprintf(&b, "// %s is one of a few values.\ntype %[1]s string\n", made.text)
 		if versioned {
 			b.WriteString("\nconst (\n")
-			for i, value := range made.enum {
-				fmt.Fprintf(&b, "\t%s%s %[1]s = %[3]q\n", made.text, enumName(value, i, made.enum), value)
+			for _, constant := range made.enum {
+				fmt.Fprintf(&b, "\t%s %s = %q\n", constant.name, made.text, constant.value)
 			}
 			b.WriteString(")\n")
 		}
 	}
 	return b.String()
-}
-
-// enumName is the end of the name of a constant, which differs from that of the others.
-func enumName(value string, i int, values []string) string {
-	name := "Empty"
-	if value != "" {
-		name = strings.TrimPrefix(goName(value), "X")
-	}
-	for _, other := range values[:i] {
-		if goName(other) == goName(value) {
-			return fmt.Sprintf("%s%d", name, i)
-		}
-	}
-	return name
 }
 
 // imports are those that types need, besides metav1.

@@ -21,9 +21,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/token"
 	"io"
 	"maps"
 	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +44,9 @@ type ImportOptions struct {
 	Versions []string
 	// NoClients is for kinds without a clientset, listers and informers.
 	NoClients bool
+	// Report, unless nil, is called with each thing that the types can't express, before the first file
+	// is written.
+	Report func(finding string)
 }
 
 // imported is what templates write of a kind besides its options.
@@ -50,11 +57,11 @@ type imported struct {
 	Age                             bool
 	Scaled                          *scaleCode
 	// Fuzzers are functions that fill in what has a default, Fuzzed their names.
-	Fuzzers                                                    string
-	Fuzzed                                                     []string
-	KeepSpec                                                   string
-	UsesMeta, UsesMetaV1, UsesTime, UsesFmt, HasSpec, OnlySpec bool
-	Rules                                                      []string
+	Fuzzers                                                     string
+	Fuzzed                                                      []string
+	KeepSpec                                                    string
+	UsesMeta, UsesMetaV1, UsesTable, UsesFmt, HasSpec, OnlySpec bool
+	Rules                                                       []string
 }
 
 // CategoryList is the categories in Go.
@@ -70,34 +77,41 @@ func (i imported) DocComment(kind Name, group string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// ImportCRD writes the kinds that CustomResourceDefinitions define, each in its group, and
-// returns what the types can't express.
-func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *Result, findings []string, err error) {
+// ImportCRD writes the kinds that CustomResourceDefinitions define, each in its group. Nothing is
+// written if one of them can't be.
+func ImportCRD(ctx context.Context, dir string, options ImportOptions) (*Result, error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range options.Files {
 		read, err := readCRDs(file)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		crds = append(crds, read...)
 	}
-	var unwritable []string
+	if problems := unwritableNames(crds, options); len(problems) > 0 {
+		return nil, fmt.Errorf("nothing has been written, since these can't be written in Go:\n%s", strings.Join(problems, "\n"))
+	}
+	names := map[string]*identifiers{}
+	var kinds []*importedKind
 	for _, crd := range crds {
-		for name, version := range importedVersions(crd, options) {
-			for _, problem := range unwritableNames(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema) {
-				unwritable = append(unwritable, fmt.Sprintf("%s: %s: %s", crd.Name, name, problem))
+		kind, err := readDefinition(ctx, dir, crd, crds, names, options)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", crd.Name, err)
+		}
+		kinds = append(kinds, kind)
+	}
+	if options.Report != nil {
+		for _, kind := range kinds {
+			for _, finding := range kind.findings {
+				options.Report(kind.crd.Name + ": " + finding)
 			}
 		}
 	}
-	if len(unwritable) > 0 {
-		slices.Sort(unwritable)
-		return nil, nil, fmt.Errorf("nothing has been written, since these can't be written in Go:\n%s", strings.Join(unwritable, "\n"))
-	}
-	result = &Result{}
-	for _, crd := range crds {
-		one, found, err := importOne(ctx, dir, crd, options)
+	result := &Result{}
+	for _, kind := range kinds {
+		one, err := kind.write(ctx, dir)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", crd.Name, err)
+			return nil, fmt.Errorf("%s: %w", kind.crd.Name, err)
 		}
 		for _, file := range one.Files {
 			if !slices.Contains(result.Files, file) {
@@ -105,9 +119,26 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 			}
 		}
 		result.Todo = append(result.Todo, one.Todo...)
-		findings = append(findings, found...)
 	}
-	return result, findings, nil
+	return result, nil
+}
+
+// unwritableNames are the names in definitions that keep all of them from being written.
+func unwritableNames(crds []*apiextensionsv1.CustomResourceDefinition, options ImportOptions) (problems []string) {
+	for i, crd := range crds {
+		if slices.ContainsFunc(crds[:i], func(other *apiextensionsv1.CustomResourceDefinition) bool {
+			return other.Spec.Group == crd.Spec.Group && other.Spec.Names.Kind == crd.Spec.Names.Kind
+		}) {
+			problems = append(problems, fmt.Sprintf("%s: the kind %s: it is defined twice, name one of the definitions", crd.Name, crd.Spec.Names.Kind))
+		}
+		versions := importedVersions(crd, options)
+		for _, name := range slices.Sorted(maps.Keys(versions)) {
+			for _, problem := range unwritable(crd.Spec.Names.Kind, versions[name].Schema.OpenAPIV3Schema) {
+				problems = append(problems, fmt.Sprintf("%s: %s: %s", crd.Name, name, problem))
+			}
+		}
+	}
+	return problems
 }
 
 func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, err error) {
@@ -144,103 +175,220 @@ func importedVersions(crd *apiextensionsv1.CustomResourceDefinition, options Imp
 	return versions
 }
 
-func importOne(ctx context.Context, dir string, crd *apiextensionsv1.CustomResourceDefinition, options ImportOptions) (*Result, []string, error) {
-	names := crd.Spec.Names
-	kind := KindOptions{
-		Kind: Name(names.Kind), Resource: names.Plural, Short: names.ShortNames, NoClients: options.NoClients,
-		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
-	}
-	versions := importedVersions(crd, options)
-	kind.Versions = slices.Collect(maps.Keys(versions))
-	if len(versions) == 0 {
-		return nil, nil, fmt.Errorf("it serves none of these versions: %s", strings.Join(options.Versions, ", "))
-	}
-	if err := kind.complete(); err != nil {
-		return nil, nil, err
-	}
-	preferred := versions[kind.Versions[0]]
-	kind.Status = preferred.Subresources != nil && preferred.Subresources.Status != nil
-	kind.Scale = preferred.Subresources != nil && preferred.Subresources.Scale != nil
-
-	m, err := open(ctx, Target{dir, crd.Spec.Group})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := m.readNamespace(); err != nil {
-		return nil, nil, err
-	}
-	m.KindOptions = kind
-	if err := m.checkVersionsOf(kind); err != nil {
-		return nil, nil, err
-	}
-	findings, err := m.importVersions(crd, versions)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, finding := range findings {
-		findings[i] = fmt.Sprintf("%s.%s: %s", names.Plural, crd.Spec.Group, finding)
-	}
-	if m.changed() {
-		m.Todo = append(m.Todo,
-			fmt.Sprintf("Write rules that tags can't express, and a test, in pkg/apis/%s/validation/%s.go", m.Name, kind.Kind.File()),
-			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), kind.Kind.File()))
-	}
-	return &m.Result, findings, nil
+// importedKind is a kind that is to be written.
+type importedKind struct {
+	crd *apiextensionsv1.CustomResourceDefinition
+	KindOptions
+	// versions are what is written in each of its versions.
+	versions map[string]*importedVersion
+	made     imported
+	// findings are what the types can't express.
+	findings []string
 }
 
-// importVersions writes the internal types, which are those of the preferred version, and the
-// types of each version.
-func (m *module) importVersions(crd *apiextensionsv1.CustomResourceDefinition, versions map[string]*apiextensionsv1.CustomResourceDefinitionVersion) (findings []string, err error) {
+// importedVersion is what the schema of a version has become.
+type importedVersion struct {
+	definition *apiextensionsv1.CustomResourceDefinitionVersion
+	reader     *schemaReader
+	root       *goStruct
+}
+
+// readDefinition reads a definition, and names what its types consist of. It refuses what can't be written.
+func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, names map[string]*identifiers, options ImportOptions) (*importedKind, error) {
+	kind := &importedKind{crd: crd, versions: map[string]*importedVersion{}, KindOptions: KindOptions{
+		Kind: Name(crd.Spec.Names.Kind), Resource: crd.Spec.Names.Plural, Short: crd.Spec.Names.ShortNames, NoClients: options.NoClients,
+		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
+	}}
+	definitions := importedVersions(crd, options)
+	kind.Versions = slices.Collect(maps.Keys(definitions))
+	if len(definitions) == 0 {
+		return nil, fmt.Errorf("it serves none of these versions: %s", strings.Join(options.Versions, ", "))
+	}
+	if err := kind.complete(); err != nil {
+		return nil, err
+	}
+	m, err := kind.open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if names[crd.Spec.Group] == nil {
+		if names[crd.Spec.Group], err = m.identifiers(all); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range kind.Versions {
+		subresources := definitions[name].Subresources
+		version := &importedVersion{definition: definitions[name], reader: &schemaReader{kind: string(kind.Kind), names: names[crd.Spec.Group]}}
+		version.root = version.reader.readSchema(version.definition.Schema.OpenAPIV3Schema, subresources != nil && subresources.Status != nil)
+		kind.versions[name] = version
+	}
+	preferred := kind.versions[kind.Preferred()]
+	kind.Status = preferred.definition.Subresources != nil && preferred.definition.Subresources.Status != nil
+	kind.find()
+	return kind, nil
+}
+
+// open opens the module for the group of the kind.
+func (k *importedKind) open(ctx context.Context, dir string) (*module, error) {
+	m, err := open(ctx, Target{dir, k.crd.Spec.Group})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.readNamespace(); err != nil {
+		return nil, err
+	}
+	m.KindOptions = k.KindOptions
+	if err := m.checkVersionsOf(k.KindOptions); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// identifiers are the names that are taken in the packages of a group, by other kinds than those that are imported.
+func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) (*identifiers, error) {
+	var kinds []Name
+	own := map[string]bool{}
+	for _, crd := range crds {
+		if kind := Name(crd.Spec.Names.Kind); crd.Spec.Group == m.Group {
+			kinds = append(kinds, kind)
+			own[kind.File()+"_types.go"] = true
+		}
+	}
+	var declared, nested []string
+	for _, dir := range append([]string{""}, m.served...) {
+		_, err := m.inPackage(path.Join(m.apis, m.Name, dir), func(files *token.FileSet, file *ast.File) bool {
+			name := filepath.Base(files.Position(file.Package).Filename)
+			if !own[name] && !strings.HasPrefix(name, "zz_generated.") && name != "generated.pb.go" {
+				declared = append(declared, declaredNames(file, func(*ast.TypeSpec) bool { return true })...)
+				nested = append(nested, declaredNames(file, func(t *ast.TypeSpec) bool { return !isKind(t) })...)
+			}
+			return false
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range kinds {
+		if slices.Contains(nested, string(kind)) {
+			return nil, fmt.Errorf("the packages of the group have something else that is called %s: rename it", kind)
+		}
+	}
+	return newIdentifiers(kinds, declared...), nil
+}
+
+// declaredNames are the exported names that a file declares, without some types.
+func declaredNames(file *ast.File, with func(*ast.TypeSpec) bool) (names []string) {
+	for _, declaration := range file.Decls {
+		switch declaration := declaration.(type) {
+		case *ast.FuncDecl:
+			if declaration.Recv == nil {
+				names = append(names, declaration.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range declaration.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					if with(spec) {
+						names = append(names, spec.Name.Name)
+					}
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						names = append(names, name.Name)
+					}
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !ast.IsExported(name) })
+}
+
+// isKind is true for a type that has a kind and a version.
+func isKind(t *ast.TypeSpec) bool {
+	fields, ok := t.Type.(*ast.StructType)
+	return ok && slices.ContainsFunc(fields.Fields.List, func(field *ast.Field) bool {
+		embedded, ok := field.Type.(*ast.SelectorExpr)
+		return ok && len(field.Names) == 0 && embedded.Sel.Name == "TypeMeta"
+	})
+}
+
+// find makes what the preferred version declares, and collects what the types can't express.
+func (k *importedKind) find() {
+	names, preferred := k.crd.Spec.Names, k.versions[k.Preferred()]
+	for _, name := range []struct{ what, defined, usual string }{
+		{"the singular name", names.Singular, k.Kind.File()}, {"the name of lists", names.ListKind, string(k.Kind) + "List"},
+	} {
+		if name.defined != "" && name.defined != name.usual {
+			k.findings = append(k.findings, fmt.Sprintf("%s %s, which becomes %s", name.what, name.defined, name.usual))
+		}
+	}
+	root, made := preferred.root, imported{Doc: preferred.root.doc, Categories: names.Categories, Rules: preferred.reader.findings}
+	var notes [3][]string
+	made.Scaled, notes[0] = scaled(root, scaleOf(preferred.definition))
+	made.Columns, made.Age, notes[1] = columns(root, preferred.definition.AdditionalPrinterColumns)
+	made.Fields, notes[2] = selectable(root, preferred.definition.SelectableFields)
+	k.Scale, k.made = made.Scaled != nil, made
+	k.findings = append(k.findings, slices.Concat(notes[:]...)...)
+	for _, name := range k.Versions {
+		version := k.versions[name]
+		if version.definition.Deprecated {
+			k.findings = append(k.findings, name+": the deprecation: say it as docs/adding-a-kind.md shows")
+		}
+		for _, finding := range version.reader.findings {
+			// What is so in the preferred version is said once.
+			if version == preferred || !slices.Contains(preferred.reader.findings, finding) {
+				k.findings = append(k.findings, name+": "+finding)
+			}
+		}
+	}
+}
+
+// write writes the internal types, which are those of the preferred version, and the types of each version.
+func (k *importedKind) write(ctx context.Context, dir string) (*Result, error) {
+	m, err := k.open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
 	if err := m.renderOnce("group", &m.data); err != nil {
 		return nil, err
 	}
-	for _, name := range m.Versions {
-		version := versions[name]
-		reader := &schemaReader{kind: string(m.Kind)}
-		root := reader.readSchema(version.Schema.OpenAPIV3Schema)
-		if name == m.Preferred() {
-			findings = append(findings, m.importInternal(crd, version, reader, root)...)
-			if err := m.renderTypes("import"); err != nil {
-				return nil, err
-			}
-			if len(m.Imported.Fuzzed) > 0 {
-				if err := m.render("import-fuzzer", &m.data); err != nil {
-					return nil, err
-				}
-			}
-			if err := m.render("roles", &m.data); err != nil {
-				return nil, err
-			}
-		}
-		if version.Deprecated {
-			findings = append(findings, name+": the deprecation: say it as docs/adding-a-kind.md shows")
-		}
-		for _, finding := range reader.findings {
-			// What is so in the preferred version is said once.
-			if name == m.Preferred() || !slices.Contains(m.Imported.Rules, finding) {
-				findings = append(findings, name+": "+finding)
-			}
-		}
-		if err := m.acceptNames(name, append(reader.structs, root)); err != nil {
+	m.declareImported(k)
+	if err := m.renderTypes("import"); err != nil {
+		return nil, err
+	}
+	if len(m.Imported.Fuzzed) > 0 {
+		if err := m.render("import-fuzzer", &m.data); err != nil {
 			return nil, err
 		}
-		types := reader.types(true)
-		m.Imported.Doc, m.Imported.RootFields, m.Imported.Types = root.doc, versionedFields(root.fields, 2), types
+	}
+	if err := m.render("roles", &m.data); err != nil {
+		return nil, err
+	}
+	for _, name := range k.Versions {
+		version := k.versions[name]
+		if err := m.acceptNames(name, append(version.reader.structs, version.root)); err != nil {
+			return nil, err
+		}
+		types := version.reader.types(true)
+		m.Imported.Doc, m.Imported.RootFields, m.Imported.Types = version.root.doc, versionedFields(version.root.fields, 2), types
 		m.Imported.Imports = imports(m.Imported.RootFields + types)
 		if err := m.writeVersion(name, func() error { return m.renderTypes("import-types") }); err != nil {
 			return nil, err
 		}
 	}
-	return findings, m.addToLists()
+	if err := m.addToLists(); err != nil {
+		return nil, err
+	}
+	if m.changed() {
+		m.Todo = append(m.Todo,
+			fmt.Sprintf("Write rules that tags can't express, and a test, in pkg/apis/%s/validation/%s.go", m.Name, k.Kind.File()),
+			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), k.Kind.File()))
+	}
+	return &m.Result, nil
 }
 
-// importInternal fills in what the internal types and the declaration are made of.
-func (m *module) importInternal(crd *apiextensionsv1.CustomResourceDefinition, version *apiextensionsv1.CustomResourceDefinitionVersion, reader *schemaReader, root *goStruct) (findings []string) {
-	made := imported{Doc: root.doc, Categories: crd.Spec.Names.Categories, Rules: reader.findings}
-	var notes [3][]string
-	made.Scaled, notes[0] = scaled(root, scaleOf(version))
-	made.Columns, made.Age, notes[1] = columns(root, version.AdditionalPrinterColumns)
-	made.Fields, notes[2] = selectable(root, version.SelectableFields)
+// declareImported fills in what the internal types and the declaration are made of.
+func (m *module) declareImported(k *importedKind) {
+	made, preferred := k.made, k.versions[k.Preferred()]
 	made.UsesMetaV1 = len(made.Columns) > 0
 	code := ""
 	if made.Scaled != nil {
@@ -249,10 +397,10 @@ func (m *module) importInternal(crd *apiextensionsv1.CustomResourceDefinition, v
 	for _, column := range slices.Concat(made.Columns, made.Fields) {
 		code += column.Value
 	}
-	for name, uses := range map[string]*bool{"meta.Find": &made.UsesMeta, "time.Since": &made.UsesTime, "fmt.Sprint": &made.UsesFmt} {
+	for name, uses := range map[string]*bool{"meta.Find": &made.UsesMeta, "table.Convert": &made.UsesTable, "fmt.Sprint": &made.UsesFmt} {
 		*uses = strings.Contains(code, name)
 	}
-	for _, field := range root.fields {
+	for _, field := range preferred.root.fields {
 		if field.json == "status" && m.Status {
 			continue
 		}
@@ -260,15 +408,14 @@ func (m *module) importInternal(crd *apiextensionsv1.CustomResourceDefinition, v
 		made.HasSpec = made.HasSpec || field.json == "spec"
 	}
 	made.OnlySpec = made.KeepSpec == "to.Spec = from.Spec\n"
-	functions, names := reader.fuzzed()
+	functions, names := preferred.reader.fuzzed()
 	for _, function := range functions {
 		made.Fuzzers += "\n" + strings.ReplaceAll(function, "GROUP.", m.Name+".")
 	}
 	made.Fuzzed = names
-	made.RootFields, made.Types = internalFields(root.fields), reader.types(false)
+	made.RootFields, made.Types = internalFields(preferred.root.fields), preferred.reader.types(false)
 	made.Imports = imports(made.RootFields + made.Types)
 	m.Imported = &made
-	return slices.Concat(notes[0], notes[1], notes[2])
 }
 
 func scaleOf(version *apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.CustomResourceSubresourceScale {
@@ -288,7 +435,7 @@ func (m *module) acceptNames(version string, structs []*goStruct) error {
 	var accepted []string
 	for _, of := range structs {
 		for _, field := range of.fields {
-			if !fieldName.MatchString(field.json) {
+			if !fieldName.MatchString(field.json) || field.name != strings.ToUpper(field.json[:1])+field.json[1:] {
 				accepted = append(accepted, fmt.Sprintf("API rule violation: names_match,%s,%s,%s\n", m.packagePath(dir), of.name, field.name))
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	gotypes "go/types"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,11 +36,10 @@ import (
 func importSpec(t *testing.T, required, field string) (versioned, internal string, findings []string) {
 	t.Helper()
 	dir := newModule(t)
-	_, findings, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, required, "field: "+field)}})
+	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, required, "field: "+field)}, Report: func(finding string) {
+		findings = append(findings, strings.TrimPrefix(finding, "breads.bakery.example.com: v1: "))
+	}})
 	require.NoError(t, err)
-	for i := range findings {
-		findings[i] = strings.TrimPrefix(findings[i], "breads.bakery.example.com: v1: ")
-	}
 	return types(t, dir, "pkg/apis/bakery/v1/bread_types.go"), types(t, dir, "pkg/apis/bakery/bread_types.go"), findings
 }
 
@@ -81,6 +81,8 @@ func types(t *testing.T, dir, file string) string {
 
 func TestImportedFields(t *testing.T) {
 	const optional, required = "\t// +optional\n\t// +k8s:optional\n", "\t// +required\n\t// +k8s:required\n"
+	const numbers = "Bread: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"
+	const everyValue = ", because of which kube-apiserver refuses every value"
 	for name, test := range map[string]struct {
 		field    string
 		required bool
@@ -90,7 +92,8 @@ func TestImportedFields(t *testing.T) {
 	}{
 		"integer": {field: `{type: integer, format: int32, minimum: 1, maximum: 10, exclusiveMaximum: true}`,
 			versioned: optional + "\t// +k8s:minimum=1\n\t// +k8s:maximum=9\n\tField *int32 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
-			internal:  "\tField *int32\n"},
+			internal:  "\tField *int32\n",
+			findings:  []string{numbers}},
 		"default": {field: `{type: boolean, default: true}`, required: true,
 			versioned: "\t// +default=true\n" + optional + "\tField *bool `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
 			internal:  "\tField bool\n"},
@@ -117,37 +120,40 @@ func TestImportedFields(t *testing.T) {
 			internal:  "\tField *resource.Quantity\n",
 			findings:  []string{"Bread.spec.field: the rule isQuantity(self)"}},
 		"integer or string": {field: `{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`,
-			versioned: optional + "\t// +k8s:opaqueType\n\tField *intstr.IntOrString `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
-			internal:  "\tField *intstr.IntOrString\n"},
+			versioned: "\t// TODO: no tag says integers beyond 32 bits, which are refused\n" + optional + "\t// +k8s:opaqueType\n\tField *intstr.IntOrString `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			internal:  "\tField *intstr.IntOrString\n",
+			findings:  []string{"Bread.spec.field: integers beyond 32 bits, which are refused", numbers}},
 		"number": {field: `{type: number, minimum: 0.5}`,
 			versioned: "\t// TODO: no tag says the minimum 0.5\n" + optional + "\tField *float64 `json:\"field,omitempty\" protobuf:\"fixed64,1,opt,name=field\"`\n",
 			internal:  "\tField *float64\n",
 			findings:  []string{"Bread.spec.field: the minimum 0.5"}},
 		"integer with bounds that are none": {field: `{type: integer, minimum: 0.5, maximum: 1e20}`,
-			versioned: "\t// TODO: no tag says the maximum 1e+20\n\t// TODO: no tag says the minimum 0.5\n" + optional + "\tField *int64 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
+			versioned: "\t// TODO: no tag says the minimum 0.5" + everyValue + "\n\t// TODO: no tag says the maximum 1e+20" + everyValue + "\n" + optional + "\tField *int64 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
 			internal:  "\tField *int64\n",
-			findings:  []string{"Bread.spec.field: the maximum 1e+20", "Bread.spec.field: the minimum 0.5"}},
+			findings:  []string{"Bread.spec.field: the minimum 0.5" + everyValue, "Bread.spec.field: the maximum 1e+20" + everyValue, numbers}},
 		"list of strings": {field: `{type: array, minItems: 1, items: {type: string, maxLength: 5}}`, required: true,
 			versioned: required + "\t// +k8s:minItems=1\n\t// +listType=atomic\n\t// +k8s:eachVal=+k8s:maxLength=5\n\tField []string `json:\"field\" protobuf:\"bytes,1,rep,name=field\"`\n",
 			internal:  "\tField []string\n"},
 		"required list that may be empty": {field: `{type: array, items: {type: integer}}`, required: true,
 			versioned: "\t// TODO: no tag says that it must be there, though it may be empty\n\t// +required\n\t// +k8s:optional\n\t// +listType=atomic\n\tField []int64 `json:\"field\" protobuf:\"varint,1,rep,name=field\"`\n",
 			internal:  "\tField []int64\n",
-			findings:  []string{"Bread.spec.field: that it must be there, though it may be empty"}},
+			findings:  []string{"Bread.spec.field: that it must be there, though it may be empty", numbers}},
 		"list by key": {field: `{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {type: object, required: [name], properties: {name: {type: string}}}}`,
 			versioned: optional + "\t// +listType=map\n\t// +k8s:listType=map\n\t// +listMapKey=name\n\t// +k8s:listMapKey=name\n\tField []BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n\n" +
 				"// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n" + required + "\tName string `json:\"name\" protobuf:\"bytes,1,opt,name=name\"`\n}\n",
 			internal: "\tField []BreadFieldItem\n}\n\n// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n\tName string\n}\n"},
 		"map of lists": {field: `{type: object, additionalProperties: {type: array, items: {type: string}}}`,
-			versioned: optional + "\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n\n" +
+			versioned: optional + "\t// +k8s:eachVal=+k8s:opaqueType\n\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n\n" +
 				"// BreadFieldItem is a part of a list or a map.\n//\n// +protobuf.nullable=true\n// +protobuf.options.(gogoproto.goproto_stringer)=false\ntype BreadFieldItem []string\n",
 			internal: "\tField map[string]BreadFieldItem\n}\n\n// BreadFieldItem is a part of a list or a map.\ntype BreadFieldItem []string\n"},
 		"default in a map of lists": {field: `{type: object, additionalProperties: {type: array, items: {type: object, properties: {a: {type: string, default: b}}}}}`,
-			versioned: optional + "\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n",
-			internal:  "\tField map[string]BreadFieldItem\n}\n\n// BreadFieldItemItem is the type of Bread.spec.field{}[].\ntype BreadFieldItemItem struct {\n\tA *string\n}\n"},
+			versioned: optional + "\t// +k8s:eachVal=+k8s:opaqueType\n\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n",
+			internal:  "\tField map[string]BreadFieldItem\n}\n\n// BreadFieldItemItem is the type of Bread.spec.field{}[].\ntype BreadFieldItemItem struct {\n\tA *string\n}\n",
+			findings:  []string{"Bread.spec.field{}: what the elements of the list must be"}},
 		"anything": {field: `{type: object, x-kubernetes-preserve-unknown-fields: true}`,
-			versioned: optional + "\t// +k8s:opaqueType\n\tField *runtime.RawExtension `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
-			internal:  "\tField *runtime.RawExtension\n"},
+			versioned: "\t// TODO: no tag says that it is an object\n" + optional + "\t// +k8s:opaqueType\n\tField *runtime.RawExtension `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			internal:  "\tField *runtime.RawExtension\n",
+			findings:  []string{"Bread.spec.field: that it is an object"}},
 		"alternatives": {field: `{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}`,
 			versioned: "\t// TODO: no tag says oneOf [{\"required\":[\"a\"]},{\"required\":[\"b\"]}]\n" + optional + "\tField *BreadField `json:",
 			internal:  "\tField *BreadField\n",
@@ -170,15 +176,23 @@ func TestImportedFields(t *testing.T) {
 func TestImportOfTheRestaurant(t *testing.T) {
 	dir := newModule(t)
 	write(t, dir, "pkg/apis/bakery/doc.go", "// +groupName=restaurant.programming-kubernetes.info\n\npackage bakery\n")
-	options := kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml"}, Versions: []string{"v1", "v1beta1"}}
-	_, findings, err := kit.ImportCRD(t.Context(), dir, options)
+	var findings []string
+	options := kit.ImportOptions{
+		Files: []string{"../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml"}, Versions: []string{"v1", "v1beta1"},
+		Report: func(finding string) { findings = append(findings, finding) },
+	}
+	_, err := kit.ImportCRD(t.Context(), dir, options)
 	require.NoError(t, err)
 	const pizzas, toppings = "pizzas.restaurant.programming-kubernetes.info: ", "toppings.restaurant.programming-kubernetes.info: "
 	require.Equal(t, []string{
 		pizzas + "the column Toppings: a function can show .spec.toppings, write it by hand",
+		pizzas + "v1: Pizza.status.conditions: what its elements must be, which are taken as they are but for the fractions of their times",
 		pizzas + "v1: Pizza.status.cost: the rule !self.matches('[eE][+-]?[0-9]{3}') && isQuantity(self) && !quantity(self).isLessThan(quantity('0')) && !quantity(self).isGreaterThan(quantity('640000000000'))",
+		pizzas + "v1: Pizza.status.cost: the maxLength 64",
 		pizzas + "v1: Pizza: the rule has(self.spec) && has(self.spec.toppings) && self.spec.toppings.size() > 0",
+		pizzas + "v1: Pizza: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused",
 		toppings + "v1: Topping.spec.cost: the rule !string(self).matches('[eE][+-]?[0-9]{3}') && isQuantity(string(self)) && !quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1000000000'))",
+		toppings + "v1: Topping.spec.cost: the maxLength 64",
 	}, findings)
 
 	declaration := read(t, dir, "pkg/registry/bakery/pizza.go")
@@ -197,9 +211,221 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	require.Contains(t, read(t, dir, "pkg/apis/bakery/v1beta1/pizza_types.go"), "\t// +k8s:format=k8s-long-name\n\tName string `json:\"name\"")
 	require.Contains(t, read(t, dir, "artifacts/deploy/base/rbac-topping.yaml"), "name: bakery:topping-editor\n")
 
-	again, _, err := kit.ImportCRD(t.Context(), dir, options)
+	again, err := kit.ImportCRD(t.Context(), dir, options)
 	require.NoError(t, err)
 	require.Empty(t, again.Files)
+}
+
+// TestImportedDefinitions imports definitions that names, or types of Go, could be in the way of: each thing that
+// is lost is a finding, and nothing is declared twice.
+func TestImportedDefinitions(t *testing.T) {
+	const numbers, everyValue = "integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused", ", because of which kube-apiserver refuses every value"
+	for file, test := range map[string]struct {
+		// findings are by the path of what is lost, and lines are in the types of the version.
+		findings, lines []string
+	}{
+		"names": {
+			findings: []string{
+				"Oven: " + numbers,
+			},
+			lines: []string{
+				"Größe *int64 `json:\"größe,omitempty\" protobuf:\"varint,9,opt,name=gre\"`",
+				"X2fa *bool `json:\"2fa,omitempty\" protobuf:\"varint,2,opt,name=x2fa\"`",
+				"FooBar2 *string `json:\"foo-bar,omitempty\" protobuf:\"bytes,6,opt,name=fooBar2\"`",
+				"Recipe *OvenRecipe2 `json:\"recipe,omitempty\"",
+				"Status *OvenStatus2 `json:\"status,omitempty\"",
+				"RecipeStep *OvenRecipeStep `json",
+				"Step *OvenRecipeStep2 `json",
+				"\t// +k8s:listMapKey=\"$key\"\n",
+			},
+		},
+		"methods": {
+			findings: []string{
+				"Mixer: " + numbers,
+			},
+			lines: []string{
+				"SizeValue *int32 `json:\"size,omitempty\" protobuf:\"varint,9,opt,name=size\"`",
+				"NameValue *string `json:\"name,omitempty\" protobuf:\"bytes,5,opt,name=name\"`",
+			},
+		},
+		"enums": {
+			findings: []string{
+				"Route.spec.size: the values [1,2,3]",
+				"Route.spec.tier: null, which becomes what is left out",
+				"Route: " + numbers,
+			},
+			lines: []string{
+				"\tMode *RouteMode `json:\"mode,omitempty\"",
+				"\tAxis RouteAxis `json:\"axis\"",
+				"\tRouteTierGold RouteTier = \"gold\"\n)",
+				"\tRouteMatchTypeSymbol2 RouteMatchType = \"=\"\n",
+			},
+		},
+		"quantities": {
+			findings: []string{
+				"Scale.spec.amount: the rule isQuantity(self)",
+				"Scale.spec.amount: the maxLength 20",
+				"Scale.spec.either: the rule self == '' || isQuantity(self)",
+				"Scale.spec.limits: the rule self.all(k, quantity(self[k]).isGreaterThan(quantity('0')))",
+				"Scale.spec.resources.max: integers beyond 32 bits, which are refused",
+				"Scale.spec.resources.min: integers beyond 32 bits, which are refused",
+				"Scale.spec.resources: the rule quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
+				"Scale.spec.sizes: the rule self.all(s, isQuantity(s))",
+				"Scale: " + numbers,
+			},
+			lines: []string{
+				"Amount *resource.Quantity `json",
+				"Either *string `json",
+				"Limits map[string]string `json",
+				"Sizes []string `json",
+				"Resources *ScaleResources `json",
+				"Max *intstr.IntOrString `json",
+			},
+		},
+		"unknown": {
+			findings: []string{
+				"Task.spec: that it is an object",
+				"Task.status: that it is an object",
+				"Task: fields beside spec and status, which are dropped",
+				"Memo.spec.any: any JSON has become an object",
+				"Memo.spec.map: that it is an object",
+				"Memo.spec.open: that it is an object",
+				"Memo.spec.open: what its properties must be, as it keeps what is unknown",
+				"Memo.spec.steps[]: that it is an object",
+				"Memo.spec.values{}: any JSON has become an object",
+				"Memo: fields beside spec, which are dropped",
+			},
+			lines: []string{
+				"Spec *runtime.RawExtension `json:\"spec,omitempty\" protobuf:\"bytes,2,opt,name=spec\"`",
+				"Status *runtime.RawExtension `json:\"status,omitempty\" protobuf:\"bytes,3,opt,name=status\"`",
+				"Status NoteStatus `json",
+				"type NoteStatus struct {\n}",
+				"Steps []runtime.RawExtension `json",
+				"Open *runtime.RawExtension `json",
+				"Empty *MemoEmpty2 `json",
+				"Empties []MemoEmpty `json",
+				"Values map[string]runtime.RawExtension `json",
+			},
+		},
+		"embedded": {
+			findings: []string{
+				"Batch.spec.object: that it is an object with an apiVersion, a kind and valid metadata",
+				"Batch.spec.strict: that it is an object with an apiVersion, a kind and valid metadata",
+				"Batch.spec.strict: what its properties must be, as it keeps what is unknown",
+				"Batch.spec.strict: that it keeps nothing unknown",
+			},
+			lines: []string{
+				"Object *runtime.RawExtension `json",
+				"Strict *runtime.RawExtension `json",
+				"Metadata *BatchTemplateMetadata `json",
+				"type BatchTemplateMetadata struct {\n}",
+				"Labels map[string]string `json",
+			},
+		},
+		"merging": {
+			findings: []string{
+				"Policy.spec.any: that it is an object",
+				"Policy.spec.any: the map type atomic, so that what several apply is merged",
+				"Policy.spec.lists{}: the list type set",
+				"Policy.spec.lists{}: what the elements of the list must be",
+				"Policy.spec.maps{}: a list or a map within another: any JSON has become an object",
+				"Policy.spec.nested[]: a list or a map within another: any JSON has become an object",
+				"Policy.spec.note: null, which becomes what is left out",
+				"Policy.spec.objects{}: what the elements of the list must be",
+				"Policy.spec.sets[]: a list or a map within another: any JSON has become an object",
+				"Policy.spec.tier: null, which becomes the default",
+			},
+			lines: []string{
+				"// +structType=atomic\ntype PolicySelector struct {",
+				"\t// +mapType=atomic\n\tData map[string]string",
+				"// +structType=atomic\ntype PolicySelector2 struct {",
+				"\t// +default=\"gold\"\n",
+				"\t// +k8s:eachVal=+k8s:opaqueType\n\tLists map[string]PolicyList2",
+			},
+		},
+		"bounds": {
+			findings: []string{
+				"Bound.spec.fraction: the minimum 0.5",
+				"Bound.spec.fraction: the maximum 2",
+				"Bound.spec.half: the minimum 0.5" + everyValue,
+				"Bound.spec.half: the maximum 1.5" + everyValue,
+				"Bound.spec.largest: the maximum 9.223372036854776e+18" + everyValue,
+				"Bound.spec.least: the exclusive minimum -9.223372036854776e+18" + everyValue,
+				"Bound.spec.negative: the exclusive maximum -9.223372036854776e+18" + everyValue,
+				"Bound.spec.none: the exclusive minimum 2.147483647e+09" + everyValue,
+				"Bound.spec.small: the maximum 4.294967295e+09" + everyValue,
+				"Bound.spec.unsigned: the maximum 1.8446744073709552e+19" + everyValue,
+				"Bound: " + numbers,
+			},
+			lines: []string{
+				"\t// +k8s:minimum=0\n\tUnsigned",
+				"\t// +k8s:minimum=1\n\t// +k8s:maximum=65535\n\tPort",
+				"\t// +k8s:maxLength=9223372036854775807\n",
+				"\t// +k8s:minimum=-2147483648\n\tSmall",
+			},
+		},
+		"times": {
+			findings: []string{
+				"Rental.spec.any: integers beyond 32 bits, which are refused",
+				"Rental.spec.day: the format date",
+				"Rental.spec.key: that it is not empty",
+				"Rental.spec.renewTime: the format date-time",
+				"Rental: " + numbers,
+			},
+			lines: []string{
+				"RenewTime *string `json",
+				"Any *intstr.IntOrString",
+				"Key []byte `json",
+			},
+		},
+	} {
+		t.Run(file, func(t *testing.T) {
+			dir := newModule(t)
+			var findings []string
+			_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{"testdata/crds/" + file + ".yaml"}, Report: func(finding string) {
+				_, finding, _ = strings.Cut(finding, ".bakery.example.com: v1: ")
+				findings = append(findings, finding)
+				require.NoFileExists(t, dir+"/pkg/apis/bakery/v1/doc.go")
+			}})
+			require.NoError(t, err)
+			require.Equal(t, test.findings, findings)
+			versioned := checkTypes(t, dir+"/pkg/apis/bakery/v1")
+			checkTypes(t, dir+"/pkg/apis/bakery")
+			for _, line := range test.lines {
+				require.Contains(t, versioned, line)
+			}
+		})
+	}
+}
+
+// checkTypes returns the files of a package with types, after it has found no name twice in a scope. It looks at
+// no other package.
+func checkTypes(t *testing.T, dir string) (text string) {
+	t.Helper()
+	files := token.NewFileSet()
+	var parsed []*ast.File
+	names, err := filepath.Glob(filepath.Join(dir, "*_types.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		parsed = append(parsed, file)
+		text += read(t, "", name)
+	}
+	config := gotypes.Config{Importer: noImporter{}, Error: func(err error) {
+		require.NotContains(t, err.Error(), "declared")
+	}}
+	_, _ = config.Check("bakery", files, parsed, nil)
+	return text
+}
+
+type noImporter struct{}
+
+func (noImporter) Import(path string) (*gotypes.Package, error) {
+	imported := gotypes.NewPackage(path, filepath.Base(path))
+	imported.MarkComplete()
+	return imported, nil
 }
 
 // A definition of strangers can't write code: nothing is written of one that tries to.
@@ -209,7 +435,7 @@ func TestImportedNames(t *testing.T) {
 	for name, test := range map[string]struct{ property, want string }{
 		"a property that ends its tag": {
 			`"x` + "`" + `\n}\nfunc init() { println(\"imported\") }\nvar _ struct {\n\tA string ` + "`" + `json:\"x": {type: string}`,
-			`: the name of the property "x` + "`" + `\n}\nfunc init() { println(\"imported\") }\nvar _ struct {\n\tA string ` + "`" + `json:\"x": use letters, digits and _$./-, beginning with a letter`,
+			`: the name of the property "x` + "`" + `\n}\nfunc init() { println(\"imported\") }\nvar _ struct {\n\tA string ` + "`" + `json:\"x": use letters, digits and _$./-, and at least one letter or digit`,
 		},
 		"a key that ends its comment": {
 			list + `x-kubernetes-list-map-keys: ["name\n\tA string\n}\nfunc init() { println(\"imported\") }\ntype x struct {"]}`,
@@ -221,13 +447,13 @@ func TestImportedNames(t *testing.T) {
 		},
 		"a key that is none of the properties": {list + `x-kubernetes-list-map-keys: [other]}`, `.field: the key "other" of the list: name a property of its elements`},
 		"a key of strings":                     {`field: {type: array, x-kubernetes-list-map-keys: [a], items: {type: string}}`, `.field: the key "a" of the list: name a property of its elements`},
-		"a property in a list":                 {`field: {type: array, items: {type: object, properties: {"a b": {type: string}}}}`, `.field[]: the name of the property "a b": use letters, digits and _$./-, beginning with a letter`},
-		"a property in a map":                  {`field: {type: object, additionalProperties: {type: object, properties: {"": {type: string}}}}`, `.field{}: the name of the property "": use letters, digits and _$./-, beginning with a letter`},
+		"a property in a list":                 {`field: {type: array, items: {type: object, properties: {"a b": {type: string}}}}`, `.field[]: the name of the property "a b": use letters, digits and _$./-, and at least one letter or digit`},
+		"a property in a map":                  {`field: {type: object, additionalProperties: {type: object, properties: {"": {type: string}}}}`, `.field{}: the name of the property "": use letters, digits and _$./-, and at least one letter or digit`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newModule(t)
 			before := tree(t, dir)
-			_, _, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", test.property)}})
+			_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", test.property)}})
 			require.EqualError(t, err, intro+test.want)
 			require.Equal(t, before, tree(t, dir))
 		})
@@ -261,7 +487,7 @@ func TestImportedTexts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newModule(t)
-			_, _, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", property)}})
+			_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", property)}})
 			require.NoError(t, err)
 			for _, file := range tree(t, dir) {
 				if !strings.HasSuffix(file, ".go") || strings.Contains(file, "/test/") {
@@ -298,7 +524,7 @@ func TestImportErrorsNameTheFix(t *testing.T) {
 		"something else": {kit.ImportOptions{Files: []string{other}}, other + " has no CustomResourceDefinition of apiextensions.k8s.io/v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := kit.ImportCRD(t.Context(), newModule(t), test.options)
+			_, err := kit.ImportCRD(t.Context(), newModule(t), test.options)
 			require.EqualError(t, err, test.want)
 		})
 	}

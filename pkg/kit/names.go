@@ -198,27 +198,6 @@ func variable(kind, group string) string {
 // title is the name of a group in a sentence.
 func title(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
 
-// goName is the name of a field: ClusterIP for clusterIP.
-func goName(name string) string {
-	var b strings.Builder
-	upper := true
-	for _, c := range name {
-		switch {
-		case !unicode.IsLetter(c) && !unicode.IsDigit(c):
-			upper = true
-		case upper:
-			b.WriteRune(unicode.ToUpper(c))
-			upper = false
-		default:
-			b.WriteRune(c)
-		}
-	}
-	if b.Len() == 0 || !unicode.IsLetter(rune(b.String()[0])) {
-		return "X" + b.String()
-	}
-	return b.String()
-}
-
 // singular is the name of an element of a list.
 func singular(name string) string {
 	for _, ending := range [][2]string{{"ies", "y"}, {"sses", "ss"}, {"ches", "ch"}, {"xes", "x"}, {"ss", "ss"}, {"us", "us"}, {"s", ""}} {

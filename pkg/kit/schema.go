@@ -21,19 +21,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // goStruct is a struct that is made of a schema of type object.
 type goStruct struct {
 	name, doc string
-	fields    []*goField
+	// tags are those of the type.
+	tags   []string
+	fields []*goField
 }
 
 func (s *goStruct) field(json string) *goField {
@@ -47,8 +46,9 @@ func (s *goStruct) field(json string) *goField {
 
 // goField is a field of a goStruct.
 type goField struct {
-	name, json, doc string
-	goType          *goType
+	// name is that in Go, json that of users, and proto that in messages.
+	name, json, proto, doc string
+	goType                 *goType
 	// pointer is true if the versioned type has a pointer, so that what is omitted differs
 	// from what is empty. value is true if the internal type has none nevertheless, because
 	// there is always a value.
@@ -71,8 +71,11 @@ type goType struct {
 	// opaque is a type of a library that has its own rules.
 	opaque bool
 	// enum are the values that a string may have.
-	enum []string
+	enum []constant
 }
+
+// constant is a value of an enumeration.
+type constant struct{ name, value string }
 
 func (t *goType) String() string {
 	switch {
@@ -85,26 +88,27 @@ func (t *goType) String() string {
 	}
 }
 
-// propertyName is what a name in JSON may be, so that tags can hold it.
-var propertyName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$./-]*$`)
-
-// unwritableNames are the names in a schema that are no identifiers, list types that are not known, and
-// keys of lists that are no properties.
-func unwritableNames(path string, schema *apiextensionsv1.JSONSchemaProps) (problems []string) {
-	for name, property := range schema.Properties {
+// unwritable is what a schema has that can't be in Go at all: names that can't be named, list and map types that
+// are not known, and keys of lists that are no properties.
+func unwritable(path string, schema *apiextensionsv1.JSONSchemaProps) (problems []string) {
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		property := schema.Properties[name]
 		if !propertyName.MatchString(name) {
-			problems = append(problems, fmt.Sprintf("%s: the name of the property %q: use letters, digits and _$./-, beginning with a letter", path, name))
+			problems = append(problems, fmt.Sprintf("%s: the name of the property %q: use letters, digits and _$./-, and at least one letter or digit", path, name))
 			continue
 		}
-		problems = append(problems, unwritableNames(path+"."+name, &property)...)
+		problems = append(problems, unwritable(path+"."+name, &property)...)
 	}
 	if kind := schema.XListType; kind != nil && !slices.Contains([]string{"atomic", "set", "map"}, *kind) {
 		problems = append(problems, fmt.Sprintf("%s: the list type %q: use atomic, set or map", path, *kind))
 	}
+	if kind := schema.XMapType; kind != nil && !slices.Contains([]string{"atomic", "granular"}, *kind) {
+		problems = append(problems, fmt.Sprintf("%s: the map type %q: use atomic or granular", path, *kind))
+	}
 	var element apiextensionsv1.JSONSchemaProps
 	if schema.Items != nil && schema.Items.Schema != nil {
 		element = *schema.Items.Schema
-		problems = append(problems, unwritableNames(path+"[]", &element)...)
+		problems = append(problems, unwritable(path+"[]", &element)...)
 	}
 	for _, key := range schema.XListMapKeys {
 		if _, found := element.Properties[key]; !found {
@@ -112,7 +116,7 @@ func unwritableNames(path string, schema *apiextensionsv1.JSONSchemaProps) (prob
 		}
 	}
 	if values := schema.AdditionalProperties; values != nil && values.Schema != nil {
-		problems = append(problems, unwritableNames(path+"{}", values.Schema)...)
+		problems = append(problems, unwritable(path+"{}", values.Schema)...)
 	}
 	return problems
 }
@@ -120,26 +124,53 @@ func unwritableNames(path string, schema *apiextensionsv1.JSONSchemaProps) (prob
 // schemaReader makes Go types of the schema of one version of a kind.
 type schemaReader struct {
 	kind    string
+	names   *identifiers
 	structs []*goStruct
-	enums   []*goType
-	names   map[string]bool
+	// named are the enumerations, and the lists and maps that need a name.
+	named []*goType
 	// findings are what the types can't express, by the path of the field.
 	findings []string
+	// integers is true if there are any.
+	integers bool
 }
 
 // readSchema returns the type of the kind, and collects all that it consists of.
-func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps) *goStruct {
-	r.names = map[string]bool{r.kind: true, r.kind + "List": true, r.kind + "Spec": true, r.kind + "Status": true}
+func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, status bool) *goStruct {
+	properties := rootProperties(schema, status)
 	root := &goStruct{name: r.kind, doc: schema.Description}
-	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		if name == "apiVersion" || name == "kind" || name == "metadata" {
-			continue
-		}
-		property := schema.Properties[name]
-		root.fields = append(root.fields, r.field(root, r.kind, name, &property, slices.Contains(schema.Required, name)))
+	r.addFields(root, r.kind, properties, schema.Required)
+	r.report(r.kind, inexpressible(&goType{}, schema))
+	if keepsUnknown(schema) {
+		r.report(r.kind, []string{"fields beside " + strings.Join(slices.Sorted(maps.Keys(properties)), " and ") + ", which are dropped"})
 	}
-	r.report(r.kind, inexpressible(schema))
+	if r.integers {
+		r.report(r.kind, []string{"integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"})
+	}
 	return root
+}
+
+// rootProperties are the properties that the type of a kind has fields for. Where a schema names none but
+// keeps what is unknown, these are the spec and, with its subresource, the status.
+func rootProperties(schema *apiextensionsv1.JSONSchemaProps, status bool) map[string]apiextensionsv1.JSONSchemaProps {
+	properties := maps.Clone(schema.Properties)
+	if properties == nil {
+		properties = map[string]apiextensionsv1.JSONSchemaProps{}
+	}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		delete(properties, name)
+	}
+	unknown := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: schema.XPreserveUnknownFields}
+	if len(properties) == 0 && keepsUnknown(schema) {
+		properties["spec"] = unknown
+	}
+	if _, has := properties["status"]; status && !has {
+		properties["status"] = unknown
+	}
+	return properties
+}
+
+func keepsUnknown(schema *apiextensionsv1.JSONSchemaProps) bool {
+	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 }
 
 func (r *schemaReader) report(path string, what []string) {
@@ -148,51 +179,43 @@ func (r *schemaReader) report(path string, what []string) {
 	}
 }
 
-// structOf makes a struct of a schema with properties.
+// structOf makes a struct of a schema of an object.
 func (r *schemaReader) structOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goStruct {
-	made := &goStruct{name: r.unique(name)}
+	made := &goStruct{name: r.names.typeName(path, name)}
 	made.doc = typeDoc(made.name, path, schema.Description)
 	r.structs = append(r.structs, made)
-	for _, property := range slices.Sorted(maps.Keys(schema.Properties)) {
-		of := schema.Properties[property]
-		made.fields = append(made.fields, r.field(made, path, property, &of, slices.Contains(schema.Required, property)))
-	}
+	r.addFields(made, path, schema.Properties, schema.Required)
 	return made
 }
 
-// unique is a name that no other type of the kind has.
-func (r *schemaReader) unique(name string) string {
-	if name == r.kind+"Spec" || name == r.kind+"Status" {
-		return name
+func (r *schemaReader) addFields(to *goStruct, path string, properties map[string]apiextensionsv1.JSONSchemaProps, required []string) {
+	names := slices.Sorted(maps.Keys(properties))
+	inGo, inProtobuf := r.names.fieldNames(path, names)
+	for _, name := range names {
+		property := properties[name]
+		field := &goField{name: inGo[name], json: name, proto: inProtobuf[name], doc: property.Description, required: slices.Contains(required, name)}
+		r.complete(field, to, path+"."+name, &property)
+		to.fields = append(to.fields, field)
 	}
-	for i := 2; r.names[name]; i++ {
-		name = fmt.Sprintf("%s%d", strings.TrimRight(name, "0123456789"), i)
-	}
-	r.names[name] = true
-	return name
 }
 
-func (r *schemaReader) field(of *goStruct, path, name string, schema *apiextensionsv1.JSONSchemaProps, required bool) *goField {
-	path += "." + name
-	field := &goField{name: goName(name), json: name, doc: schema.Description, required: required}
-	field.goType = r.typeOf(strings.TrimSuffix(of.name, "Spec")+goName(name), path, schema)
-	field.todo = inexpressible(schema)
-	if field.goType.text == "[]byte" && (schema.MinLength != nil || schema.MaxLength != nil) {
-		field.todo = append(field.todo, "how long it may be")
-	}
+// complete gives a field its type, its default and its tags.
+func (r *schemaReader) complete(field *goField, of *goStruct, path string, schema *apiextensionsv1.JSONSchemaProps) {
+	field.goType = r.typeOf(strings.TrimSuffix(of.name, "Spec")+goName(field.json), path, schema)
+	field.todo = inexpressible(field.goType, schema)
 	several := field.goType.list || field.goType.dictionary
 	isRoot := of.name == r.kind && field.goType.fields != nil
-	field.pointer = !several && !isRoot && field.goType.text != "[]byte" && (!required || !r.refusesEmpty(schema))
+	field.pointer = !several && !isRoot && field.goType.text != "[]byte" && (!field.required || !r.refusesEmpty(schema))
 	r.setDefault(field, schema)
 	field.tags = append(field.tags, r.tagsOf(field, schema)...)
 	r.report(path, field.todo)
-	return field
 }
 
 // refusesEmpty is true if an empty value is invalid, so that a field without a pointer can be
 // required.
 func (*schemaReader) refusesEmpty(schema *apiextensionsv1.JSONSchemaProps) bool {
-	return schema.Type == "string" && (schema.MinLength != nil && *schema.MinLength > 0 || len(schema.Enum) > 0)
+	isEmpty := func(value apiextensionsv1.JSON) bool { return string(value.Raw) == `""` }
+	return schema.Type == "string" && (schema.MinLength != nil && *schema.MinLength > 0 || len(schema.Enum) > 0 && !slices.ContainsFunc(schema.Enum, isEmpty))
 }
 
 func (r *schemaReader) setDefault(field *goField, schema *apiextensionsv1.JSONSchemaProps) {
@@ -218,32 +241,22 @@ func (r *schemaReader) setDefault(field *goField, schema *apiextensionsv1.JSONSc
 	}
 }
 
-var quantityRule = regexp.MustCompile(`\bis[qQ]uantity\(|\bquantity\(`)
-
-func isQuantity(schema *apiextensionsv1.JSONSchemaProps) bool {
-	return schema.Pattern == codegen.QuantityPattern || slices.ContainsFunc(schema.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
-		return quantityRule.MatchString(rule.Rule)
-	})
-}
-
 // typeOf makes the type of a field. Structs and enumerations get the name.
 func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
-	switch {
+	switch values := schema.AdditionalProperties; {
 	case isQuantity(schema):
 		return &goType{text: "resource.Quantity", wire: "bytes"}
 	case schema.XIntOrString:
+		r.integers = true
 		return &goType{text: "intstr.IntOrString", wire: "bytes", opaque: true}
-	case schema.XEmbeddedResource, schema.Type == "",
-		schema.Type == "object" && len(schema.Properties) == 0 && (schema.AdditionalProperties == nil || schema.AdditionalProperties.Schema == nil):
-		if schema.Type == "" {
-			r.report(path, []string{"any JSON has become an object"})
-		}
+	case schema.XEmbeddedResource, keepsUnknown(schema), schema.Type == "", schema.Type == "object" && values != nil && values.Schema == nil && values.Allows:
 		return &goType{text: "runtime.RawExtension", wire: "bytes", opaque: true}
 	}
 	switch schema.Type {
 	case "string":
-		return r.stringOf(name, schema)
+		return r.stringOf(name, path, schema)
 	case "integer":
+		r.integers = true
 		if schema.Format == "int32" {
 			return &goType{text: "int32", wire: "varint"}
 		}
@@ -262,28 +275,43 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 		element := r.elementOf(singular(name), path+"[]", schema.Items.Schema)
 		return &goType{list: true, wire: element.wire, element: element}
 	}
-	if len(schema.Properties) == 0 {
-		return &goType{dictionary: true, wire: "bytes", element: r.elementOf(singular(name), path+"{}", schema.AdditionalProperties.Schema)}
+	if values := schema.AdditionalProperties; values != nil && values.Schema != nil {
+		return &goType{dictionary: true, wire: "bytes", element: r.elementOf(singular(name), path+"{}", values.Schema)}
 	}
 	fields := r.structOf(name, path, schema)
+	if schema.XMapType != nil && *schema.XMapType == "atomic" {
+		fields.tags = []string{"+structType=atomic"}
+	}
 	return &goType{text: fields.name, wire: "bytes", fields: fields}
 }
 
-// elementOf is the type of an element of a list or a map. A list in a list needs a name of its
-// own in protobuf messages.
+// elementOf is the type of an element of a list or a map. What validates lists and maps within others can't be
+// generated. Lists within maps need a name in protobuf messages.
 func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
-	element := r.typeOf(name, path, schema)
-	r.report(path, inexpressible(schema))
-	if element.list || element.dictionary {
-		for _, rule := range rules(element, schema) {
-			r.report(path, []string{strings.TrimPrefix(rule, "+k8s:")})
-		}
-		keepPointers(element)
-		named := &goType{text: r.unique(name), wire: "bytes", element: element}
-		r.enums = append(r.enums, named)
-		return named
+	isMap := schema.Type == "object" && len(schema.Properties) == 0 && schema.AdditionalProperties != nil
+	if isList := schema.Type == "array"; isMap || isList && strings.HasSuffix(path, "[]") {
+		element := &goType{text: "runtime.RawExtension", wire: "bytes", opaque: true}
+		r.report(path, []string{"a list or a map within another: any JSON has become an object"})
+		return element
 	}
-	return element
+	element := r.typeOf(name, path, schema)
+	r.report(path, inexpressible(element, schema))
+	if !element.list {
+		return element
+	}
+	for _, rule := range rules(element, schema) {
+		r.report(path, []string{strings.TrimPrefix(rule, "+k8s:")})
+	}
+	if kind := schema.XListType; kind != nil && *kind != "atomic" {
+		r.report(path, []string{"the list type " + *kind})
+	}
+	if of := element.element; of.fields != nil || schema.Items != nil && schema.Items.Schema != nil && len(rules(of, schema.Items.Schema)) > 0 {
+		r.report(path, []string{"what the elements of the list must be"})
+	}
+	keepPointers(element)
+	named := &goType{text: r.names.typeName(path, name), wire: "bytes", element: element, opaque: true}
+	r.named = append(r.named, named)
+	return named
 }
 
 // keepPointers gives the internal type the memory of the versioned one: conversions of a type
@@ -300,23 +328,21 @@ func keepPointers(t *goType) {
 	}
 }
 
-func (r *schemaReader) stringOf(name string, schema *apiextensionsv1.JSONSchemaProps) *goType {
+func (r *schemaReader) stringOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
 	switch {
-	case schema.Format == "date-time":
-		return &goType{text: "metav1.Time", wire: "bytes", opaque: true}
 	case schema.Format == "byte":
 		return &goType{text: "[]byte", wire: "bytes"}
 	case len(schema.Enum) == 0:
 		return &goType{text: "string", wire: "bytes"}
 	}
-	made := &goType{text: r.unique(name), wire: "bytes"}
+	made := &goType{text: r.names.typeName(path, name), wire: "bytes"}
 	for _, value := range schema.Enum {
-		var text string
-		if json.Unmarshal(value.Raw, &text) == nil {
-			made.enum = append(made.enum, text)
+		var text *string
+		if json.Unmarshal(value.Raw, &text) == nil && text != nil {
+			made.enum = append(made.enum, constant{r.names.constantName(made, *text), *text})
 		}
 	}
-	r.enums = append(r.enums, made)
+	r.named = append(r.named, made)
 	return made
 }
 

@@ -20,10 +20,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/parser"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/validate"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
@@ -50,54 +60,155 @@ func ruleTag(rule string) string {
 	}[strings.Join(strings.Fields(rule), "")]
 }
 
-// inexpressible is what a schema demands and no tag says, each in one line.
-func inexpressible(schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
-	defer func() {
-		for i := range todo {
-			todo[i] = oneLine(todo[i])
-		}
-	}()
+// quantityRule is true if a rule in CEL accepts no value that is not a quantity.
+func quantityRule(rule string) bool {
+	parsed, err := parser.NewParser(parser.Macros(parser.AllMacros...))
+	if err != nil {
+		return false
+	}
+	tree, errs := parsed.Parse(common.NewTextSource(rule))
+	if len(errs.GetErrors()) > 0 {
+		return false
+	}
+	always := true
+	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		// What compares with an old value says nothing about a first one.
+		always = always && (e.Kind() != ast.IdentKind || e.AsIdent() != "oldSelf")
+	}))
+	return always && demandsQuantity(tree.Expr(), true)
+}
+
+// demandsQuantity is true if an expression reads the value as a quantity, whatever the value is. An
+// expression that has to be true may also ask whether it is one.
+func demandsQuantity(e ast.Expr, isTrue bool) bool {
+	if e.Kind() != ast.CallKind {
+		return false
+	}
+	call := e.AsCall()
+	switch call.FunctionName() {
+	case operators.LogicalAnd:
+		return isTrue && slices.ContainsFunc(call.Args(), func(of ast.Expr) bool { return demandsQuantity(of, true) })
+	case operators.LogicalOr, operators.Conditional:
+		return false
+	case "isQuantity":
+		return isTrue && len(call.Args()) == 1 && isSelf(call.Args()[0])
+	case "quantity":
+		return len(call.Args()) == 1 && isSelf(call.Args()[0])
+	}
+	return call.IsMemberFunction() && demandsQuantity(call.Target(), false) ||
+		slices.ContainsFunc(call.Args(), func(of ast.Expr) bool { return demandsQuantity(of, false) })
+}
+
+// isSelf is true for self and string(self).
+func isSelf(e ast.Expr) bool {
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "string" && len(e.AsCall().Args()) == 1 {
+		e = e.AsCall().Args()[0]
+	}
+	return e.Kind() == ast.IdentKind && e.AsIdent() == "self"
+}
+
+// isQuantity is true if all that a schema accepts are quantities.
+func isQuantity(schema *apiextensionsv1.JSONSchemaProps) bool {
+	if schema.Type != "string" && !schema.XIntOrString {
+		return false
+	}
+	return schema.Pattern == codegen.QuantityPattern || slices.ContainsFunc(schema.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+		return quantityRule(rule.Rule)
+	})
+}
+
+// inexpressible is what a schema demands and its type and tags don't say, each in one line.
+func inexpressible(t *goType, schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
+	add := func(format string, args ...any) { todo = append(todo, oneLine(fmt.Sprintf(format, args...))) }
 	for _, rule := range schema.XValidations {
 		if ruleTag(rule.Rule) == "" {
-			todo = append(todo, "the rule "+strings.Join(strings.Fields(rule.Rule), " "))
+			add("the rule %s", strings.Join(strings.Fields(rule.Rule), " "))
 		}
 	}
-	if schema.Pattern != "" && patternFormat(schema.Pattern) == "" && schema.Pattern != codegen.QuantityPattern {
-		todo = append(todo, "the pattern "+schema.Pattern)
+	if pattern := schema.Pattern; pattern != "" && (t.text != "string" || patternFormat(pattern) == "") && (t.text != "resource.Quantity" || pattern != codegen.QuantityPattern) {
+		add("the pattern %s", pattern)
 	}
-	if schema.Format != "" && !slices.Contains([]string{"int32", "int64", "date-time", "byte", "double", "float", "uuid"}, schema.Format) {
-		todo = append(todo, "the format "+schema.Format)
+	if schema.Format != "uuid" && schema.Format != "byte" && isFormat(schema) {
+		add("the format %s", schema.Format)
 	}
-	for _, bound := range []struct {
-		name  string
-		value *float64
-	}{{"maximum", schema.Maximum}, {"minimum", schema.Minimum}} {
-		if bound.value != nil && (schema.Type == "number" || schema.Type == "integer" && !isWhole(*bound.value)) {
-			todo = append(todo, fmt.Sprintf("the %s %v", bound.name, *bound.value))
-		}
-	}
+	todo = append(todo, boundsBeyond(t, schema)...)
 	if schema.MultipleOf != nil {
-		todo = append(todo, fmt.Sprintf("a multiple of %v", *schema.MultipleOf))
+		add("a multiple of %v", *schema.MultipleOf)
 	}
-	if len(schema.Enum) > 0 && schema.Type != "string" {
-		todo = append(todo, "the values "+asJSON(schema.Enum))
+	if len(schema.Enum) > 0 && t.enum == nil {
+		add("the values %s", asJSON(schema.Enum))
+	}
+	for _, limit := range []struct {
+		name  string
+		value *int64
+		said  bool
+	}{
+		{"minLength", schema.MinLength, t.text == "string"}, {"maxLength", schema.MaxLength, t.text == "string"},
+		{"minItems", schema.MinItems, t.list}, {"maxItems", schema.MaxItems, t.list},
+		{"minProperties", schema.MinProperties, t.dictionary}, {"maxProperties", schema.MaxProperties, t.dictionary},
+	} {
+		if limit.value != nil && !limit.said {
+			add("the %s %d", limit.name, *limit.value)
+		}
 	}
 	// Both are how integers or strings are written, too.
 	if !schema.XIntOrString {
-		for name, schemas := range map[string][]apiextensionsv1.JSONSchemaProps{"allOf": schema.AllOf, "anyOf": schema.AnyOf, "oneOf": schema.OneOf} {
-			if len(schemas) > 0 {
-				todo = append(todo, name+" "+asJSON(schemas))
+		for _, of := range []struct {
+			name    string
+			schemas []apiextensionsv1.JSONSchemaProps
+		}{{"allOf", schema.AllOf}, {"anyOf", schema.AnyOf}, {"oneOf", schema.OneOf}} {
+			if len(of.schemas) > 0 {
+				add("%s %s", of.name, asJSON(of.schemas))
 			}
 		}
-		slices.Sort(todo)
 	}
 	if schema.Not != nil {
-		todo = append(todo, "not "+asJSON(schema.Not))
+		add("not %s", asJSON(schema.Not))
 	}
-	if schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields && len(schema.Properties) > 0 {
-		todo = append(todo, "unknown fields, which are dropped")
+	switch {
+	case schema.Nullable && schema.Default != nil:
+		add("null, which becomes the default")
+	case schema.Nullable:
+		add("null, which becomes what is left out")
+	}
+	return append(todo, lost(t, schema)...)
+}
+
+// lost is what a type of a library doesn't have of a schema.
+func lost(t *goType, schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
+	switch {
+	case t.text == "[]byte":
+		todo = append(todo, "that it is not empty")
+	case t.text == "intstr.IntOrString":
+		todo = append(todo, "integers beyond 32 bits, which are refused")
+	case t.list && t.element.text == "metav1.Condition":
+		todo = append(todo, "what its elements must be, which are taken as they are but for the fractions of their times")
+	case t.text != "runtime.RawExtension":
+		return nil
+	case schema.XEmbeddedResource:
+		todo = append(todo, "that it is an object with an apiVersion, a kind and valid metadata")
+	case schema.Type == "":
+		return []string{"any JSON has become an object"}
+	default:
+		todo = append(todo, "that it is an object")
+	}
+	if t.text == "runtime.RawExtension" && len(schema.Properties) > 0 {
+		todo = append(todo, "what its properties must be, as it keeps what is unknown")
+	}
+	if t.text == "runtime.RawExtension" && !keepsUnknown(schema) && schema.AdditionalProperties == nil {
+		todo = append(todo, "that it keeps nothing unknown")
+	}
+	if t.text == "runtime.RawExtension" && schema.XMapType != nil && *schema.XMapType == "atomic" {
+		todo = append(todo, "the map type atomic, so that what several apply is merged")
 	}
 	return todo
+}
+
+// isFormat is true if kube-apiserver knows the format of a string. It ignores others.
+func isFormat(schema *apiextensionsv1.JSONSchemaProps) bool {
+	const current = "1.37"
+	known := &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{schema.Type}, Format: schema.Format}}
+	return schema.Type == "string" && schema.Format != "" && len(validation.GetUnrecognizedFormats(known, version.MustParse(current))) == 0
 }
 
 // oneLine makes a text fit for a comment.
@@ -140,6 +251,9 @@ func (*schemaReader) tagsOf(field *goField, schema *apiextensionsv1.JSONSchemaPr
 	if t.list {
 		tags = append(tags, listTags(t, schema)...)
 	}
+	if t.dictionary && schema.XMapType != nil && *schema.XMapType == "atomic" {
+		tags = append(tags, "+mapType=atomic")
+	}
 	if (t.list || t.dictionary) && t.element.opaque {
 		return append(tags, "+k8s:eachVal=+k8s:opaqueType")
 	}
@@ -174,7 +288,7 @@ func listTags(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string
 	for _, key := range schema.XListMapKeys {
 		tags = append(tags, "+listMapKey="+key)
 		if t.element.fields != nil {
-			tags = append(tags, "+k8s:listMapKey="+key)
+			tags = append(tags, "+k8s:listMapKey="+tagValue(key))
 			// A key is always there.
 			if field := t.element.fields.field(key); field != nil && !field.defaulted {
 				field.pointer = false
@@ -182,6 +296,14 @@ func listTags(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string
 		}
 	}
 	return tags
+}
+
+// tagValue is a text as the value of a tag.
+func tagValue(text string) string {
+	if regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`).MatchString(text) {
+		return text
+	}
+	return strconv.Quote(text)
 }
 
 // rules are the tags for what a schema demands of a value.
@@ -201,8 +323,9 @@ func rules(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 			tags = append(tags, "+k8s:format=k8s-uuid")
 		}
 	case t.text == "int32", t.text == "int64":
-		number("minimum", bound(schema.Minimum, schema.ExclusiveMinimum, 1))
-		number("maximum", bound(schema.Maximum, schema.ExclusiveMaximum, -1))
+		least, greatest := bounds(t, schema)
+		number("minimum", least)
+		number("maximum", greatest)
 	case t.list:
 		number("minItems", schema.MinItems)
 		number("maxItems", schema.MaxItems)
@@ -218,18 +341,48 @@ func rules(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 	return tags
 }
 
-// isWhole tells whether a tag can say a bound.
-func isWhole(bound float64) bool {
-	return bound == math.Trunc(bound) && math.Abs(bound) < math.MaxInt64
+// bounds are the least and the greatest value of an integer, each nil unless a tag can say it.
+func bounds(t *goType, schema *apiextensionsv1.JSONSchemaProps) (least, greatest *int64) {
+	limits := map[string][2]int64{"int32": {math.MinInt32, math.MaxInt32}, "int64": {math.MinInt64, math.MaxInt64}}
+	bound := func(value *float64, exclusive bool, next int64) *int64 {
+		limit, isInteger := limits[t.text]
+		// kube-apiserver refuses every value because of a bound that it can't compare.
+		if value == nil || !isInteger || validate.IsValueValidAgainstRange(*value, "integer", t.text, "", "") != nil {
+			return nil
+		}
+		whole := int64(*value)
+		if exclusive {
+			whole += next
+		}
+		if whole < limit[0] || whole > limit[1] {
+			return nil
+		}
+		return &whole
+	}
+	return bound(schema.Minimum, schema.ExclusiveMinimum, 1), bound(schema.Maximum, schema.ExclusiveMaximum, -1)
 }
 
-func bound(value *float64, exclusive bool, next int64) *int64 {
-	if value == nil || !isWhole(*value) {
-		return nil
+// boundsBeyond are the bounds that no tag can say.
+func boundsBeyond(t *goType, schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
+	least, greatest := bounds(t, schema)
+	for _, bound := range []struct {
+		name      string
+		value     *float64
+		exclusive bool
+		said      *int64
+	}{{"minimum", schema.Minimum, schema.ExclusiveMinimum, least}, {"maximum", schema.Maximum, schema.ExclusiveMaximum, greatest}} {
+		if bound.value == nil || bound.said != nil {
+			continue
+		}
+		text := "the "
+		if bound.exclusive {
+			text += "exclusive "
+		}
+		text += fmt.Sprintf("%s %v", bound.name, *bound.value)
+		if t.text == "int32" || t.text == "int64" {
+			text += ", because of which kube-apiserver refuses every value"
+		}
+		todo = append(todo, text)
 	}
-	whole := int64(*value)
-	if exclusive {
-		whole += next
-	}
-	return &whole
+	return todo
 }

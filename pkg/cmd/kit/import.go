@@ -57,12 +57,10 @@ it belongs: rules in CEL, patterns and alternatives have to be written in Go.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Files, options.NoClients = args, !clients
-			result, findings, err := kit.ImportCRD(cmd.Context(), dir, options)
+			options.Report = func(finding string) { fmt.Fprintln(cmd.ErrOrStderr(), "not imported: "+finding) }
+			result, err := kit.ImportCRD(cmd.Context(), dir, options)
 			if err != nil {
 				return err
-			}
-			for _, finding := range findings {
-				fmt.Fprintln(cmd.ErrOrStderr(), "not imported: "+finding)
 			}
 			return generateAndFinish(cmd, dir, result, generate)
 		},
