@@ -134,7 +134,7 @@ func (e *exporter) definition(d registry.Description) (*apiextensionsv1.CustomRe
 	}
 	e.convert(crd)
 	e.limits(d)
-	return crd, validate(crd)
+	return crd, validateDefinition(crd)
 }
 
 // version is one version of a kind.
@@ -230,8 +230,8 @@ func (e *exporter) limits(d registry.Description) {
 	}
 }
 
-// validate returns what kube-apiserver would refuse.
-func validate(crd *apiextensionsv1.CustomResourceDefinition) error {
+// validateDefinition returns what kube-apiserver would refuse.
+func validateDefinition(crd *apiextensionsv1.CustomResourceDefinition) error {
 	defaulted := crd.DeepCopy()
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(defaulted)
 	var internal apiextensions.CustomResourceDefinition

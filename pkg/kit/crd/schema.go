@@ -17,6 +17,7 @@ limitations under the License.
 package crd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/apiserver/pkg/cel"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/validate"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
@@ -71,19 +73,30 @@ func (c *converter) root(model string) (*props, error) {
 		return nil, err
 	}
 	c.requirePresence(root)
+	if root.Properties == nil {
+		root.Properties, root.XPreserveUnknownFields = map[string]props{}, nil
+	}
 	root.Properties["apiVersion"], root.Properties["kind"] = props{Type: "string"}, props{Type: "string"}
 	root.Properties["metadata"] = props{Type: "object"}
 	return root, nil
 }
 
+// durationPattern is what metav1.Duration reads.
+const durationPattern = `^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+
+// anything is the schema of an object that may have any fields.
+func anything() *props {
+	yes := true
+	return &props{Type: "object", XPreserveUnknownFields: &yes}
+}
+
 // model converts a definition by its name.
 func (c *converter) model(name, path string) (*props, error) {
 	switch name {
-	case runtime.RawExtension{}.OpenAPIModelName():
-		yes := true
-		return &props{Type: "object", XPreserveUnknownFields: &yes}, nil
-	case metav1.ObjectMeta{}.OpenAPIModelName():
-		return &props{Type: "object"}, nil
+	case runtime.RawExtension{}.OpenAPIModelName(), metav1.FieldsV1{}.OpenAPIModelName():
+		return anything(), nil
+	case metav1.Duration{}.OpenAPIModelName():
+		return &props{Type: "string", Pattern: durationPattern}, nil
 	case resource.Quantity{}.OpenAPIModelName():
 		return &props{XIntOrString: true, Pattern: codegen.QuantityPattern}, nil
 	}
@@ -92,7 +105,8 @@ func (c *converter) model(name, path string) (*props, error) {
 		return nil, fmt.Errorf("there is no OpenAPI definition of %s: generate the code", name)
 	}
 	if slices.Contains(c.within, name) {
-		return nil, fmt.Errorf("%s contains itself, which a definition can't describe: export the kind without it", name)
+		c.finding(fmt.Sprintf("%s%s: %s contains itself, so that any object is accepted from there on", c.where, path, name))
+		return anything(), nil
 	}
 	c.within = append(c.within, name)
 	defer func() { c.within = c.within[:len(c.within)-1] }()
@@ -106,9 +120,18 @@ func (c *converter) model(name, path string) (*props, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, isStruct := c.tags.fields[own]; made.Type == "object" && made.Properties == nil && made.AdditionalProperties == nil && (!isOwn || !isStruct) {
+		// Such a type has its own way to read JSON.
+		made.XPreserveUnknownFields = anything().XPreserveUnknownFields
+	}
 	switch {
 	case isOwn:
 		c.apply(made, c.tags.types[own], path)
+		for _, embedded := range c.tags.foreign[own] {
+			if embedded != "ObjectMeta" && embedded != "ListMeta" {
+				c.finding(fmt.Sprintf("%s%s: what tags of the embedded type %s demand is not exported", c.where, path, embedded))
+			}
+		}
 	case name == metav1.Condition{}.OpenAPIModelName():
 		boundCondition(made)
 	}
@@ -205,7 +228,12 @@ func (c *converter) properties(made *props, s *spec.Schema, path string, tags fu
 		c.requirePresence(field)
 		// What is required has the default "" or 0 only because Go has no value without it.
 		if property.Default != nil && (isDefaulted(own) || !slices.Contains(required, name)) {
-			raw, err := json.Marshal(property.Default)
+			value := property.Default
+			if reference(&property) == (metav1.Duration{}).OpenAPIModelName() && value != "" {
+				// Generators write the zero of Go.
+				value = metav1.Duration{}.ToUnstructured()
+			}
+			raw, err := json.Marshal(value)
 			if err != nil {
 				return err
 			}
@@ -349,14 +377,11 @@ func (c *converter) applyOne(field *props, tag, path string) bool {
 	}
 	switch limit, isLimit := limits[name]; {
 	case isLimit && err == nil:
-		*limit = &number
-	case (name == "minimum" || name == "maximum") && err == nil && field.Type == "integer":
-		bound := float64(number)
-		if name == "minimum" {
-			field.Minimum = &bound
-		} else {
-			field.Maximum = &bound
-		}
+		*limit = stricter(name, *limit, number)
+	case name == "minimum" && err == nil && isBound(field, number):
+		field.Minimum = stricter(name, field.Minimum, float64(number))
+	case name == "maximum" && err == nil && isBound(field, number):
+		field.Maximum = stricter(name, field.Maximum, float64(number))
 	case name == "format":
 		return applyFormat(field, value)
 	case name == "immutable":
@@ -370,6 +395,24 @@ func (c *converter) applyOne(field *props, tag, path string) bool {
 		return slices.Contains([]string{"optional", "required", "opaqueType", "listType", "listMapKey", "supportsSubresource", "enum", "deepcopy-gen:interfaces"}, name)
 	}
 	return true
+}
+
+// isBound is true if kube-apiserver compares integers with a bound, rather than refuse each of them.
+func isBound(field *props, bound int64) bool {
+	number := float64(bound)
+	return field.Type == "integer" && int64(number) == bound && validate.IsValueValidAgainstRange(number, field.Type, field.Format, "", "") == nil
+}
+
+// stricter is the limit that holds for a field whose type has one, too.
+func stricter[T cmp.Ordered](name string, of *T, limit T) *T {
+	switch {
+	case of == nil:
+	case strings.HasPrefix(name, "min"):
+		limit = max(*of, limit)
+	default:
+		limit = min(*of, limit)
+	}
+	return &limit
 }
 
 func applyFormat(field *props, format string) bool {

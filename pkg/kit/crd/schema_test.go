@@ -17,9 +17,11 @@ limitations under the License.
 package crd
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -36,6 +38,8 @@ const (
 	part      = "com.example.v1.Part"
 	quantity  = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 	extension = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+	duration  = "io.k8s.apimachinery.pkg.apis.meta.v1.Duration"
+	fields    = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
 	condition = "io.k8s.apimachinery.pkg.apis.meta.v1.Condition"
 )
 
@@ -115,6 +119,7 @@ func TestFields(t *testing.T) {
 		"limits of a map":                    {field: "{type: object, additionalProperties: {type: string}}", tags: "+k8s:minProperties=2 +k8s:maxProperties=5", want: "{type: object, additionalProperties: {type: string}, minProperties: 2, maxProperties: 5}"},
 		"bounds of an integer":               {field: "{type: integer}", tags: "+k8s:minimum=-1 +k8s:maximum=5", want: "{type: integer, minimum: -1, maximum: 5}"},
 		"bounds of a number":                 {field: "{type: number}", tags: "+k8s:minimum=1", want: "{type: number}", findings: []string{"v1 Thing.field: the tag +k8s:minimum=1 is not exported"}},
+		"a bound that no number is equal to": {field: "{type: integer, format: int64}", tags: "+k8s:maximum=9223372036854775807 +k8s:minimum=-9007199254740991", want: "{type: integer, format: int64, minimum: -9007199254740991}", findings: []string{"v1 Thing.field: the tag +k8s:maximum=9223372036854775807 is not exported"}},
 		"a bound that is no integer":         {field: "{type: integer}", tags: "+k8s:minimum=1.5", want: "{type: integer}", findings: []string{"v1 Thing.field: the tag +k8s:minimum=1.5 is not exported"}},
 		"an unknown tag":                     {field: "{type: string}", tags: "+k8s:unionMember", want: "{type: string}", findings: []string{"v1 Thing.field: the tag +k8s:unionMember is not exported"}},
 		"a format":                           {field: "{type: string}", tags: "+k8s:format=k8s-short-name", want: "{type: string, maxLength: 63, x-kubernetes-validations: [{rule: '!format.dns1123Label().validate(self).hasValue()', messageExpression: 'format.dns1123Label().validate(self).value()[0]'}]}"},
@@ -192,7 +197,7 @@ func TestPresenceWithin(t *testing.T) {
 			require.Equal(t, apiextensionsv1.ValidationRules{immutable}, root.Properties[test.outer].XValidations)
 			require.Equal(t, append(rules(test.within, "."+test.inner), immutable), root.Properties["list"].Items.Schema.XValidations)
 			delete(root.Properties, "list") // The rule of its elements would have to know which is which.
-			require.NoError(t, validate(&apiextensionsv1.CustomResourceDefinition{
+			require.NoError(t, validateDefinition(&apiextensionsv1.CustomResourceDefinition{
 				ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"},
 				Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 					Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
@@ -217,17 +222,102 @@ func TestRequiredWithin(t *testing.T) {
 	require.Equal(t, read[props](t, "{type: object, required: [field], properties: {field: {type: string, minLength: 1}}}"), root.Properties["part"])
 }
 
+// A definition that is missing ends the export. A type within itself is cut off where it begins again.
 func TestInexpressible(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ field, want string }{
-		"no definition":        {ref("com.example.v1.Other"), "there is no OpenAPI definition of com.example.v1.Other: generate the code"},
-		"a type within itself": {ref(thing), thing + " contains itself, which a definition can't describe: export the kind without it"},
-		"a list of the type":   {"{type: array, items: " + ref(thing) + "}", thing + " contains itself, which a definition can't describe: export the kind without it"},
+	_, _, err := converted(t, source("Thing", "field", "", ""), map[string]string{thing: "{type: object, properties: {field: " + ref("com.example.v1.Other") + "}}"})
+	require.EqualError(t, err, "there is no OpenAPI definition of com.example.v1.Other: generate the code")
+	for name, test := range map[string]struct{ field, want, path string }{
+		"a type within itself": {ref(part), "{type: object, properties: {field: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", ".field.field"},
+		"a list of the type":   {"{type: array, items: " + ref(part) + "}", "{type: array, items: {type: object, properties: {field: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}", ".field[].field"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := converted(t, source("Thing", "field", "", ""), map[string]string{thing: "{type: object, properties: {field: " + test.field + "}}"})
-			require.EqualError(t, err, test.want)
+			root, findings, err := converted(t, source("Thing", "field", "", "")+source("Part", "field", "", ""), map[string]string{
+				thing: "{type: object, properties: {field: " + test.field + "}}",
+				part:  "{type: object, properties: {field: " + ref(part) + "}}",
+			})
+			require.NoError(t, err)
+			require.Equal(t, []string{"v1 Thing" + test.path + ": " + part + " contains itself, so that any object is accepted from there on"}, findings)
+			require.Equal(t, read[props](t, test.want), root.Properties["field"])
 		})
 	}
+}
+
+// What a type demands is demanded of each field that has it, however the field has it.
+func TestTypesOfFields(t *testing.T) {
+	t.Parallel()
+	const percent = "// +k8s:minimum=0\n// +k8s:maximum=100\ntype Percent int32\n\n"
+	for name, test := range map[string]struct {
+		types, definition, want string
+		findings                []string
+	}{
+		"a named type": {percent + "type Thing struct {\nField Percent `json:\"field\"`\n}\n", "{type: integer, format: int32}", "{type: integer, format: int32, minimum: 0, maximum: 100}", nil},
+		"a pointer, and a tag of the field": {percent + "type Thing struct {\n// +k8s:maximum=50\nField *Percent `json:\"field\"`\n}\n",
+			"{type: integer}", "{type: integer, minimum: 0, maximum: 50}", nil},
+		"a list":                   {percent + "type Thing struct {\nField []Percent `json:\"field\"`\n}\n", "{type: array, items: {type: integer}}", "{type: array, items: {type: integer, minimum: 0, maximum: 100}}", nil},
+		"a map":                    {percent + "type Thing struct {\nField map[string]*Percent `json:\"field\"`\n}\n", "{type: object, additionalProperties: {type: integer}}", "{type: object, additionalProperties: {type: integer, minimum: 0, maximum: 100}}", nil},
+		"a named list":             {percent + "// +k8s:maxItems=3\ntype Percents []Percent\ntype Thing struct {\nField Percents `json:\"field\"`\n}\n", "{type: array, items: {type: integer}}", "{type: array, maxItems: 3, items: {type: integer, minimum: 0, maximum: 100}}", nil},
+		"a name of a name":         {percent + "type Share Percent\ntype Thing struct {\nField Share `json:\"field\"`\n}\n", "{type: integer}", "{type: integer, minimum: 0, maximum: 100}", nil},
+		"an embedded struct":       {"type Common struct {\n// +k8s:minimum=1\nField int32 `json:\"field\"`\n}\ntype Thing struct {\nCommon `json:\",inline\"`\n}\n", "{type: integer}", "{type: integer, minimum: 1}", nil},
+		"embedded by a pointer":    {"type Common struct {\n// +k8s:minimum=1\nField int32 `json:\"field\"`\n}\ntype Thing struct {\n*Common\n}\n", "{type: integer}", "{type: integer, minimum: 1}", nil},
+		"embedded twice":           {"type Inner struct {\n// +k8s:minimum=1\nField int32 `json:\"field\"`\n}\ntype Common struct {\nInner\n}\ntype Thing struct {\nCommon\n}\n", "{type: integer}", "{type: integer, minimum: 1}", nil},
+		"a field of both":          {"type Common struct {\n// +k8s:minimum=1\nField int32 `json:\"field\"`\n}\ntype Thing struct {\nCommon\n// +k8s:minimum=2\nField int32 `json:\"field\"`\n}\n", "{type: integer}", "{type: integer, minimum: 2}", nil},
+		"another package's struct": {"type Thing struct {\nother.Common\n}\n", "{type: integer}", "{type: integer}", []string{"v1 Thing: what tags of the embedded type Common demand is not exported"}},
+		"a tag of the embedded struct": {"// +k8s:immutable\ntype Common struct {\nField int32 `json:\"field\"`\n}\ntype Thing struct {\nCommon\n}\n",
+			"{type: integer}", "{type: integer}", []string{"v1 Thing: what tags of the embedded type Common demand is not exported"}},
+		"metadata": {"type Thing struct {\nmetav1.TypeMeta\nmetav1.ObjectMeta `json:\"metadata\"`\nField int32 `json:\"field\"`\n}\n", "{type: integer}", "{type: integer}", nil},
+		"itself":   {"type Loop []Loop\ntype Thing struct {\nField Loop `json:\"field\"`\n}\n", "{type: array, items: {type: object}}", "{type: array, items: {type: object}}", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root, findings, err := converted(t, test.types, map[string]string{thing: "{type: object, properties: {field: " + test.definition + "}}"})
+			require.NoError(t, err)
+			require.Equal(t, read[props](t, test.want), root.Properties["field"])
+			require.Equal(t, test.findings, findings)
+		})
+	}
+}
+
+// Types of libraries accept what the server reads into them.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	const opaque, object = "com.example.other.Opaque", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+	const own, alias, empty = "com.example.v1.Own", "com.example.v1.Alias", "com.example.v1.Empty"
+	for name, test := range map[string]struct{ field, want string }{
+		"a duration":                      {ref(duration), "{type: string, pattern: '" + durationPattern + "'}"},
+		"a duration that is always there": {"{default: 0, allOf: [" + ref(duration) + "]}", "{type: string, default: 0s, pattern: '" + durationPattern + "'}"},
+		"metadata of a template":          {"{default: {}, allOf: [" + ref(object) + "]}", "{type: object, default: {}, properties: {labels: {type: object, additionalProperties: {type: string}}, managed: {type: object, x-kubernetes-preserve-unknown-fields: true}}}"},
+		"an object of a library":          {ref(opaque), "{type: object, x-kubernetes-preserve-unknown-fields: true}"},
+		"an object with JSON of its own":  {ref(alias), "{type: object, x-kubernetes-preserve-unknown-fields: true}"},
+		"a struct without fields":         {ref(empty), "{type: object}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root, findings, err := converted(t, "type Thing struct{}\ntype Empty struct{}\ntype Alias json.RawMessage\n", map[string]string{
+				thing:    "{type: object, properties: {metadata: " + ref(object) + ", field: " + test.field + "}}",
+				duration: "{type: string}", opaque: "{type: object}", own: "{type: object}", alias: "{type: object}", empty: "{type: object}",
+				object: "{type: object, properties: {labels: {type: object, additionalProperties: {type: string}}, managed: " + ref(fields) + "}}",
+				fields: "{type: object}",
+			})
+			require.NoError(t, err)
+			require.Empty(t, findings)
+			require.Equal(t, read[props](t, test.want), root.Properties["field"])
+			require.Equal(t, props{Type: "object"}, root.Properties["metadata"])
+		})
+	}
+	for text, want := range map[string]bool{"0": true, "-0": true, "3h": true, "1h30m": true, "-1.5s": true, ".5s": true, "1.s": true, "1µs": true, "3d": false, "": false, "3": false, "h": false, ".s": false, "1h 2m": false, "1h-2m": false} {
+		_, err := time.ParseDuration(text)
+		require.Equal(t, want, err == nil, text)
+		require.Equal(t, want, regexp.MustCompile(durationPattern).MatchString(text), text)
+	}
+}
+
+// A kind may have nothing but metadata.
+func TestNoFields(t *testing.T) {
+	t.Parallel()
+	root, findings, err := converted(t, "type Thing struct{}\n", map[string]string{thing: "{type: object}"})
+	require.NoError(t, err)
+	require.Empty(t, findings)
+	require.Equal(t, read[*props](t, "{type: object, properties: {apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}}}"), root)
 }

@@ -24,22 +24,27 @@ import (
 	"io/fs"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // tagsOfVersion are the tags in the source of a version.
 type tagsOfVersion struct {
-	// fields are those of fields, by type and name in JSON, and types those of types.
+	// fields are those of fields, by type and name in JSON, and types those of types. What a named type demands
+	// that is no struct is demanded by its fields.
 	fields map[string]map[string][]string
 	types  map[string][]string
+	// foreign are the types that structs embed whose own tags are not known, or are not those of the struct.
+	foreign map[string][]string
 	// constants are the values of strings, such as types of conditions.
 	constants []string
 }
 
 // readTags reads the Go files of a version.
 func readTags(sources fs.FS, version string) (*tagsOfVersion, error) {
-	read := &tagsOfVersion{fields: map[string]map[string][]string{}, types: map[string][]string{}, constants: []string{"Ready", "Available"}}
+	read := &tagsOfVersion{fields: map[string]map[string][]string{}, types: map[string][]string{}, foreign: map[string][]string{}, constants: []string{"Ready", "Available"}}
+	declared := map[string]ast.Expr{}
 	names, err := fs.Glob(sources, path.Join(version, "*.go"))
 	if err != nil {
 		return nil, err
@@ -56,7 +61,10 @@ func readTags(sources fs.FS, version string) (*tagsOfVersion, error) {
 		if err != nil {
 			return nil, err
 		}
-		read.file(file)
+		read.file(file, declared)
+	}
+	for name := range declared {
+		read.structure(name, declared)
 	}
 	if len(read.fields) == 0 {
 		return nil, fmt.Errorf("the sources of version %s have no types, so that nothing is known of their validation", version)
@@ -64,7 +72,8 @@ func readTags(sources fs.FS, version string) (*tagsOfVersion, error) {
 	return read, nil
 }
 
-func (r *tagsOfVersion) file(file *ast.File) {
+// file collects the types of a file, their tags, and constants.
+func (r *tagsOfVersion) file(file *ast.File, declared map[string]ast.Expr) {
 	for _, declaration := range file.Decls {
 		generic, ok := declaration.(*ast.GenDecl)
 		if !ok {
@@ -82,30 +91,86 @@ func (r *tagsOfVersion) file(file *ast.File) {
 				}
 			case *ast.TypeSpec:
 				r.types[one.Name.Name] = append(tagsIn(generic.Doc), tagsIn(one.Doc)...)
-				if fields, ok := one.Type.(*ast.StructType); ok {
-					r.structure(one.Name.Name, fields)
-				}
+				declared[one.Name.Name] = one.Type
 			}
 		}
 	}
 }
 
-func (r *tagsOfVersion) structure(name string, structure *ast.StructType) {
+// structure collects the tags of the fields of a struct, and of those that it embeds.
+func (r *tagsOfVersion) structure(name string, declared map[string]ast.Expr) {
+	structure, ok := declared[name].(*ast.StructType)
+	if _, done := r.fields[name]; !ok || done {
+		return
+	}
 	tags := map[string][]string{}
+	r.fields[name] = tags
 	for _, field := range structure.Fields.List {
-		if field.Tag == nil {
-			continue
+		json := ""
+		if field.Tag != nil {
+			text, err := strconv.Unquote(field.Tag.Value)
+			if err != nil {
+				continue
+			}
+			json, _, _ = strings.Cut(reflect.StructTag(text).Get("json"), ",")
 		}
-		text, err := strconv.Unquote(field.Tag.Value)
-		if err != nil {
-			continue
-		}
-		json, _, _ := strings.Cut(reflect.StructTag(text).Get("json"), ",")
-		if json != "" && json != "-" {
-			tags[json] = tagsIn(field.Doc)
+		switch {
+		case json == "-":
+		case json != "":
+			tags[json] = append(tagsIn(field.Doc), r.demanded(field.Type, declared, nil)...)
+		case len(field.Names) == 0:
+			r.embed(name, field.Type, declared)
 		}
 	}
-	r.fields[name] = tags
+}
+
+// embed adds what a struct has because it embeds a type. Its own fields come first.
+func (r *tagsOfVersion) embed(into string, embedded ast.Expr, declared map[string]ast.Expr) {
+	if pointer, ok := embedded.(*ast.StarExpr); ok {
+		embedded = pointer.X
+	}
+	switch embedded := embedded.(type) {
+	case *ast.SelectorExpr:
+		if embedded.Sel.Name != "TypeMeta" {
+			r.foreign[into] = append(r.foreign[into], embedded.Sel.Name)
+		}
+	case *ast.Ident:
+		r.structure(embedded.Name, declared)
+		for json, tags := range r.fields[embedded.Name] {
+			if _, own := r.fields[into][json]; !own {
+				r.fields[into][json] = tags
+			}
+		}
+		r.foreign[into] = append(r.foreign[into], r.foreign[embedded.Name]...)
+		if slices.ContainsFunc(r.types[embedded.Name], func(tag string) bool { return strings.HasPrefix(tag, "+k8s:") }) {
+			r.foreign[into] = append(r.foreign[into], embedded.Name)
+		}
+	}
+}
+
+// demanded are the tags of the named types that a type consists of, but for structs, which have definitions of
+// their own.
+func (r *tagsOfVersion) demanded(of ast.Expr, declared map[string]ast.Expr, within []string) (tags []string) {
+	each := func(element ast.Expr) {
+		for _, tag := range r.demanded(element, declared, within) {
+			tags = append(tags, "+k8s:eachVal="+tag)
+		}
+	}
+	switch of := of.(type) {
+	case *ast.StarExpr:
+		return r.demanded(of.X, declared, within)
+	case *ast.ArrayType:
+		each(of.Elt)
+	case *ast.MapType:
+		each(of.Value)
+	case *ast.Ident:
+		underlying, own := declared[of.Name]
+		if _, isStruct := underlying.(*ast.StructType); !own || isStruct || slices.Contains(within, of.Name) {
+			return nil
+		}
+		return append(slices.Clone(r.types[of.Name]), r.demanded(underlying, declared, append(within, of.Name))...)
+	}
+	return tags
 }
 
 // tagsIn are the lines of a comment that begin with a plus sign.
