@@ -105,10 +105,12 @@ func (r *schemaReader) types(versioned bool) string {
 			fmt.Fprintf(&b, "// %s is a part of a list or a map.\n%stype %[1]s %[3]s\n", made.text, tags, made.element)
 			continue
 		}
+		tags := ""
 		if versioned {
-			b.WriteString("// +enum\n// +k8s:enum\n\n")
+			// Validation is generated only for tags that are next to the type.
+			tags = "//\n// +enum\n// +k8s:enum\n"
 		}
-		fmt.Fprintf(&b, "// %s is one of a few values.\ntype %[1]s string\n", made.text)
+		fmt.Fprintf(&b, "// %s is one of a few values.\n%stype %[1]s string\n", made.text, tags)
 		if versioned {
 			b.WriteString("\nconst (\n")
 			for _, constant := range made.enum {

@@ -93,7 +93,7 @@ func TestImportedFields(t *testing.T) {
 		"integer": {field: `{type: integer, format: int32, minimum: 1, maximum: 10, exclusiveMaximum: true}`,
 			versioned: optional + "\t// +k8s:minimum=1\n\t// +k8s:maximum=9\n\tField *int32 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
 			internal:  "\tField *int32\n",
-			findings:  []string{numbers}},
+			findings:  []string{numbers, "Bread: integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them"}},
 		"default": {field: `{type: boolean, default: true}`, required: true,
 			versioned: "\t// +default=true\n" + optional + "\tField *bool `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
 			internal:  "\tField bool\n"},
@@ -104,8 +104,8 @@ func TestImportedFields(t *testing.T) {
 			versioned: required + "\t// +k8s:minLength=1\n\t// +k8s:maxLength=9\n\tField string `json:\"field\" protobuf:\"bytes,1,opt,name=field\"`\n",
 			internal:  "\tField string\n"},
 		"enumeration": {field: `{type: string, enum: [a-b, "", c]}`,
-			versioned: optional + "\tField *BreadField `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n}\n\n// +enum\n// +k8s:enum\n\n" +
-				"// BreadField is one of a few values.\ntype BreadField string\n\nconst (\n\tBreadFieldAB    BreadField = \"a-b\"\n\tBreadFieldEmpty BreadField = \"\"\n\tBreadFieldC     BreadField = \"c\"\n)\n",
+			versioned: optional + "\tField *BreadField `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n}\n\n" +
+				"// BreadField is one of a few values.\n//\n// +enum\n// +k8s:enum\ntype BreadField string\n\nconst (\n\tBreadFieldAB    BreadField = \"a-b\"\n\tBreadFieldEmpty BreadField = \"\"\n\tBreadFieldC     BreadField = \"c\"\n)\n",
 			internal: "\tField *BreadField\n}\n\n// BreadField is one of a few values.\ntype BreadField string\n"},
 		"pattern": {field: `{type: string, pattern: "^a+$", description: "field is a.\n+tag of theirs"}`,
 			versioned: "\t// field is a.\n\t// \\+tag of theirs\n\t// TODO: no tag says the pattern ^a+$\n" + optional + "\tField *string",
@@ -191,6 +191,7 @@ func TestImportOfTheRestaurant(t *testing.T) {
 		pizzas + "v1: Pizza.status.cost: the maxLength 64",
 		pizzas + "v1: Pizza: the rule has(self.spec) && has(self.spec.toppings) && self.spec.toppings.size() > 0",
 		pizzas + "v1: Pizza: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused",
+		pizzas + "v1: Pizza: integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them",
 		toppings + "v1: Topping.spec.cost: the rule !string(self).matches('[eE][+-]?[0-9]{3}') && isQuantity(string(self)) && !quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1000000000'))",
 		toppings + "v1: Topping.spec.cost: the maxLength 64",
 	}, findings)
@@ -219,7 +220,8 @@ func TestImportOfTheRestaurant(t *testing.T) {
 // TestImportedDefinitions imports definitions that names, or types of Go, could be in the way of: each thing that
 // is lost is a finding, and nothing is declared twice.
 func TestImportedDefinitions(t *testing.T) {
-	const numbers, everyValue = "integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused", ", because of which kube-apiserver refuses every value"
+	const numbers = "integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"
+	const short, everyValue = "integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them", ", because of which kube-apiserver refuses every value"
 	for file, test := range map[string]struct {
 		// findings are by the path of what is lost, and lines are in the types of the version.
 		findings, lines []string
@@ -227,6 +229,7 @@ func TestImportedDefinitions(t *testing.T) {
 		"names": {
 			findings: []string{
 				"Oven: " + numbers,
+				"Oven: " + short,
 			},
 			lines: []string{
 				"Größe *int64 `json:\"größe,omitempty\" protobuf:\"varint,9,opt,name=gre\"`",
@@ -242,6 +245,7 @@ func TestImportedDefinitions(t *testing.T) {
 		"methods": {
 			findings: []string{
 				"Mixer: " + numbers,
+				"Mixer: " + short,
 			},
 			lines: []string{
 				"SizeValue *int32 `json:\"size,omitempty\" protobuf:\"varint,9,opt,name=size\"`",
@@ -257,6 +261,7 @@ func TestImportedDefinitions(t *testing.T) {
 			lines: []string{
 				"\tMode *RouteMode `json:\"mode,omitempty\"",
 				"\tAxis RouteAxis `json:\"axis\"",
+				"// +k8s:enum\ntype RouteAxis string\n",
 				"\tRouteTierGold RouteTier = \"gold\"\n)",
 				"\tRouteMatchTypeSymbol2 RouteMatchType = \"=\"\n",
 			},
@@ -284,15 +289,11 @@ func TestImportedDefinitions(t *testing.T) {
 		},
 		"unknown": {
 			findings: []string{
-				"Task.spec: that it is an object",
-				"Task.status: that it is an object",
 				"Task: fields beside spec and status, which are dropped",
-				"Memo.spec.any: any JSON has become an object",
 				"Memo.spec.map: that it is an object",
 				"Memo.spec.open: that it is an object",
 				"Memo.spec.open: what its properties must be, as it keeps what is unknown",
 				"Memo.spec.steps[]: that it is an object",
-				"Memo.spec.values{}: any JSON has become an object",
 				"Memo: fields beside spec, which are dropped",
 			},
 			lines: []string{
@@ -328,11 +329,11 @@ func TestImportedDefinitions(t *testing.T) {
 				"Policy.spec.any: the map type atomic, so that what several apply is merged",
 				"Policy.spec.lists{}: the list type set",
 				"Policy.spec.lists{}: what the elements of the list must be",
-				"Policy.spec.maps{}: a list or a map within another: any JSON has become an object",
-				"Policy.spec.nested[]: a list or a map within another: any JSON has become an object",
+				"Policy.spec.maps{}: what a list or a map within another has, which may be any JSON",
+				"Policy.spec.nested[]: what a list or a map within another has, which may be any JSON",
 				"Policy.spec.note: null, which becomes what is left out",
 				"Policy.spec.objects{}: what the elements of the list must be",
-				"Policy.spec.sets[]: a list or a map within another: any JSON has become an object",
+				"Policy.spec.sets[]: what a list or a map within another has, which may be any JSON",
 				"Policy.spec.tier: null, which becomes the default",
 			},
 			lines: []string{
@@ -356,6 +357,7 @@ func TestImportedDefinitions(t *testing.T) {
 				"Bound.spec.small: the maximum 4.294967295e+09" + everyValue,
 				"Bound.spec.unsigned: the maximum 1.8446744073709552e+19" + everyValue,
 				"Bound: " + numbers,
+				"Bound: " + short,
 			},
 			lines: []string{
 				"\t// +k8s:minimum=0\n\tUnsigned",
@@ -371,6 +373,7 @@ func TestImportedDefinitions(t *testing.T) {
 				"Rental.spec.key: that it is not empty",
 				"Rental.spec.renewTime: the format date-time",
 				"Rental: " + numbers,
+				"Rental: " + short,
 			},
 			lines: []string{
 				"RenewTime *string `json",
@@ -445,6 +448,11 @@ func TestImportedNames(t *testing.T) {
 			`field: {type: array, x-kubernetes-list-type: "set\nfunc init() {}", items: {type: string}}`,
 			`.field: the list type "set\nfunc init() {}": use atomic, set or map`,
 		},
+		"a map type that ends its comment": {
+			`field: {type: object, x-kubernetes-map-type: "atomic\nfunc init() {}", additionalProperties: {type: string}}`,
+			`.field: the map type "atomic\nfunc init() {}": use atomic or granular`,
+		},
+		"a property without letters":           {`"-": {type: string}`, `: the name of the property "-": use letters, digits and _$./-, and at least one letter or digit`},
 		"a key that is none of the properties": {list + `x-kubernetes-list-map-keys: [other]}`, `.field: the key "other" of the list: name a property of its elements`},
 		"a key of strings":                     {`field: {type: array, x-kubernetes-list-map-keys: [a], items: {type: string}}`, `.field: the key "a" of the list: name a property of its elements`},
 		"a property in a list":                 {`field: {type: array, items: {type: object, properties: {"a b": {type: string}}}}`, `.field[]: the name of the property "a b": use letters, digits and _$./-, and at least one letter or digit`},
@@ -458,6 +466,56 @@ func TestImportedNames(t *testing.T) {
 			require.Equal(t, before, tree(t, dir))
 		})
 	}
+}
+
+// Nor do the names of a kind write code.
+func TestImportedNamesOfKinds(t *testing.T) {
+	const code = "\"x\\n}\\nfunc init() {}\""
+	for name, test := range map[string]struct{ old, replacement, want string }{
+		"the kind":     {"kind: Bread,", "kind: " + code + ",", `"x\n}\nfunc init() {}" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
+		"the plural":   {"plural: breads", "plural: " + code, `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits`},
+		"a short name": {"plural: breads", "plural: breads, shortNames: [" + code + "]", `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits`},
+		"a version":    {"name: v1\n", "name: " + code + "\n", `"x\n}\nfunc init() {}" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
+		"the group": {"group: bakery.example.com", "group: " + code,
+			"the module has no group x\n}\nfunc init() {}, but bakery.example.com: create it by \"kit create group\""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newModule(t)
+			before := tree(t, dir)
+			file := definition(t, "", "field: {type: string}")
+			text := read(t, "", file)
+			require.Contains(t, text, test.old)
+			write(t, "", file, strings.Replace(text, test.old, test.replacement, 1))
+			_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{file}})
+			require.EqualError(t, err, "breads.bakery.example.com: "+test.want)
+			require.Equal(t, before, tree(t, dir))
+		})
+	}
+}
+
+// A kind is not written where its name, or the kind itself, exists already.
+func TestImportedTwice(t *testing.T) {
+	recipe := definition(t, "", "field: {type: string}")
+	write(t, "", recipe, strings.NewReplacer("Bread", "BreadField", "breads", "breadfields").Replace(read(t, "", recipe)))
+	bread := definition(t, "", "field: {type: object, properties: {a: {type: string}}}")
+	dir := newModule(t)
+	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{bread}})
+	require.NoError(t, err)
+	before := tree(t, dir)
+	_, err = kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{recipe}})
+	require.EqualError(t, err, "breadfields.bakery.example.com: the packages of the group have something else that is called BreadField: rename it")
+	_, err = kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{bread, bread}})
+	require.EqualError(t, err, "nothing has been written, since these can't be written in Go:\nbreads.bakery.example.com: the kind Bread: it is defined twice, name one of the definitions")
+	require.Equal(t, before, tree(t, dir))
+
+	// Both at once avoid each other, and so does what is imported later.
+	dir = newModule(t)
+	_, err = kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{bread, recipe}})
+	require.NoError(t, err)
+	require.Contains(t, checkTypes(t, dir+"/pkg/apis/bakery/v1"), "Field *BreadField2 `json")
+	again, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{bread}})
+	require.NoError(t, err)
+	require.Empty(t, again.Files)
 }
 
 // tree is all files of a directory.

@@ -130,8 +130,8 @@ type schemaReader struct {
 	named []*goType
 	// findings are what the types can't express, by the path of the field.
 	findings []string
-	// integers is true if there are any.
-	integers bool
+	// integers is true if there are any, and short if some have 32 bits.
+	integers, short bool
 }
 
 // readSchema returns the type of the kind, and collects all that it consists of.
@@ -146,6 +146,9 @@ func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, statu
 	if r.integers {
 		r.report(r.kind, []string{"integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"})
 	}
+	if r.short {
+		r.report(r.kind, []string{"integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them"})
+	}
 	return root
 }
 
@@ -159,7 +162,10 @@ func rootProperties(schema *apiextensionsv1.JSONSchemaProps, status bool) map[st
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
 		delete(properties, name)
 	}
-	unknown := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: schema.XPreserveUnknownFields}
+	unknown := apiextensionsv1.JSONSchemaProps{Type: "object"}
+	if keepsUnknown(schema) {
+		unknown = apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: schema.XPreserveUnknownFields}
+	}
 	if len(properties) == 0 && keepsUnknown(schema) {
 		properties["spec"] = unknown
 	}
@@ -258,6 +264,7 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 	case "integer":
 		r.integers = true
 		if schema.Format == "int32" {
+			r.short = true
 			return &goType{text: "int32", wire: "varint"}
 		}
 		return &goType{text: "int64", wire: "varint"}
@@ -291,7 +298,7 @@ func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSON
 	isMap := schema.Type == "object" && len(schema.Properties) == 0 && schema.AdditionalProperties != nil
 	if isList := schema.Type == "array"; isMap || isList && strings.HasSuffix(path, "[]") {
 		element := &goType{text: "runtime.RawExtension", wire: "bytes", opaque: true}
-		r.report(path, []string{"a list or a map within another: any JSON has become an object"})
+		r.report(path, []string{"what a list or a map within another has, which may be any JSON"})
 		return element
 	}
 	element := r.typeOf(name, path, schema)
