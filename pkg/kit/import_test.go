@@ -116,9 +116,9 @@ func TestImportedFields(t *testing.T) {
 			internal:  "\tField *string\n",
 			findings:  []string{"Bread.spec.field: the rule self != 'b'"}},
 		"quantity": {field: `{x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: "isQuantity(self)"}]}`,
-			versioned: "\t// TODO: no tag says the rule isQuantity(self)\n" + optional + "\tField *resource.Quantity `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
+			versioned: "\t// TODO: no tag says the rule isQuantity(self)\n\t// TODO: no tag says how the quantity is written, such as 1000m, which becomes 1\n" + optional + "\tField *resource.Quantity `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
 			internal:  "\tField *resource.Quantity\n",
-			findings:  []string{"Bread.spec.field: the rule isQuantity(self)"}},
+			findings:  []string{"Bread.spec.field: the rule isQuantity(self)", "Bread.spec.field: how the quantity is written, such as 1000m, which becomes 1"}},
 		"integer or string": {field: `{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`,
 			versioned: "\t// TODO: no tag says integers beyond 32 bits, which are refused\n" + optional + "\t// +k8s:opaqueType\n\tField *intstr.IntOrString `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
 			internal:  "\tField *intstr.IntOrString\n",
@@ -189,11 +189,13 @@ func TestImportOfTheRestaurant(t *testing.T) {
 		pizzas + "v1: Pizza.status.conditions: what its elements must be, which are taken as they are but for the fractions of their times",
 		pizzas + "v1: Pizza.status.cost: the rule !self.matches('[eE][+-]?[0-9]{3}') && isQuantity(self) && !quantity(self).isLessThan(quantity('0')) && !quantity(self).isGreaterThan(quantity('640000000000'))",
 		pizzas + "v1: Pizza.status.cost: the maxLength 64",
+		pizzas + "v1: Pizza.status.cost: how the quantity is written, such as 1000m, which becomes 1",
 		pizzas + "v1: Pizza: the rule has(self.spec) && has(self.spec.toppings) && self.spec.toppings.size() > 0",
 		pizzas + "v1: Pizza: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused",
 		pizzas + "v1: Pizza: integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them",
 		toppings + "v1: Topping.spec.cost: the rule !string(self).matches('[eE][+-]?[0-9]{3}') && isQuantity(string(self)) && !quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1000000000'))",
 		toppings + "v1: Topping.spec.cost: the maxLength 64",
+		toppings + "v1: Topping.spec.cost: how the quantity is written, such as 1000m, which becomes 1",
 	}, findings)
 
 	declaration := read(t, dir, "pkg/registry/bakery/pizza.go")
@@ -270,6 +272,7 @@ func TestImportedDefinitions(t *testing.T) {
 			findings: []string{
 				"Scale.spec.amount: the rule isQuantity(self)",
 				"Scale.spec.amount: the maxLength 20",
+				"Scale.spec.amount: how the quantity is written, such as 1000m, which becomes 1",
 				"Scale.spec.either: the rule self == '' || isQuantity(self)",
 				"Scale.spec.limits: the rule self.all(k, quantity(self[k]).isGreaterThan(quantity('0')))",
 				"Scale.spec.resources.max: integers beyond 32 bits, which are refused",

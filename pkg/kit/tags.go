@@ -179,6 +179,8 @@ func lost(t *goType, schema *apiextensionsv1.JSONSchemaProps) (todo []string) {
 	switch {
 	case t.text == "[]byte":
 		todo = append(todo, "that it is not empty")
+	case t.text == "resource.Quantity":
+		todo = append(todo, "how the quantity is written, such as 1000m, which becomes 1")
 	case t.text == "intstr.IntOrString":
 		todo = append(todo, "integers beyond 32 bits, which are refused")
 	case t.list && t.element.text == "metav1.Condition":
