@@ -86,13 +86,12 @@ func valueName(value string) string {
 type scope struct {
 	// same are the names that may not be used twice in the same form.
 	same func(string) string
-	// taken are the owners of names, and names those of owners.
+	// taken are the owners of names.
 	taken map[string]string
-	names map[string]string
 }
 
 func newScope(same func(string) string) *scope {
-	return &scope{same: same, taken: map[string]string{}, names: map[string]string{}}
+	return &scope{same: same, taken: map[string]string{}}
 }
 
 // reserve keeps names from being given away.
@@ -105,15 +104,11 @@ func (s *scope) reserve(owner string, names ...string) {
 // name returns the name of an owner, which resembles what is wanted. It is the same each time, so
 // that the types of all versions agree.
 func (s *scope) name(owner, wanted string) string {
-	if name, known := s.names[owner]; known {
-		return name
-	}
 	name := wanted
 	for i := 2; s.isTaken(name, owner); i++ {
 		name = fmt.Sprintf("%s%d", strings.TrimRight(wanted, "0123456789"), i)
 	}
 	s.reserve(owner, name)
-	s.names[owner] = name
 	return name
 }
 
@@ -158,17 +153,20 @@ func (n *identifiers) constantName(of *goType, value string) string {
 	return n.types.name(of.text+" = "+value, of.text+valueName(value))
 }
 
+// methods owns the names that no field can have. It is no name of a property.
+const methods = "generated methods"
+
 // fieldNames are the names of the fields of a struct in Go and in protobuf, by those in JSON.
 func (n *identifiers) fieldNames(path string, properties []string) (inGo, inProtobuf map[string]string) {
 	fields, messages := n.fields[path], n.messages[path]
 	if fields == nil {
 		fields = newScope(strings.Clone)
 		messages = newScope(func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) })
-		fields.reserve("methods", "DeepCopy", "DeepCopyInto", "Descriptor", "IsApplyConfiguration", "Marshal", "MarshalTo", "MarshalToSizedBuffer",
+		fields.reserve(methods, "DeepCopy", "DeepCopyInto", "Descriptor", "IsApplyConfiguration", "Marshal", "MarshalTo", "MarshalToSizedBuffer",
 			"OpenAPIModelName", "ProtoMessage", "Reset", "Size", "String", "SwaggerDoc", "Unmarshal")
 		if !strings.Contains(path, ".") {
-			fields.reserve("metadata", promoted()...)
-			messages.reserve("metadata", "metadata")
+			fields.reserve(methods, promoted()...)
+			messages.reserve(methods, "metadata")
 		}
 		n.fields[path], n.messages[path] = fields, messages
 	}
@@ -188,7 +186,7 @@ func (n *identifiers) fieldNames(path string, properties []string) (inGo, inProt
 // fieldIdentifier is the wanted name of a field. One that is a method already gets an end that says so.
 func fieldIdentifier(fields *scope, property string) string {
 	name := goName(property)
-	if by := fields.taken[name]; by == "methods" || by == "metadata" {
+	if fields.taken[name] == methods {
 		return name + "Value"
 	}
 	return name

@@ -78,6 +78,8 @@ func TestFieldNamesOfVersions(t *testing.T) {
 	inGo, inProtobuf := names.fieldNames("Bread.spec", []string{"fooBar", "foo_bar"})
 	require.Equal(t, map[string]string{"fooBar": "FooBar3", "foo_bar": "FooBar2"}, inGo)
 	require.Equal(t, map[string]string{"fooBar": "fooBar3", "foo_bar": "foo_bar2"}, inProtobuf)
+	again, _ := names.fieldNames("Bread.spec", []string{"foo-bar", "foo_bar", "fooBar"})
+	require.Equal(t, map[string]string{"foo-bar": "FooBar", "foo_bar": "FooBar2", "fooBar": "FooBar3"}, again)
 	other, _ := names.fieldNames("Bread.status", []string{"foo_bar"})
 	require.Equal(t, map[string]string{"foo_bar": "FooBar"}, other)
 }

@@ -119,6 +119,8 @@ func TestQuantities(t *testing.T) {
 		"one of several terms":            {`{type: string, x-kubernetes-validations: [{rule: "self.size() > 1 && (isQuantity(self) && self != '7')"}]}`, true},
 		"the pattern of controller-gen":   {`{x-kubernetes-int-or-string: true, pattern: '^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$'}`, true},
 		"or something else":               {`{type: string, x-kubernetes-validations: [{rule: "self == '' || isQuantity(self)"}]}`, false},
+		"read, or something else":         {`{type: string, x-kubernetes-validations: [{rule: "self == '' || quantity(self).isGreaterThan(quantity('0'))"}]}`, false},
+		"read on a condition":             {`{type: string, x-kubernetes-validations: [{rule: "self == '' ? true : quantity(self).isGreaterThan(quantity('0'))"}]}`, false},
 		"on a condition":                  {`{type: string, x-kubernetes-validations: [{rule: "self == '' ? true : isQuantity(self)"}]}`, false},
 		"none":                            {`{type: string, x-kubernetes-validations: [{rule: "!isQuantity(self)"}]}`, false},
 		"within a negation":               {`{type: string, x-kubernetes-validations: [{rule: "!(self == '' && isQuantity(self))"}]}`, false},
