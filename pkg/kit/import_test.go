@@ -404,6 +404,22 @@ func TestImportedDefinitions(t *testing.T) {
 	}
 }
 
+// A column of the type date shows an age, and one of another type the time as it is.
+func TestImportedAges(t *testing.T) {
+	dir := newModule(t)
+	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{"testdata/crds/times.yaml"}})
+	require.NoError(t, err)
+	declaration := read(t, dir, "pkg/registry/bakery/rental.go")
+	for _, want := range []string{
+		"\t\"k8s.io/apimachinery/pkg/api/meta/table\"\n",
+		"Name: \"Renewed\", Type: \"string\", Description: \"\"},\n\t\t\t\tCell: func(o *bakery.Rental) any {\n\t\t\t\t\tif o.Spec.RenewTime == nil {\n\t\t\t\t\t\treturn nil\n\t\t\t\t\t}\n" +
+			"\t\t\t\t\tvar at metav1.Time\n\t\t\t\t\tif at.UnmarshalQueryParameter(*o.Spec.RenewTime) != nil {\n\t\t\t\t\t\treturn \"<invalid>\"\n\t\t\t\t\t}\n\t\t\t\t\treturn table.ConvertToHumanReadableDateType(at)\n",
+		"\t\t\t\t\treturn *o.Spec.Day\n",
+	} {
+		require.Contains(t, declaration, want)
+	}
+}
+
 // checkTypes returns the files of a package with types, after it has found no name twice in a scope. It looks at
 // no other package.
 func checkTypes(t *testing.T, dir string) (text string) {
