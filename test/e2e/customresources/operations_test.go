@@ -303,7 +303,7 @@ func TestParametersOfTheServer(t *testing.T) {
 	t.Parallel()
 	const group = "parameters.example.com"
 	cp := controlplane.ForTest(t, controlplane.Config{APIServer: controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}}})
-	server, err := framework.StartCRDServer(t.Context(), cp, group)
+	server, err := framework.StartCRDServer(t.Context(), cp, controlplane.ComponentConfig{}, group)
 	require.NoError(t, err)
 	content, err := json.Marshal(widgets(group, false))
 	require.NoError(t, err)
