@@ -25,7 +25,6 @@ package() {
 	sshd) echo openssh-server ;;
 	ssh | ssh-keygen) echo openssh-client ;;
 	mkfs.ext4) echo e2fsprogs ;;
-	protoc) echo protobuf-compiler ;;
 	nsenter | unshare) echo util-linux ;;
 	nft) echo nftables ;;
 	node) echo nodejs ;;
@@ -74,7 +73,6 @@ an HTTP proxy (test/e2e/remote)|root nsenter tinyproxy
 "kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root nsenter openssl
 images (test/e2e/deploy, test/kit)|root buildah
-groups of other modules (test/bakery, test/kit, test/tutorial)|protoc
 TABLE
 
 if ((skipped == 0)); then

@@ -17,18 +17,12 @@
 # Generates all code that is generated, in this module or in that of the directory $1, with
 # the kit: what the types in its directories "apis" ask for beside them, and the directories
 # "generated". pkg/kit/codegen says which groups it finds. The generators have the version of the
-# Kubernetes libraries; only protoc is expected on the machine.
+# Kubernetes libraries, and need nothing else on the machine.
 
 module=$(realpath "${1:-$(dirname "${BASH_SOURCE[0]}")/..}")
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 readonly module
-
-if ! command -v protoc >/dev/null && [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
-	echo "update-codegen: installing protoc from the package protobuf-compiler"
-	export DEBIAN_FRONTEND=noninteractive
-	{ apt-get -qq update && apt-get -qq install --yes --no-install-recommends protobuf-compiler; } >/dev/null || true
-fi
 
 go run ./cmd/kit generate --dir="${module}"

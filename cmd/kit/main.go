@@ -28,7 +28,7 @@ import (
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := kit.NewCommand().ExecuteContext(ctx)
+	err := kit.NewCommand(os.Args[0]).ExecuteContext(ctx)
 	cancel()
 	if err != nil {
 		os.Exit(1)

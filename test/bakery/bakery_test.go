@@ -80,9 +80,6 @@ func linesWith(text, part string) []string {
 // bakery beside the restaurant, and then alone.
 func TestModule(t *testing.T) {
 	framework.Long(t, "test/kit is the short one")
-	if _, err := exec.LookPath("protoc"); err != nil {
-		t.Skip(err, "- install Debian's package protobuf-compiler")
-	}
 	dir := writeModule(t)
 	run(t, exec.CommandContext(t.Context(), filepath.Join(root, "hack", "update-codegen.sh"), dir))
 

@@ -48,9 +48,6 @@ const (
 // TestTutorial is what a reader does: the commands are executed, the diffs applied and the
 // files written, in the order of the document, and each command prints what the document says.
 func TestTutorial(t *testing.T) {
-	if _, err := exec.LookPath("protoc"); err != nil {
-		t.Skip(err, "- install Debian's package protobuf-compiler")
-	}
 	blocks := read(t, filepath.Join(root, "docs", "tutorial.md"))
 	require.Len(t, blocks, count(blocks, "console")+count(blocks, "diff")+count(blocks, "yaml")+count(blocks, "go"), "a block of another language is not tested")
 	r := newReader(t)

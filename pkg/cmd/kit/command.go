@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,8 +41,12 @@ In an empty directory:
 Every command can be repeated. Files that exist are never overwritten: one that differs
 from what would be written is left alone, and named.`
 
-// NewCommand returns the command.
-func NewCommand() *cobra.Command {
+// NewCommand returns the command that is called by a name: the kit, or what it does for
+// go-to-protobuf.
+func NewCommand(name string) *cobra.Command {
+	if filepath.Base(name) == codegen.Protoc {
+		return newProtoc()
+	}
 	cmd := &cobra.Command{
 		Use:               "kit",
 		Short:             "Writes API servers",
@@ -186,9 +191,7 @@ func newGenerate() *cobra.Command {
 defaults, conversions, validations, protobuf messages, OpenAPI definitions, apply configurations,
 clients, listers and informers. It finds groups and versions by their place,
 apis/<group>/<version>, in any module, whether or not "kit init" has written it. The generators
-have the version of the module's Kubernetes libraries. If nothing has changed, it does nothing.
-
-Messages need protoc, of Debian's package protobuf-compiler.`,
+have the version of the module's Kubernetes libraries. If nothing has changed, it does nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config.NoProtobuf, config.NoClients, config.Output = !protobuf, !clients, cmd.ErrOrStderr()
@@ -199,6 +202,24 @@ Messages need protoc, of Debian's package protobuf-compiler.`,
 	cmd.Flags().BoolVar(&protobuf, "protobuf", true, "Generate protobuf messages where tags ask for them.")
 	cmd.Flags().BoolVar(&clients, "clients", true, "Generate clients where tags ask for them.")
 	addDir(cmd, &config.Module)
+	return cmd
+}
+
+// newProtoc returns a command that accepts what go-to-protobuf passes to protoc.
+func newProtoc() *cobra.Command {
+	var imports []string
+	var out string
+	cmd := &cobra.Command{
+		Use:          codegen.Protoc + " -I DIRECTORY --gogo_out DIRECTORY FILE",
+		Short:        "Has protoc-gen-gogo translate messages to Go",
+		SilenceUsage: true,
+		Args:         cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return codegen.Compile(cmd.Context(), imports, out, args[0])
+		},
+	}
+	cmd.Flags().StringArrayVarP(&imports, "proto_path", "I", nil, "Directory below which there are files of messages, and those that they import.")
+	cmd.Flags().StringVar(&out, "gogo_out", "", "Directory below which Go files are written.")
 	return cmd
 }
 

@@ -76,7 +76,8 @@ func (g *generation) capture(ctx context.Context, name string, args ...string) (
 func (g *generation) newCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = g.Module
-	command.Env = append(os.Environ(), "PATH="+g.tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	path := []string{g.file(protoWork + "/bin"), g.tools, os.Getenv("PATH")}
+	command.Env = append(os.Environ(), "PATH="+strings.Join(path, string(os.PathListSeparator)))
 	command.Stderr = g.Output
 	return command
 }

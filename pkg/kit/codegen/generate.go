@@ -35,8 +35,8 @@ type Config struct {
 	// Header is a file with what all generated files begin with, by default
 	// hack/boilerplate.go.txt of the module if that exists.
 	Header string
-	// NoProtobuf and NoClients leave out what tags ask for: messages, which need protoc,
-	// and the clientset, listers, informers and apply configurations.
+	// NoProtobuf and NoClients leave out what tags ask for: messages, and the
+	// clientset, listers, informers and apply configurations.
 	NoProtobuf, NoClients bool
 	// Output is told what is going on, by the generators too.
 	Output io.Writer
@@ -44,6 +44,9 @@ type Config struct {
 
 // work is where files are kept that only the generators need. Go ignores it by its name.
 const work = "_output/codegen"
+
+// protoWork is where go-to-protobuf finds packages, and this program, by their names.
+const protoWork = work + "/proto"
 
 // libraries returns the packages whose OpenAPI definitions are generated along, since all
 // groups refer to them.

@@ -19,10 +19,8 @@ package codegen
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -60,15 +58,11 @@ func outputFile(generator string) string {
 
 // protobuf runs a generator that finds and writes files by import path below one directory,
 // and so do the imports in .proto files; links make the module and the module cache look
-// that way.
+// that way. Another link has it call this program for protoc.
 func (g *generation) protobuf(ctx context.Context, apis []API) error {
 	packages := g.packages(apis, func(v Version) bool { return v.Protobuf && !g.NoProtobuf })
 	if len(packages) == 0 {
 		return nil
-	}
-	if _, err := exec.LookPath("protoc"); err != nil {
-		return errors.New("protoc, which translates the messages, is not installed: install it (Debian: protobuf-compiler; macOS: brew install protobuf), " +
-			"or do without protobuf by removing the tag +k8s:protobuf-gen from the files doc.go")
 	}
 	apimachinery, err := g.list(ctx, "{{.Dir}}", "k8s.io/apimachinery")
 	if err != nil {
@@ -81,16 +75,19 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 		}
 		apimachinery = downloaded.Dir
 	}
-	dir := g.file(work + "/proto")
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir := g.file(protoWork)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	for link, target := range map[string]string{
-		"out/" + g.name:              g.Module,
-		"import/k8s.io/apimachinery": apimachinery,
-		// Debian has descriptor.proto in a package that protoc only recommends.
+		"out/" + g.name:                   g.Module,
+		"import/k8s.io/apimachinery":      apimachinery,
 		"import/github.com/gogo/protobuf": g.gogo,
-		"import/google":                   filepath.Join(g.gogo, "protobuf", "google"),
+		"bin/" + Protoc:                   program,
 	} {
 		link = filepath.Join(dir, filepath.FromSlash(link))
 		if err := os.MkdirAll(filepath.Dir(link), 0o750); err != nil {
