@@ -63,10 +63,10 @@ func (g *generation) command(ctx context.Context, name string, args ...string) e
 	return command.Run()
 }
 
-// capture returns what a command prints.
-func (g *generation) capture(ctx context.Context, name string, args ...string) ([]byte, error) {
+// capture returns what a command of Go prints.
+func (g *generation) capture(ctx context.Context, args ...string) ([]byte, error) {
 	var output bytes.Buffer
-	command := g.newCommand(ctx, name, args...)
+	command := g.newCommand(ctx, "go", args...)
 	command.Stdout = &output
 	err := command.Run()
 	return output.Bytes(), err

@@ -24,7 +24,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -47,29 +46,6 @@ const work = "_output/codegen"
 
 // protoWork is where go-to-protobuf finds packages, and this program, by their names.
 const protoWork = work + "/proto"
-
-// libraries returns the packages whose OpenAPI definitions are generated along, since all
-// groups refer to them.
-func libraries() []string {
-	return []string{
-		"k8s.io/api/autoscaling/v1",
-		"k8s.io/apimachinery/pkg/api/resource",
-		"k8s.io/apimachinery/pkg/apis/meta/v1",
-		"k8s.io/apimachinery/pkg/runtime",
-		"k8s.io/apimachinery/pkg/version",
-	}
-}
-
-// protobufLibraries returns the packages whose messages those of a group contain.
-func protobufLibraries() []string {
-	return []string{
-		"k8s.io/apimachinery/pkg/api/resource",
-		"k8s.io/apimachinery/pkg/util/intstr",
-		"k8s.io/apimachinery/pkg/runtime/schema",
-		"k8s.io/apimachinery/pkg/runtime",
-		"k8s.io/apimachinery/pkg/apis/meta/v1",
-	}
-}
 
 // Generate generates the code of all groups of a module, with the generators of the
 // Kubernetes version that the module is built with. What an earlier run has left is deleted
@@ -122,6 +98,9 @@ func Generate(ctx context.Context, config Config) error {
 	if apis, err = Find(os.DirFS(g.Module)); err != nil {
 		return err
 	}
+	if g.libraries, err = g.findLibraries(ctx, apis); err != nil {
+		return err
+	}
 	if err := g.generate(ctx, apis); err != nil {
 		return err
 	}
@@ -137,25 +116,11 @@ type generation struct {
 	version string
 	// tools is the directory of the generators.
 	tools string
+	// libraries are the packages of other modules that have types of APIs, which those of this
+	// module may contain.
+	libraries []library
 	// gogo is the directory of the module github.com/gogo/protobuf.
 	gogo string
-}
-
-// usedLibraries returns those packages whose definitions are needed only if a type of the
-// API refers to them.
-func (g *generation) usedLibraries(api API) (used []string, err error) {
-	const intstr = "k8s.io/apimachinery/pkg/util/intstr"
-	err = filepath.WalkDir(g.file(api.Dir), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_types.go") || len(used) > 0 {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if bytes.Contains(text, []byte(strconv.Quote(intstr))) {
-			used = append(used, intstr)
-		}
-		return err
-	})
-	return used, err
 }
 
 // header is the absolute path of the header, or empty.

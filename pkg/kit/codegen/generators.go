@@ -64,17 +64,6 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 	if len(packages) == 0 {
 		return nil
 	}
-	apimachinery, err := g.list(ctx, "{{.Dir}}", "k8s.io/apimachinery")
-	if err != nil {
-		return err
-	}
-	if apimachinery == "" {
-		downloaded, err := g.download(ctx, "k8s.io/apimachinery", g.version)
-		if err != nil {
-			return err
-		}
-		apimachinery = downloaded.Dir
-	}
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -83,12 +72,19 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	for link, target := range map[string]string{
+	links := map[string]string{
 		"out/" + g.name:                   g.Module,
-		"import/k8s.io/apimachinery":      apimachinery,
 		"import/github.com/gogo/protobuf": g.gogo,
 		"bin/" + Protoc:                   program,
-	} {
+	}
+	var known []string
+	for _, library := range g.libraries {
+		if library.protobuf {
+			known = append(known, "-"+library.path)
+			links["import/"+library.path+"/"+messages] = filepath.Join(library.dir, messages)
+		}
+	}
+	for link, target := range links {
 		link = filepath.Join(dir, filepath.FromSlash(link))
 		if err := os.MkdirAll(filepath.Dir(link), 0o750); err != nil {
 			return err
@@ -99,7 +95,7 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 	}
 	return g.run(ctx, "go-to-protobuf",
 		"--output-dir="+filepath.Join(dir, "out"), "--proto-import="+filepath.Join(dir, "import"),
-		"--apimachinery-packages=-"+strings.Join(protobufLibraries(), ",-"),
+		"--apimachinery-packages="+strings.Join(known, ","),
 		"--packages="+strings.Join(packages, ","))
 }
 
@@ -118,15 +114,17 @@ func (g *generation) openAPI(ctx context.Context, apis []API) error {
 			"--output-file=zz_generated.openapi.go", "--output-model-name-file=zz_generated.model_name.go",
 			"--output-dir=" + g.file(dir), "--output-pkg=" + g.importPath(dir), "--report-filename=" + report,
 		}
-		used, err := g.usedLibraries(api)
-		if err != nil {
-			return err
-		}
-		libraries := append(libraries(), used...)
-		for _, library := range libraries {
-			args = append(args, "--readonly-pkg="+library)
+		var libraries []string
+		for _, library := range g.libraries {
+			if library.openAPI {
+				libraries = append(libraries, library.path)
+				args = append(args, "--readonly-pkg="+library.path)
+			}
 		}
 		if err := g.run(ctx, "openapi-gen", slices.Concat(args, libraries, packages)...); err != nil {
+			return err
+		}
+		if err := prune(g.file(dir+"/zz_generated.openapi.go"), append(referredLibraries(), packages...)); err != nil {
 			return err
 		}
 		if err := g.checkViolations(report); err != nil {
@@ -172,8 +170,15 @@ func (g *generation) applyConfigurations(ctx context.Context, apis []API) error 
 		if err := g.writeModels(ctx, api); err != nil {
 			return err
 		}
-		if err := g.toGenerated(ctx, "applyconfiguration-gen", api, "applyconfiguration",
-			slices.Concat([]string{"--openapi-schema=" + g.file(work+"/models.json")}, packages)...); err != nil {
+		args := []string{"--openapi-schema=" + g.file(work+"/models.json")}
+		external, err := g.externalConfigurations(ctx)
+		if err != nil {
+			return err
+		}
+		if len(external) > 0 {
+			args = append(args, "--external-applyconfigurations="+strings.Join(external, ","))
+		}
+		if err := g.toGenerated(ctx, "applyconfiguration-gen", api, "applyconfiguration", slices.Concat(args, packages)...); err != nil {
 			return err
 		}
 		var byPath []string
@@ -195,7 +200,7 @@ func (g *generation) writeModels(ctx context.Context, api API) error {
 	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
 		return err
 	}
-	models, err := g.capture(ctx, "go", "run", program)
+	models, err := g.capture(ctx, "run", program)
 	if err != nil {
 		return err
 	}

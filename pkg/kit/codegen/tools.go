@@ -130,7 +130,7 @@ func (g *generation) download(ctx context.Context, module, version string) (down
 
 // list returns what "go list -m" says about the module, or about another that it needs.
 func (g *generation) list(ctx context.Context, format string, modules ...string) (string, error) {
-	output, err := g.capture(ctx, "go", append([]string{"list", "-m", "-f=" + format}, modules...)...)
+	output, err := g.capture(ctx, append([]string{"list", "-m", "-f=" + format}, modules...)...)
 	if err != nil {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && len(modules) > 0 {
 			return "", fmt.Errorf("the module does not need %s: run \"go mod tidy\" in %s: %w", modules[0], g.Module, err)
