@@ -197,7 +197,7 @@ func (m *module) hasField(dir, name, field string) (has bool, err error) {
 			}
 			if fields, ok := declared.Type.(*ast.StructType); ok {
 				for _, f := range fields.Fields.List {
-					has = has || len(f.Names) > 0 && f.Names[0].Name == field
+					has = has || nameOfField(f) == field
 				}
 			}
 			return false
@@ -205,6 +205,20 @@ func (m *module) hasField(dir, name, field string) (has bool, err error) {
 		return has
 	})
 	return has, err
+}
+
+// nameOfField is the name of a field, or of the type that is embedded.
+func nameOfField(field *ast.Field) string {
+	if len(field.Names) > 0 {
+		return field.Names[0].Name
+	}
+	switch embedded := field.Type.(type) {
+	case *ast.Ident:
+		return embedded.Name
+	case *ast.SelectorExpr:
+		return embedded.Sel.Name
+	}
+	return ""
 }
 
 // declared is the value of a field in the declaration of the kind, as it is written.

@@ -17,6 +17,7 @@ limitations under the License.
 package kit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,6 +101,9 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 		return nil, err
 	}
 	m.KindOptions = kind
+	if err := m.checkTypesOf(kind); err != nil {
+		return nil, err
+	}
 	if err := m.checkVersionsOf(kind); err != nil {
 		return nil, err
 	}
@@ -140,6 +144,29 @@ func (m *module) checkVersionsOf(kind KindOptions) error {
 	for _, version := range kind.Versions {
 		if len(has) > 0 && !slices.Contains(has, version) {
 			return fmt.Errorf("%s exists already, in %s: add a version by \"kit create version %s --kind %[1]s\"", kind.Kind, strings.Join(has, ", "), version)
+		}
+	}
+	return nil
+}
+
+// checkTypesOf refuses to write a kind if other types have its name, or those of what belongs to it.
+func (m *module) checkTypesOf(kind KindOptions) error {
+	internal := m.apis + "/" + m.Name
+	file, err := m.fileOfType(internal, string(kind.Kind))
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		isKind, err := m.hasField(internal, string(kind.Kind), "ObjectMeta")
+		if err != nil || isKind {
+			return err
+		}
+		return fmt.Errorf("the kind can't be called %s: %s has a type of that name without metadata, so it is part of another kind", kind.Kind, file)
+	}
+	for _, part := range []string{"Spec", "Status", "List"} {
+		name := string(kind.Kind) + part
+		if file, err := m.fileOfType(internal, name); err != nil || file != "" {
+			return cmp.Or(err, fmt.Errorf("the kind can't be called %s: its type %s would have the name of one in %s", kind.Kind, name, file))
 		}
 	}
 	return nil

@@ -127,7 +127,7 @@ func TestWhatAPersonChangedIsLeft(t *testing.T) {
 // Types that are in a file of another name are the kind's all the same.
 func TestTypesElsewhere(t *testing.T) {
 	dir := newModule(t)
-	write(t, dir, "pkg/apis/bakery/types.go", "package bakery\n\ntype Bread struct{}\n")
+	write(t, dir, "pkg/apis/bakery/types.go", "package bakery\n\ntype Bread struct{ metav1.ObjectMeta }\n")
 	write(t, dir, "pkg/apis/bakery/v1alpha1/types.go", "package v1alpha1\n\ntype Bread struct{}\n")
 	create(t, dir, bread())
 	require.NoFileExists(t, dir+"/pkg/apis/bakery/bread_types.go")
@@ -142,11 +142,19 @@ func TestErrorsNameTheFix(t *testing.T) {
 		prepare func(t *testing.T, dir string)
 		want    string
 	}{
-		"no version":        {kind: kit.KindOptions{Kind: "Bread"}, want: "name at least one version by --versions, such as v1"},
-		"not a version":     {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"1.0"}}, want: `"1.0" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
-		"not a kind":        {kind: kit.KindOptions{Kind: "bread", Versions: []string{"v1"}}, want: `"bread" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
-		"a list":            {kind: kit.KindOptions{Kind: "BreadList", Versions: []string{"v1"}}, want: "the kind can't be called BreadList: that is the name of a list of Bread objects"},
-		"every version's":   {kind: kit.KindOptions{Kind: "ListOptions", Versions: []string{"v1"}}, want: "the kind can't be called ListOptions: every version has a kind of that name"},
+		"no version":                 {kind: kit.KindOptions{Kind: "Bread"}, want: "name at least one version by --versions, such as v1"},
+		"not a version":              {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"1.0"}}, want: `"1.0" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
+		"not a kind":                 {kind: kit.KindOptions{Kind: "bread", Versions: []string{"v1"}}, want: `"bread" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
+		"a list":                     {kind: kit.KindOptions{Kind: "BreadList", Versions: []string{"v1"}}, want: "the kind can't be called BreadList: that is the name of a list of Bread objects"},
+		"every version's":            {kind: kit.KindOptions{Kind: "ListOptions", Versions: []string{"v1"}}, want: "the kind can't be called ListOptions: every version has a kind of that name"},
+		"a keyword in clients":       {kind: kit.KindOptions{Kind: "Package", Versions: []string{"v1"}}, want: "the kind can't be called Package: generated clients have a parameter of that name, and package is a keyword of Go"},
+		"a variable in clients":      {kind: kit.KindOptions{Kind: "Err", Versions: []string{"v1"}}, want: "the kind can't be called Err: generated clients use err for something else"},
+		"a function of each version": {kind: kit.KindOptions{Kind: "Resource", Versions: []string{"v1"}}, want: "the kind can't be called Resource: the package of its types declares something else by that name"},
+		"part of another kind": {kind: kit.KindOptions{Kind: "BreadSpec", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
+			want: "the kind can't be called BreadSpec: pkg/apis/bakery/bread_types.go has a type of that name without metadata, so it is part of another kind"},
+		"a part that another kind has": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) {
+			create(t, dir, kit.KindOptions{Kind: "BreadSpec", Versions: []string{"v1"}})
+		}, want: "the kind can't be called Bread: its type BreadSpec would have the name of one in pkg/apis/bakery/breadspec_types.go"},
 		"not a plural":      {kind: kit.KindOptions{Kind: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits`},
 		"in other versions": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
 		"not a module": {kind: bread(), prepare: func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "go.mod"))) },

@@ -72,11 +72,21 @@ func checkKind(name Name) error {
 	kind := string(name)
 	// These are in every version.
 	reserved := []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "Kinds"}
+	// The packages of types declare these, or what is generated there does.
+	declared := []string{"AddToScheme", "GroupName", "GroupVersion", "Install", "RegisterDefaults", "Resource", "SchemeBuilder", "SchemeGroupVersion"}
+	// Generated clients have parameters by the name of the kind, next to these names.
+	variables := []string{"b", "err", "fieldManager", "nil", "subresource"}
 	switch {
 	case !kindName.MatchString(kind):
 		return fmt.Errorf("%q can't be a kind: use letters and digits, beginning with a capital, such as Bread", kind)
 	case slices.Contains(reserved, kind):
 		return fmt.Errorf("the kind can't be called %s: every version has a kind of that name", kind)
+	case slices.Contains(declared, kind):
+		return fmt.Errorf("the kind can't be called %s: the package of its types declares something else by that name", kind)
+	case token.IsKeyword(name.Lower()):
+		return fmt.Errorf("the kind can't be called %s: generated clients have a parameter of that name, and %s is a keyword of Go", kind, name.Lower())
+	case slices.Contains(variables, name.Lower()):
+		return fmt.Errorf("the kind can't be called %s: generated clients use %s for something else", kind, name.Lower())
 	case strings.HasSuffix(kind, "List") && kind != "List":
 		return fmt.Errorf("the kind can't be called %s: that is the name of a list of %s objects", kind, strings.TrimSuffix(kind, "List"))
 	}
