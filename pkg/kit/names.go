@@ -75,7 +75,7 @@ func checkKind(name Name) error {
 	// The packages of types declare these, or what is generated there does.
 	declared := []string{"AddToScheme", "GroupName", "GroupVersion", "Install", "RegisterDefaults", "Resource", "SchemeBuilder", "SchemeGroupVersion"}
 	// Generated clients have parameters by the name of the kind, next to these names.
-	variables := []string{"b", "err", "fieldManager", "nil", "subresource"}
+	variables := []string{"b", "err", "fieldManager", "internal", "nil", "subresource"}
 	switch {
 	case !kindName.MatchString(kind):
 		return fmt.Errorf("%q can't be a kind: use letters and digits, beginning with a capital, such as Bread", kind)

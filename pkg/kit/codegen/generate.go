@@ -19,6 +19,7 @@ package codegen
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -50,7 +51,8 @@ const protoWork = work + "/proto"
 // Generate generates the code of all groups of a module, with the generators of the
 // Kubernetes version that the module is built with. What an earlier run has left is deleted
 // first, so that nothing stays that no tag asks for. If neither the types nor what was
-// generated have changed since the last run, nothing is done.
+// generated have changed since the last run, nothing is done. If a generator fails, or its code does not
+// compile, what was generated before stays.
 func Generate(ctx context.Context, config Config) error {
 	g := &generation{Config: config}
 	var err error
@@ -89,22 +91,14 @@ func Generate(ctx context.Context, config Config) error {
 	if err := g.installTools(ctx); err != nil {
 		return err
 	}
-	if err := g.clean(apis); err != nil {
+	before, err := g.generatedFiles(apis)
+	if err != nil {
 		return err
 	}
-	if err := g.writeTags(apis); err != nil {
-		return err
+	if err := g.replaceAll(ctx, apis); err != nil {
+		return errors.Join(err, g.restore(apis, before))
 	}
-	if apis, err = Find(os.DirFS(g.Module)); err != nil {
-		return err
-	}
-	if g.libraries, err = g.findLibraries(ctx, apis); err != nil {
-		return err
-	}
-	if err := g.generate(ctx, apis); err != nil {
-		return err
-	}
-	return g.remember(apis)
+	return nil
 }
 
 // generation is one run for one module.
@@ -121,6 +115,31 @@ type generation struct {
 	libraries []library
 	// gogo is the directory of the module github.com/gogo/protobuf.
 	gogo string
+}
+
+// replaceAll deletes what is generated, and generates it.
+func (g *generation) replaceAll(ctx context.Context, apis []API) error {
+	if err := g.clean(apis); err != nil {
+		return err
+	}
+	if err := g.writeTags(apis); err != nil {
+		return err
+	}
+	apis, err := Find(os.DirFS(g.Module))
+	if err != nil {
+		return err
+	}
+	if g.libraries, err = g.findLibraries(ctx, apis); err != nil {
+		return err
+	}
+	if err := g.generate(ctx, apis); err != nil {
+		return err
+	}
+	g.progress("compiling what was generated")
+	if err := g.checkTypes(ctx, apis); err != nil {
+		return err
+	}
+	return g.remember(apis)
 }
 
 // header is the absolute path of the header, or empty.
