@@ -74,12 +74,12 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 	}
 	w := &writer{dir: options.Dir}
 	if w.exists("go.mod") {
-		path, err := w.goCommand(ctx, "list", "-m")
+		goMod, err := w.goMod(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if strings.TrimSpace(path) != options.Module {
-			return nil, fmt.Errorf("%s is the module %s already: pass --module=%[2]s, or choose another directory", options.Dir, strings.TrimSpace(path))
+		if path := goMod.Module.Path; path != options.Module {
+			return nil, fmt.Errorf("%s is the module %s already: pass --module=%[2]s, or choose another directory", options.Dir, path)
 		}
 	} else if err := w.writeGoMod(options); err != nil {
 		return nil, err
@@ -117,6 +117,9 @@ func Init(ctx context.Context, options InitOptions) (*Result, error) {
 		if _, err := w.goCommand(ctx, "mod", "tidy"); err != nil {
 			return nil, fmt.Errorf("the modules that the server needs can't be had: %w", err)
 		}
+	}
+	if err := w.checkWorkspace(ctx, options.Module); err != nil {
+		w.Todo = append(w.Todo, err.Error())
 	}
 	w.Todo = append(w.Todo, `Create a kind: go tool kit create kind NAME --versions v1`)
 	return &w.Result, nil

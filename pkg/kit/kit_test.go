@@ -124,6 +124,21 @@ func TestWhatAPersonChangedIsLeft(t *testing.T) {
 	require.Equal(t, changed, read(t, dir, types))
 }
 
+// In a workspace, "go list" answers for all modules.
+func TestWorkspace(t *testing.T) {
+	workspace := t.TempDir()
+	write(t, workspace, "other/go.mod", "module example.com/other\n\ngo 1.26\n")
+	write(t, workspace, "go.work", "go 1.26.0\n\nuse (\n\t./bakery\n\t./other\n)\n")
+	dir := filepath.Join(workspace, "bakery")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(newModule(t))))
+	create(t, dir, bread())
+	require.Contains(t, read(t, dir, "pkg/apis/bakery/install/install.go"), `"example.com/bakery/pkg/apis/bakery/v1alpha1"`)
+
+	write(t, workspace, "go.work", "go 1.26.0\n\nuse ./other\n")
+	_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir}, bread())
+	require.EqualError(t, err, "the workspace "+workspace+"/go.work does not have the module example.com/bakery: run \"go work use "+dir+"\", or set GOWORK=off")
+}
+
 // Types that are in a file of another name are the kind's all the same.
 func TestTypesElsewhere(t *testing.T) {
 	dir := newModule(t)

@@ -162,11 +162,14 @@ func openModule(ctx context.Context, dir string) (*module, error) {
 	}
 	m := &module{writer: writer{dir: dir}, apis: "pkg/apis"}
 	m.Library, m.LintVersion = library, lintVersion
-	path, err := m.goCommand(ctx, "list", "-m")
+	goMod, err := m.goMod(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m.Module = strings.TrimSpace(path)
+	m.Module = goMod.Module.Path
+	if err := m.checkWorkspace(ctx, m.Module); err != nil {
+		return nil, err
+	}
 	if err := m.readHeader(); err != nil {
 		return nil, err
 	}
@@ -263,6 +266,19 @@ func (w *writer) goCommand(ctx context.Context, args ...string) (string, error) 
 		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, complaint.String())
 	}
 	return output.String(), nil
+}
+
+// checkWorkspace returns an error if Go commands are about a workspace that does not have the module.
+func (w *writer) checkWorkspace(ctx context.Context, module string) error {
+	file, err := w.goCommand(ctx, "env", "GOWORK")
+	if file = strings.TrimSpace(file); err != nil || file == "" || file == "off" {
+		return err
+	}
+	modules, err := w.goCommand(ctx, "list", "-m")
+	if err != nil || slices.Contains(strings.Fields(modules), module) {
+		return err
+	}
+	return fmt.Errorf("the workspace %s does not have the module %s: run \"go work use %s\", or set GOWORK=off", file, module, w.dir)
 }
 
 // quoted is a list of strings in Go.

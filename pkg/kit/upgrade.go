@@ -113,6 +113,7 @@ func Upgrade(ctx context.Context, dir string) (*Result, error) {
 
 // goModFile is what "go mod edit -json" says of a go.mod.
 type goModFile struct {
+	Module  struct{ Path string }
 	Require []struct{ Path, Version string }
 	Replace []replacement
 }

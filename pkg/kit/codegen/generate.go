@@ -69,10 +69,8 @@ func Generate(ctx context.Context, config Config) error {
 	if len(apis) == 0 {
 		return fmt.Errorf("%s has no API groups: put types into directories such as pkg/apis/<group>/v1", g.Module)
 	}
-	for list, value := range map[string]*string{"{{.Path}}": &g.name, "{{.GoVersion}}": &g.goVersion} {
-		if *value, err = g.list(ctx, list); err != nil {
-			return err
-		}
+	if err := g.readGoMod(ctx); err != nil {
+		return err
 	}
 	if g.version, err = g.list(ctx, "{{.Version}}", "k8s.io/apimachinery"); err != nil {
 		return err

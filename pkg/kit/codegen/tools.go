@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -128,14 +127,29 @@ func (g *generation) download(ctx context.Context, module, version string) (down
 	return files, err
 }
 
-// list returns what "go list -m" says about the module, or about another that it needs.
-func (g *generation) list(ctx context.Context, format string, modules ...string) (string, error) {
-	output, err := g.capture(ctx, append([]string{"list", "-m", "-f=" + format}, modules...)...)
+// readGoMod reads the path of the module, and its version of Go. In a workspace, "go list" would
+// answer for all of its modules.
+func (g *generation) readGoMod(ctx context.Context) error {
+	output, err := g.capture(ctx, "mod", "edit", "-json")
 	if err != nil {
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && len(modules) > 0 {
-			return "", fmt.Errorf("the module does not need %s: run \"go mod tidy\" in %s: %w", modules[0], g.Module, err)
-		}
-		return "", fmt.Errorf("%s is no Go module: %w", g.Module, err)
+		return fmt.Errorf("%s is no Go module: %w", g.Module, err)
+	}
+	var file struct {
+		Module struct{ Path string }
+		Go     string
+	}
+	if err := json.Unmarshal(output, &file); err != nil {
+		return err
+	}
+	g.name, g.goVersion = file.Module.Path, file.Go
+	return nil
+}
+
+// list returns what "go list -m" says about a module that this one needs.
+func (g *generation) list(ctx context.Context, format, module string) (string, error) {
+	output, err := g.capture(ctx, "list", "-m", "-f="+format, module)
+	if err != nil {
+		return "", fmt.Errorf("the module does not need %s: run \"go mod tidy\" in %s: %w", module, g.Module, err)
 	}
 	return strings.TrimSpace(string(output)), nil
 }
