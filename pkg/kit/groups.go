@@ -101,7 +101,7 @@ func (w *writer) findServer(groups []apiGroup) (apiGroup, error) {
 
 // CreateGroup adds a group to a module. Like the one that Init writes, it has no kinds yet: the
 // first one adds it to the server.
-func CreateGroup(ctx context.Context, dir, group, name string) (*Result, error) {
+func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, err error) {
 	added, err := newGroup(group, name)
 	if err != nil {
 		return nil, err
@@ -110,6 +110,7 @@ func CreateGroup(ctx context.Context, dir, group, name string) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = m.finish(err) }()
 	if added, err = m.addGroup(added, name != ""); err != nil {
 		return nil, err
 	}

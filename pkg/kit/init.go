@@ -68,11 +68,12 @@ func (o *InitOptions) complete() error {
 }
 
 // Init writes a module with a server for an API group that has no kinds yet.
-func Init(ctx context.Context, options InitOptions) (*Result, error) {
+func Init(ctx context.Context, options InitOptions) (result *Result, err error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
 	w := &writer{dir: options.Dir}
+	defer func() { err = w.finish(err) }()
 	if w.exists("go.mod") {
 		goMod, err := w.goMod(ctx)
 		if err != nil {

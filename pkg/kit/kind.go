@@ -89,7 +89,7 @@ func (k *KindOptions) complete() error {
 
 // CreateKind writes a kind of a group: its types, declaration, validation, tests
 // and permissions.
-func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, error) {
+func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *Result, err error) {
 	if err := kind.complete(); err != nil {
 		return nil, err
 	}
@@ -97,6 +97,7 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (*Result, 
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = m.finish(err) }()
 	if err := m.readNamespace(); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package kit_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,21 @@ func read(t *testing.T, dir, name string) string {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	require.NoError(t, err)
 	return string(text)
+}
+
+// files are the texts of all files of a directory, and its directories.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		found[name] = ""
+		if !entry.IsDir() {
+			found[name] = read(t, dir, name)
+		}
+		return nil
+	}))
+	return found
 }
 
 func bread() kit.KindOptions {
@@ -186,8 +202,10 @@ func TestErrorsNameTheFix(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(t, dir)
 			}
+			before := files(t, dir)
 			_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir}, test.kind)
 			require.EqualError(t, err, strings.ReplaceAll(test.want, "DIR", dir))
+			require.Equal(t, before, files(t, dir), "something was left of what the command has written")
 		})
 	}
 }

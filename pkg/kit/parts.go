@@ -84,7 +84,7 @@ func parts() map[string]part {
 
 // CreatePart writes an action, a stream, a review, an admission plugin, a controller or a
 // webhook of a group.
-func CreatePart(ctx context.Context, target Target, options PartOptions) (*Result, error) {
+func CreatePart(ctx context.Context, target Target, options PartOptions) (result *Result, err error) {
 	part, known := parts()[options.Type]
 	if !known {
 		return nil, fmt.Errorf("the kit writes no %s", options.Type)
@@ -96,6 +96,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (*Resul
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = m.finish(err) }()
 	m.Part = options.Name
 	m.lists = []string{"pkg/webhook/" + m.Name + "/webhooks.go"}
 	if err := m.readKind(options); err != nil {

@@ -27,7 +27,7 @@ import (
 
 // CreateVersion writes another version of a kind, with the types of the preferred version
 // that the kind has.
-func CreateVersion(ctx context.Context, target Target, version string, kind Name) (*Result, error) {
+func CreateVersion(ctx context.Context, target Target, version string, kind Name) (result *Result, err error) {
 	if err := checkVersion(version); err != nil {
 		return nil, err
 	}
@@ -35,6 +35,7 @@ func CreateVersion(ctx context.Context, target Target, version string, kind Name
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = m.finish(err) }()
 	if err := m.readNamespace(); err != nil {
 		return nil, err
 	}

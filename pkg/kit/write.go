@@ -72,7 +72,29 @@ type writer struct {
 	dir string
 	// lists are files that are expected to differ from what is written at first.
 	lists []string
+	// before is what the files were that have been written, or nil for those that did not exist.
+	before map[string][]byte
 	Result
+}
+
+// finish takes back everything that was written, if the command has failed.
+func (w *writer) finish(failure error) error {
+	if failure == nil {
+		return nil
+	}
+	failures := []error{failure}
+	for name, text := range w.before {
+		if text != nil {
+			failures = append(failures, os.WriteFile(w.file(name), text, 0o644)) //nolint:gosec // G306: it has this mode already.
+			continue
+		}
+		failures = append(failures, os.Remove(w.file(name)))
+		// Directories that are empty now were made for the file.
+		for dir := path.Dir(name); dir != "." && os.Remove(w.file(dir)) == nil; {
+			dir = path.Dir(dir)
+		}
+	}
+	return errors.Join(failures...)
 }
 
 func (w *writer) file(name string) string { return filepath.Join(w.dir, filepath.FromSlash(name)) }
@@ -111,6 +133,16 @@ func (w *writer) create(name string, data []byte) error {
 }
 
 func (w *writer) write(name string, data []byte) error {
+	if _, written := w.before[name]; !written {
+		text, err := os.ReadFile(w.file(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if w.before == nil {
+			w.before = map[string][]byte{}
+		}
+		w.before[name] = text
+	}
 	if err := os.MkdirAll(filepath.Dir(w.file(name)), 0o755); err != nil { //nolint:gosec // G301: sources of a module are for everybody.
 		return err
 	}
