@@ -191,7 +191,10 @@ func newGenerate() *cobra.Command {
 defaults, conversions, validations, protobuf messages, OpenAPI definitions, apply configurations,
 clients, listers and informers. It finds groups and versions by their place,
 apis/<group>/<version>, in any module, whether or not "kit init" has written it. The generators
-have the version of the module's Kubernetes libraries. If nothing has changed, it does nothing.`,
+have the version of the module's Kubernetes libraries. If nothing has changed, it does nothing.
+
+At the end, it compiles what it has generated. If that fails, or a generator does, what was generated
+before stays.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config.NoProtobuf, config.NoClients, config.Output = !protobuf, !clients, cmd.ErrOrStderr()

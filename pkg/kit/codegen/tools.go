@@ -53,11 +53,11 @@ func generators() []string {
 func (g *generation) installTools(ctx context.Context) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return fmt.Errorf("there is no directory for the generators: %w", err)
+		return fmt.Errorf("there is no directory for the generators, set XDG_CACHE_HOME: %w", err)
 	}
 	g.tools = filepath.Join(cache, "restaurant-apiserver", "codegen-"+g.version)
 	if err := os.MkdirAll(g.tools, 0o750); err != nil {
-		return err
+		return fmt.Errorf("there is no directory for the generators, set XDG_CACHE_HOME to one that can be written to: %w", err)
 	}
 	source, err := g.download(ctx, codeGenerator, g.version)
 	if err != nil {
@@ -95,8 +95,8 @@ func (g *generation) install(ctx context.Context, dir string, packages ...string
 	if len(missing) == 0 {
 		return nil
 	}
-	g.progress(fmt.Sprintf("building %d generators of Kubernetes %s, once", len(missing), g.version))
-	_, err := g.outside(ctx, dir, append([]string{"install", "-trimpath"}, missing...)...)
+	g.progress(fmt.Sprintf("building %d generators of Kubernetes %s, once, which takes minutes", len(missing), g.version))
+	_, err := g.outside(ctx, dir, append([]string{"install", "-trimpath", "-ldflags=-s -w"}, missing...)...)
 	return err
 }
 
