@@ -42,6 +42,7 @@ require (
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
 	k8s.io/streaming v0.37.2
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
+	pgregory.net/rapid v1.3.0
 	sigs.k8s.io/randfill v1.0.0
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2
 	sigs.k8s.io/yaml v1.6.0
@@ -53,6 +54,7 @@ require (
 )
 
 require github.com/robfig/cron/v3 v3.0.1
+
 
 require (
 	cel.dev/expr v0.25.2 // indirect
