@@ -22,7 +22,7 @@ package definitions
 import (
 	_ "github.com/cert-manager/cert-manager/pkg/apis/certmanager"
 	_ "github.com/prometheus-operator/prometheus-operator/pkg/versionutil"
-	_ "sigs.k8s.io/cluster-api/errors"
+	_ "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
 	_ "sigs.k8s.io/jobset/pkg/constants"
 )

@@ -57,8 +57,8 @@ func TestDefinitions(t *testing.T) {
 	for path, document := range documentsOf(t, kinds, server.URL()) {
 		t.Run("same"+path, func(t *testing.T) { require.Empty(t, cmp.Diff(documents[path], document)) })
 	}
-	for _, project := range projects() {
-		i := slices.IndexFunc(kinds, func(kind *kind) bool { return kind.definition.Spec.Group == project.groups[0] })
+	for _, project := range framework.Projects() {
+		i := slices.IndexFunc(kinds, func(kind *kind) bool { return kind.definition.Spec.Group == project.Groups[0] })
 		spec := kinds[i].definition.Spec
 		output, err := cp.Kubectl(t.Context(), "explain", spec.Names.Plural+"."+spec.Group, "--recursive").CombinedOutput()
 		require.NoError(t, err, "%s", output)

@@ -17,11 +17,9 @@ limitations under the License.
 package definitions
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,37 +30,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
-
-// project is a module of hack/definitions.
-type project struct {
-	module string
-	// definitions are patterns of file names, and groups what the definitions are of.
-	definitions []string
-	groups      []string
-}
-
-func projects() []project {
-	return []project{
-		{"github.com/cert-manager/cert-manager", []string{"deploy/crds/*.yaml"}, []string{"acme.cert-manager.io", "cert-manager.io"}},
-		{"github.com/prometheus-operator/prometheus-operator", []string{"example/prometheus-operator-crd/*.yaml"}, []string{"monitoring.coreos.com"}},
-		{
-			"sigs.k8s.io/cluster-api",
-			[]string{"config/crd/bases/*.yaml", "bootstrap/kubeadm/config/crd/bases/*.yaml", "controlplane/kubeadm/config/crd/bases/*.yaml", "cmd/clusterctl/config/crd/bases/*.yaml"},
-			[]string{
-				"addons.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "cluster.x-k8s.io", "clusterctl.cluster.x-k8s.io",
-				"controlplane.cluster.x-k8s.io", "ipam.cluster.x-k8s.io", "runtime.cluster.x-k8s.io",
-			},
-		},
-		{"sigs.k8s.io/gateway-api", []string{"config/crd/experimental/*_*.yaml"}, []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io"}},
-		{"sigs.k8s.io/jobset", []string{"config/components/crd/bases/*.yaml"}, []string{"jobset.x-k8s.io"}},
-	}
-}
 
 func groups() []string {
 	var all []string
-	for _, project := range projects() {
-		all = append(all, project.groups...)
+	for _, project := range framework.Projects() {
+		all = append(all, project.Groups...)
 	}
 	return all
 }
@@ -79,10 +54,9 @@ type kind struct {
 func load(t *testing.T) []*kind {
 	t.Helper()
 	var kinds []*kind
-	for _, project := range projects() {
-		dir := directory(t, project.module)
-		loaded := loadDefinitions(t, project, dir)
-		for _, example := range slices.Concat(loadExamples(t, dir), loadExamples(t, "testdata")) {
+	for _, project := range framework.Projects() {
+		loaded := loadDefinitions(t, project)
+		for _, example := range slices.Concat(loadExamples(t, project.Directory(t)), loadExamples(t, "testdata")) {
 			addExample(loaded, example)
 		}
 		kinds = append(kinds, loaded...)
@@ -90,41 +64,17 @@ func load(t *testing.T) []*kind {
 	return kinds
 }
 
-// directory is where a module is, which is downloaded if it is not there.
-func directory(t *testing.T, module string) string {
-	t.Helper()
-	// "go list" knows no directory of a module that nobody has downloaded yet.
-	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
-	command.Dir = filepath.Join("..", "..", "..", "hack", "definitions")
-	output, err := command.Output()
-	require.NoError(t, err, "%s", output)
-	var downloaded struct{ Dir string }
-	require.NoError(t, json.Unmarshal(output, &downloaded))
-	require.NotEmpty(t, downloaded.Dir, "%s", output)
-	return downloaded.Dir
-}
-
-func loadDefinitions(t *testing.T, project project, dir string) []*kind {
+func loadDefinitions(t *testing.T, project framework.Project) []*kind {
 	t.Helper()
 	var kinds []*kind
-	for _, pattern := range project.definitions {
-		paths, err := filepath.Glob(filepath.Join(dir, pattern))
-		require.NoError(t, err)
-		require.NotEmpty(t, paths, pattern)
-		for _, path := range paths {
-			content, err := os.ReadFile(path)
-			require.NoError(t, err)
-			definition := &apiextensionsv1.CustomResourceDefinition{}
-			require.NoError(t, yaml.Unmarshal(content, definition), path)
-			require.Contains(t, project.groups, definition.Spec.Group, path)
-			loaded := &kind{definition: definition}
-			for _, version := range definition.Spec.Versions {
-				if version.Served {
-					loaded.served = append(loaded.served, version.Name)
-				}
+	for _, definition := range project.Definitions(t) {
+		loaded := &kind{definition: definition}
+		for _, version := range definition.Spec.Versions {
+			if version.Served {
+				loaded.served = append(loaded.served, version.Name)
 			}
-			kinds = append(kinds, loaded)
 		}
+		kinds = append(kinds, loaded)
 	}
 	return kinds
 }
