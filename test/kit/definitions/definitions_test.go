@@ -1,0 +1,266 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package definitions imports CustomResourceDefinitions with the kit, and compares what comes of
+// them with the definitions: schemas, and the verdicts of two servers on the same objects.
+package definitions
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// corpus are definitions that belong together.
+type corpus struct {
+	name        string
+	definitions []*apiextensionsv1.CustomResourceDefinition
+}
+
+// objectCount is how many objects of each version are compared.
+const objectCount = 500
+
+// TestDefinitions has all differences between definitions and what the kit makes of them, but for
+// those that testdata/explained.yaml explains.
+func TestDefinitions(t *testing.T) {
+	framework.Long(t, "modules are generated and built for the definitions of many projects")
+	explanations := readExplanations(t)
+	corpora, chosen := corpora(t)
+	compared := 0
+	for _, corpus := range corpora {
+		t.Run(corpus.name, func(t *testing.T) {
+			compared++
+			all := differences{}
+			for i, definitions := range modules(corpus.definitions, explanations) {
+				// A control plane prints its logs if its own test fails: it is not to blame for a difference.
+				t.Run(fmt.Sprint(i), func(t *testing.T) { compare(t, definitions, all) })
+			}
+			explained, unexplained := explain(all, explanations)
+			for _, d := range unexplained {
+				t.Errorf("%d × %s\n\t%s", all[d].count, d, all[d].example)
+			}
+			t.Logf("%d differences are explained, and %d are not", explained, len(unexplained))
+		})
+	}
+	if chosen || compared < len(corpora) {
+		return
+	}
+	for _, explanation := range explanations {
+		if !explanation.used {
+			t.Errorf("nothing differs any more as testdata/explained.yaml says: %+v", *explanation)
+		}
+	}
+}
+
+// modules are the definitions that one module each serves. Definitions that can't be served have
+// modules of their own, and so have groups that the kit can't tell apart by their first labels.
+func modules(definitions []*apiextensionsv1.CustomResourceDefinition, explanations []*explanation) (all [][]*apiextensionsv1.CustomResourceDefinition) {
+	together := map[string]int{}
+	labels := map[string]string{}
+	for _, definition := range definitions {
+		broken := slices.ContainsFunc(explanations, func(e *explanation) bool { return e.isBroken(definition.Name) })
+		group := definition.Spec.Group
+		label, _, _ := strings.Cut(group, ".")
+		place := ""
+		if labels[label] == "" {
+			labels[label] = group
+		} else if labels[label] != group {
+			place = group
+		}
+		if i, found := together[place]; found && !broken {
+			all[i] = append(all[i], definition)
+			continue
+		}
+		if !broken {
+			together[place] = len(all)
+		}
+		all = append(all, []*apiextensionsv1.CustomResourceDefinition{definition})
+	}
+	return all
+}
+
+// corpora are the small definitions of this package, and those of projects. The environment
+// variable DEFINITIONS, a regular expression for their names, chooses some.
+func corpora(t *testing.T) (all []corpus, chosen bool) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "small", "*.yaml"))
+	require.NoError(t, err)
+	small := corpus{name: "small"}
+	for _, file := range files {
+		small.definitions = append(small.definitions, read(t, file)...)
+	}
+	all = append(all, small)
+	for _, project := range framework.Projects() {
+		definitions := project.Definitions(t)
+		for _, definition := range definitions {
+			// The kit writes no groups of the Kubernetes project.
+			if group, found := strings.CutSuffix(definition.Spec.Group, ".k8s.io"); found {
+				definition.Spec.Group = group + ".example.com"
+				definition.Name = definition.Spec.Names.Plural + "." + definition.Spec.Group
+			}
+		}
+		all = append(all, corpus{project.Name(), definitions})
+	}
+	pattern, chosen := os.LookupEnv("DEFINITIONS")
+	names := regexp.MustCompile(pattern)
+	for i := range all {
+		all[i].definitions = slices.DeleteFunc(all[i].definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
+			return !names.MatchString(definition.Name)
+		})
+	}
+	return slices.DeleteFunc(all, func(corpus corpus) bool { return len(corpus.definitions) == 0 }), chosen
+}
+
+func read(t *testing.T, file string) (definitions []*apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	text, err := os.Open(file)
+	require.NoError(t, err)
+	defer text.Close()
+	documents := utilyaml.NewYAMLOrJSONDecoder(text, 4096)
+	for {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		err := documents.Decode(definition)
+		if errors.Is(err, io.EOF) {
+			return definitions
+		}
+		require.NoError(t, err, file)
+		definitions = append(definitions, definition)
+	}
+}
+
+// compare adds the differences of definitions that one module serves. If it can't be made or
+// served, halves of them are compared by themselves, until it is clear which definition is to blame.
+func compare(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition, all differences) {
+	t.Helper()
+	var names []string
+	for _, definition := range definitions {
+		names = append(names, definition.Name)
+	}
+	fails := func(stage string, err error) bool {
+		if err != nil && len(definitions) > 1 {
+			t.Logf("%s of %s: %v", stage, names, err)
+			half := len(definitions) / 2
+			compare(t, definitions[:half], all)
+			compare(t, definitions[half:], all)
+		} else if err != nil {
+			all.add(difference{names[0], "", stage, err.Error()}, "")
+		}
+		return err != nil
+	}
+	module := newModule(t)
+	if fails("import", module.importAll(t, definitions)) || fails("generate", module.kit(t, "generate")) || fails("build", module.build(t)) {
+		return
+	}
+	compareExports(t, module, definitions, all)
+	servers, err := serve(t, module, definitions)
+	if fails("serve", err) {
+		return
+	}
+	for _, definition := range definitions {
+		for _, served := range definition.Spec.Versions {
+			if served.Served {
+				version := &version{servers, definition, served}
+				version.compareObjects(t, all, objectCount)
+			}
+		}
+	}
+}
+
+// compareExports adds how the exported definitions differ from the imported ones.
+func compareExports(t *testing.T, module *module, definitions []*apiextensionsv1.CustomResourceDefinition, all differences) {
+	t.Helper()
+	exported := map[string]map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, definition := range definitions {
+		group := definition.Spec.Group
+		if _, tried := exported[group]; !tried {
+			of, err := module.export(t, group)
+			if err != nil {
+				all.add(difference{group, "", "export", err.Error()}, "")
+			}
+			exported[group] = of
+		}
+		versions := map[string]apiextensionsv1.CustomResourceDefinitionVersion{}
+		if of := exported[group][definition.Name]; of != nil {
+			for _, version := range of.Spec.Versions {
+				versions[version.Name] = version
+			}
+		}
+		for _, version := range definition.Spec.Versions {
+			name := definition.Name + "/" + version.Name
+			if of, found := versions[version.Name]; found {
+				compareSchemas(all, name, version.Schema.OpenAPIV3Schema, of.Schema.OpenAPIV3Schema)
+			} else if version.Served {
+				all.add(difference{name, "", "export", "it is not exported"}, "")
+			}
+		}
+	}
+}
+
+// serve starts kube-apiserver with the definitions, and the module's server beside it.
+func serve(t *testing.T, module *module, definitions []*apiextensionsv1.CustomResourceDefinition) (*servers, error) {
+	t.Helper()
+	cp := controlplane.ForTest(t, controlplane.Config{
+		Manifests:         filepath.Join(module.dir, "artifacts", "deploy", "base"),
+		ControllerManager: controlplane.ComponentConfig{Off: true},
+		APIServer:         controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true, Binary: module.server()}},
+	})
+	require.NoError(t, cp.Install(t.Context()))
+	if err := cp.APIServer.Start(t.Context()); err != nil {
+		return nil, err
+	}
+	config := cp.RESTConfig()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	servers := &servers{client: client, defined: config.Host, typed: cp.APIServer.URL()}
+
+	crds := clientset.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
+	for _, definition := range definitions {
+		_, err := crds.Create(t.Context(), definition, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, definition := range definitions {
+		for _, served := range definition.Spec.Versions {
+			if !served.Served {
+				continue
+			}
+			version := &version{servers, definition, served}
+			controlplane.Eventually(t, func() error {
+				answer, err := servers.ask(t, version.url(servers.defined, "Ignore"), version.object(nil))
+				if err == nil && answer.code == 0 {
+					err = fmt.Errorf("%s is not served", version)
+				}
+				return err
+			})
+		}
+	}
+	return servers, nil
+}
