@@ -150,6 +150,10 @@ func flatten(into map[[2]string]string, path string, schema *apiextensionsv1.JSO
 	if path == "" {
 		plain.Required = slices.DeleteFunc(plain.Required, func(name string) bool { return slices.Contains(ofKubernetes(), name) })
 	}
+	if plain.Type == "integer" {
+		plain.Minimum, plain.ExclusiveMinimum = inclusive(plain.Minimum, plain.ExclusiveMinimum, 1), false
+		plain.Maximum, plain.ExclusiveMaximum = inclusive(plain.Maximum, plain.ExclusiveMaximum, -1), false
+	}
 	for i, rule := range plain.XValidations {
 		plain.XValidations[i] = apiextensionsv1.ValidationRule{Rule: strings.Join(strings.Fields(rule.Rule), " ")}
 	}
@@ -177,6 +181,15 @@ func flatten(into map[[2]string]string, path string, schema *apiextensionsv1.JSO
 			flatten(into, path+"."+name, &property)
 		}
 	}
+}
+
+// inclusive is a bound that the next integer is.
+func inclusive(bound *float64, exclusive bool, next float64) *float64 {
+	if bound == nil || !exclusive {
+		return bound
+	}
+	moved := *bound + next
+	return &moved
 }
 
 // ofKubernetes are the fields that all objects have.

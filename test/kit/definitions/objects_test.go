@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -30,6 +31,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/kit/objects"
 )
@@ -49,13 +51,16 @@ type answer struct {
 
 func (a answer) accepted() bool { return a.code/100 == 2 }
 
-// ask creates an object without storing it.
-func (s *servers) ask(t *testing.T, url string, object []byte) (answer, error) {
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(object))
+// ask sends an object, or a patch.
+func (s *servers) ask(t *testing.T, method, url string, body []byte) (answer, error) {
+	request, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", string(types.JSONPatchType))
+	}
 	request.Header.Set("Accept", "application/json")
 	response, err := s.client.Do(request)
 	if err != nil {
@@ -69,7 +74,7 @@ func (s *servers) ask(t *testing.T, url string, object []byte) (answer, error) {
 	if !answer.accepted() {
 		// Nothing else is a verdict.
 		if answer.code != http.StatusBadRequest && answer.code != http.StatusUnprocessableEntity && answer.code != http.StatusForbidden &&
-			answer.code != http.StatusRequestEntityTooLarge {
+			answer.code != http.StatusRequestEntityTooLarge && answer.code != http.StatusConflict {
 			return answer, fmt.Errorf("%s: %d %s", url, answer.code, answer.raw)
 		}
 		return answer, nil
@@ -80,7 +85,7 @@ func (s *servers) ask(t *testing.T, url string, object []byte) (answer, error) {
 		return answer, err
 	}
 	if metadata, ok := answer.object["metadata"].(map[string]any); ok {
-		for _, name := range []string{"uid", "creationTimestamp", "managedFields"} {
+		for _, name := range []string{"uid", "creationTimestamp", "managedFields", "resourceVersion"} {
 			delete(metadata, name)
 		}
 	}
@@ -97,28 +102,49 @@ type version struct {
 func (v *version) String() string { return v.definition.Name + "/" + v.Name }
 
 // url is where objects are created.
-func (v *version) url(server, validation string) string {
+func (v *version) url(server string) string {
 	spec := v.definition.Spec
 	at := path.Join("/apis", spec.Group, v.Name)
 	if spec.Scope == apiextensionsv1.NamespaceScoped {
 		at = path.Join(at, "namespaces", "default")
 	}
-	return server + path.Join(at, spec.Names.Plural) + "?dryRun=All&fieldValidation=" + validation
+	return server + path.Join(at, spec.Names.Plural)
 }
 
 // object is one with the fields.
-func (v *version) object(fields map[string]any) []byte {
+func (v *version) object(name string, fields map[string]any) []byte {
 	object := map[string]any{
-		"apiVersion": v.definition.Spec.Group + "/" + v.Name, "kind": v.definition.Spec.Names.Kind, "metadata": map[string]any{"name": "tried"},
+		"apiVersion": v.definition.Spec.Group + "/" + v.Name, "kind": v.definition.Spec.Names.Kind, "metadata": map[string]any{"name": name},
 	}
-	for name, value := range fields {
-		object[name] = value
-	}
-	raw, err := json.Marshal(object)
+	maps.Copy(object, fields)
+	return encode(object)
+}
+
+func encode(value any) []byte {
+	raw, err := json.Marshal(value)
 	if err != nil {
 		return []byte(err.Error())
 	}
 	return raw
+}
+
+// request is how both servers are asked about the fields of an object.
+type request func(t *testing.T, server, options string, fields map[string]any) (answer, error)
+
+func (v *version) create(t *testing.T, server, options string, fields map[string]any) (answer, error) {
+	return v.ask(t, http.MethodPost, v.url(server)+options, v.object("tried", fields))
+}
+
+// stored is the name of the object whose status is changed.
+const stored = "stored"
+
+// changeStatus sends a patch, which needs no version of the object.
+func (v *version) changeStatus(t *testing.T, server, options string, fields map[string]any) (answer, error) {
+	patch := []map[string]any{{"op": "add", "path": "/status", "value": fields["status"]}}
+	if _, found := fields["status"]; !found {
+		patch = []map[string]any{{"op": "test", "path": "/metadata/name", "value": stored}}
+	}
+	return v.ask(t, http.MethodPatch, v.url(server)+"/"+stored+"/status"+options, encode(patch))
 }
 
 // trial is an object with what is different in it.
@@ -128,9 +154,9 @@ type trial struct {
 
 	// base is the object that was changed.
 	base *trial
-	// accepted is true if kube-apiserver accepts it, and verdicts are how the servers differ.
-	accepted bool
-	verdicts []verdict
+	// accepted is true if kube-apiserver accepts it, and alike if both servers do.
+	accepted, alike bool
+	verdicts        []verdict
 }
 
 // has tells whether the servers differ in that way.
@@ -151,30 +177,51 @@ type verdict struct {
 	text, example string
 }
 
-// compareObjects adds what the servers say differently to objects: a fifth are such that the schema
-// accepts them, and the others differ by one change from one of those.
+// compareObjects adds what the servers say differently to objects, and to their status.
 func (v *version) compareObjects(t *testing.T, all differences, count int) {
 	t.Helper()
 	schema := v.Schema.OpenAPIV3Schema.DeepCopy()
-	if v.Subresources != nil && v.Subresources.Status != nil {
+	status, found := schema.Properties["status"]
+	hasStatus := found && v.Subresources != nil && v.Subresources.Status != nil
+	if hasStatus {
 		delete(schema.Properties, "status")
 	}
+	valid := v.compareRequests(t, all, schema, v.create, count)
+	i := slices.IndexFunc(valid, func(trial *trial) bool { return trial.alike })
+	if !hasStatus {
+		return
+	}
+	if i < 0 {
+		all.add(difference{v.String(), "", "none", "there is no object that both servers accept"}, "")
+		return
+	}
+	for _, server := range []string{v.defined, v.typed} {
+		answer, err := v.ask(t, http.MethodPost, v.url(server), v.object(stored, valid[i].fields))
+		require.NoError(t, err)
+		// Other versions have the same objects.
+		require.True(t, answer.accepted() || answer.code == http.StatusConflict, "%s", answer.raw)
+	}
+	v.compareRequests(t, all, &objects.Schema{
+		Type: "object", Required: []string{"status"}, Properties: map[string]objects.Schema{"status": status},
+	}, v.changeStatus, count/5)
+}
+
+// compareRequests compares a fifth that the schema accepts, and others that differ by one change from
+// one of those. It returns the first.
+func (v *version) compareRequests(t *testing.T, all differences, schema *objects.Schema, ask request, count int) (valid []*trial) {
+	t.Helper()
 	generator := objects.New(schema, 1)
-	var valid, bases []*trial
-	alike := 0
+	var bases []*trial
 	// Rules in CEL refuse some objects, which are worth a comparison, but nothing to start from.
 	for len(bases) < count/5 && len(valid) < 4*count {
 		some := make([]*trial, count/5)
 		for i := range some {
 			some[i] = &trial{change: "none", fields: generator.Valid()}
 		}
-		v.try(t, some)
+		v.try(t, some, ask)
 		for _, trial := range some {
 			if trial.accepted {
 				bases = append(bases, trial)
-			}
-			if trial.accepted && len(trial.verdicts) == 0 {
-				alike++
 			}
 		}
 		valid = append(valid, some...)
@@ -183,12 +230,15 @@ func (v *version) compareObjects(t *testing.T, all differences, count int) {
 		all.add(difference{v.String(), "", "none", "kube-apiserver accepts no object"}, "")
 		bases = valid
 	}
-	trials := changed(schema, bases, count*4/5)
-	v.try(t, trials)
-	accepted := 0
-	for _, trial := range slices.Concat(valid, trials) {
+	trials := slices.Concat(valid, changed(schema, bases, count*4/5))
+	v.try(t, trials[len(valid):], ask)
+	accepted, alike := 0, 0
+	for _, trial := range trials {
 		if trial.accepted {
 			accepted++
+		}
+		if len(trial.verdicts) == 0 {
+			alike++
 		}
 		for _, verdict := range trial.verdicts {
 			change := trial.change
@@ -198,7 +248,8 @@ func (v *version) compareObjects(t *testing.T, all differences, count int) {
 			all.add(difference{v.String(), trial.path, change, verdict.text}, verdict.example)
 		}
 	}
-	t.Logf("%s: %d objects, of which kube-apiserver accepts %d; %d of the unchanged ones are alike", v, len(valid)+len(trials), accepted, alike)
+	t.Logf("%s: %d objects, of which kube-apiserver accepts %d; about %d the servers agree", v, len(trials), accepted, alike)
+	return valid
 }
 
 // changed are objects that differ from others by one change. Those come first whose path and change
@@ -223,25 +274,26 @@ func changed(schema *objects.Schema, bases []*trial, count int) (trials []*trial
 }
 
 // try asks both servers about objects.
-func (v *version) try(t *testing.T, trials []*trial) {
+func (v *version) try(t *testing.T, trials []*trial, ask request) {
 	t.Helper()
 	group, _ := errgroup.WithContext(t.Context())
 	group.SetLimit(4)
 	for _, trial := range trials {
 		group.Go(func() error {
-			object := v.object(trial.fields)
 			for _, validation := range []string{"Ignore", "Strict"} {
-				defined, err := v.ask(t, v.url(v.defined, validation), object)
+				options := "?dryRun=All&fieldValidation=" + validation
+				defined, err := ask(t, v.defined, options, trial.fields)
 				if err != nil {
 					return err
 				}
-				typed, err := v.ask(t, v.url(v.typed, validation), object)
+				typed, err := ask(t, v.typed, options, trial.fields)
 				if err != nil {
 					return err
 				}
 				trial.accepted = trial.accepted || defined.accepted()
+				trial.alike = trial.alike || defined.accepted() && typed.accepted()
 				for _, text := range compareAnswers(defined, typed) {
-					trial.add(validation == "Strict", text, fmt.Sprintf("%.600s%s%s", object, defined.refusal("defined"), typed.refusal("typed")))
+					trial.add(validation == "Strict", text, fmt.Sprintf("%.600s%s%s", encode(trial.fields), defined.refusal("defined"), typed.refusal("typed")))
 				}
 			}
 			return nil

@@ -91,6 +91,14 @@ func TestCompareSchemas(t *testing.T) {
 				`d .a[]{}.b: schema: pattern: imported nothing, exported "x"`,
 			},
 		},
+		"bounds that are integers": {
+			`{type: object, properties: {a: {type: integer, minimum: 0, exclusiveMinimum: true, maximum: 10, exclusiveMaximum: true}, b: {type: number, minimum: 0, exclusiveMinimum: true}}}`,
+			`{type: object, properties: {a: {type: integer, minimum: 1, maximum: 9}, b: {type: number, minimum: 1}}}`,
+			[]string{
+				`d .b: schema: exclusiveMinimum: imported true, exported nothing`,
+				`d .b: schema: minimum: imported 0, exported 1`,
+			},
+		},
 		"a field of one": {
 			`{type: object, properties: {a: {type: string}}}`, `{type: object}`, []string{`d .a: schema: type: imported "string", exported nothing`},
 		},
