@@ -112,13 +112,7 @@ func modules(definitions []*apiextensionsv1.CustomResourceDefinition, explanatio
 // variable DEFINITIONS, a regular expression for their names, chooses some.
 func corpora(t *testing.T) (all []corpus, chosen bool) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", "small", "*.yaml"))
-	require.NoError(t, err)
-	small := corpus{name: "small"}
-	for _, file := range files {
-		small.definitions = append(small.definitions, read(t, file)...)
-	}
-	all = append(all, small)
+	all = append(all, corpus{"small", small(t)})
 	for _, project := range framework.Projects() {
 		definitions := project.Definitions(t)
 		for _, definition := range definitions {
@@ -140,19 +134,32 @@ func corpora(t *testing.T) (all []corpus, chosen bool) {
 	return slices.DeleteFunc(all, func(corpus corpus) bool { return len(corpus.definitions) == 0 }), chosen
 }
 
-func read(t *testing.T, file string) (definitions []*apiextensionsv1.CustomResourceDefinition) {
+// small are definitions of a line each of what definitions may have.
+func small(t *testing.T) (definitions []*apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
-	text, err := os.Open(file)
+	files, err := filepath.Glob(filepath.Join("testdata", "small", "*.yaml"))
 	require.NoError(t, err)
-	defer text.Close()
+	for _, file := range files {
+		text, err := os.Open(file)
+		require.NoError(t, err)
+		defer text.Close()
+		read, err := decode(text)
+		require.NoError(t, err, file)
+		definitions = append(definitions, read...)
+	}
+	return definitions
+}
+
+// decode reads definitions in YAML.
+func decode(text io.Reader) (definitions []*apiextensionsv1.CustomResourceDefinition, err error) {
 	documents := utilyaml.NewYAMLOrJSONDecoder(text, 4096)
 	for {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
-		err := documents.Decode(definition)
-		if errors.Is(err, io.EOF) {
-			return definitions
+		if err := documents.Decode(definition); errors.Is(err, io.EOF) {
+			return definitions, nil
+		} else if err != nil {
+			return nil, err
 		}
-		require.NoError(t, err, file)
 		definitions = append(definitions, definition)
 	}
 }

@@ -18,9 +18,7 @@ package definitions
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +27,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/kit"
@@ -120,15 +117,10 @@ func (m *module) export(t *testing.T, group string) (map[string]*apiextensionsv1
 		return nil, err
 	}
 	defer text.Close()
+	definitions, err := decode(text)
 	exported := map[string]*apiextensionsv1.CustomResourceDefinition{}
-	documents := utilyaml.NewYAMLOrJSONDecoder(text, 4096)
-	for {
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		if err := documents.Decode(definition); errors.Is(err, io.EOF) {
-			return exported, nil
-		} else if err != nil {
-			return nil, err
-		}
+	for _, definition := range definitions {
 		exported[definition.Name] = definition
 	}
+	return exported, err
 }

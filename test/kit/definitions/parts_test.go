@@ -23,7 +23,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -154,6 +156,19 @@ func TestExplain(t *testing.T) {
 		used = append(used, explanation.used)
 	}
 	require.Equal(t, []bool{true, true, false, false}, used)
+}
+
+// The small definitions are such that kube-apiserver accepts them.
+func TestSmallDefinitions(t *testing.T) {
+	for _, definition := range small(t) {
+		t.Run(definition.Name, func(t *testing.T) {
+			apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(definition)
+			var internal apiextensions.CustomResourceDefinition
+			require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(definition, &internal, nil))
+			internal.Status.StoredVersions = []string{"v1"}
+			require.Empty(t, validation.ValidateCustomResourceDefinition(t.Context(), &internal))
+		})
+	}
 }
 
 // Definitions that one module can't serve have their own, and so have groups whose first labels are
