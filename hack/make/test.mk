@@ -50,6 +50,10 @@ test-crd-apiserver: binaries ## Runs the tests of custom resources again, with c
 test-controller-runtime: binaries ## Runs a controller built with controller-runtime
 	go -C test/controllerruntime test -vet=off -count=1 -timeout=10m ./...
 
+.PHONY: test-definitions
+test-definitions: binaries ## Imports definitions of other projects, and compares the servers of their types with kube-apiserver
+	DEFINITIONS=. go run ./hack/testrun -vet=off -count=1 -timeout=120m ./test/kit/definitions
+
 .PHONY: test-remote
 test-remote: binaries ## Runs the core of the API's tests through SSH, as root: those that framework.AlsoRemote marks
 	E2E_BASTION=true $(TEST_E2E) -timeout=10m ./test/e2e/api

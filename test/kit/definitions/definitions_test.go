@@ -46,15 +46,25 @@ type corpus struct {
 	definitions []*apiextensionsv1.CustomResourceDefinition
 }
 
+const (
+	// variable names the environment variable that has a regular expression for the names of
+	// definitions.
+	variable   = "DEFINITIONS"
+	everything = "."
+)
+
 // objectCount is how many objects of each version are compared.
 const objectCount = 500
 
 // TestDefinitions has all differences between definitions and what the kit makes of them, but for
 // those that testdata/explained.yaml explains.
 func TestDefinitions(t *testing.T) {
-	framework.Long(t, "modules are generated and built for the definitions of many projects")
+	pattern := os.Getenv(variable)
+	if pattern == "" {
+		t.Skip("long: modules are generated and built for the definitions of many projects, by make test-definitions")
+	}
 	explanations := readExplanations(t)
-	corpora, chosen := corpora(t)
+	corpora := corpora(t, regexp.MustCompile(pattern))
 	compared := 0
 	for _, corpus := range corpora {
 		t.Run(corpus.name, func(t *testing.T) {
@@ -71,7 +81,7 @@ func TestDefinitions(t *testing.T) {
 			t.Logf("%d differences are explained, and %d are not", explained, len(unexplained))
 		})
 	}
-	if chosen || compared < len(corpora) {
+	if pattern != everything || compared < len(corpora) {
 		return
 	}
 	for _, explanation := range explanations {
@@ -108,9 +118,8 @@ func modules(definitions []*apiextensionsv1.CustomResourceDefinition, explanatio
 	return all
 }
 
-// corpora are the small definitions of this package, and those of projects. The environment
-// variable DEFINITIONS, a regular expression for their names, chooses some.
-func corpora(t *testing.T) (all []corpus, chosen bool) {
+// corpora are the small definitions of this package, and those of projects, whose names match.
+func corpora(t *testing.T, names *regexp.Regexp) (all []corpus) {
 	t.Helper()
 	all = append(all, corpus{"small", small(t)})
 	for _, project := range framework.Projects() {
@@ -124,14 +133,12 @@ func corpora(t *testing.T) (all []corpus, chosen bool) {
 		}
 		all = append(all, corpus{project.Name(), definitions})
 	}
-	pattern, chosen := os.LookupEnv("DEFINITIONS")
-	names := regexp.MustCompile(pattern)
 	for i := range all {
 		all[i].definitions = slices.DeleteFunc(all[i].definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
 			return !names.MatchString(definition.Name)
 		})
 	}
-	return slices.DeleteFunc(all, func(corpus corpus) bool { return len(corpus.definitions) == 0 }), chosen
+	return slices.DeleteFunc(all, func(corpus corpus) bool { return len(corpus.definitions) == 0 })
 }
 
 // small are definitions of a line each of what definitions may have.
