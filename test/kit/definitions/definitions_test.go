@@ -92,20 +92,22 @@ func TestDefinitions(t *testing.T) {
 }
 
 // modules are the definitions that one module each serves. Definitions that can't be served have
-// modules of their own, and so have groups that the kit can't tell apart by their first labels.
+// modules of their own, and so have versions of one definition, and groups that the kit can't tell
+// apart by their first labels.
 func modules(definitions []*apiextensionsv1.CustomResourceDefinition, explanations []*explanation) (all [][]*apiextensionsv1.CustomResourceDefinition) {
-	together := map[string]int{}
-	labels := map[string]string{}
+	together, labels, versions := map[string]int{}, map[string]string{}, map[string]int{}
 	for _, definition := range definitions {
-		broken := slices.ContainsFunc(explanations, func(e *explanation) bool { return e.isBroken(definition.Name) })
 		group := definition.Spec.Group
 		label, _, _ := strings.Cut(group, ".")
-		place := ""
 		if labels[label] == "" {
 			labels[label] = group
-		} else if labels[label] != group {
-			place = group
 		}
+		place := fmt.Sprint(versions[definition.Name])
+		versions[definition.Name]++
+		if labels[label] != group {
+			place += group
+		}
+		broken := slices.ContainsFunc(explanations, func(e *explanation) bool { return e.isBroken(definition.Name) })
 		if i, found := together[place]; found && !broken {
 			all[i] = append(all[i], definition)
 			continue
@@ -131,7 +133,7 @@ func corpora(t *testing.T, names *regexp.Regexp) (all []corpus) {
 				definition.Name = definition.Spec.Names.Plural + "." + definition.Spec.Group
 			}
 		}
-		all = append(all, corpus{project.Name(), definitions})
+		all = append(all, corpus{project.Name(), apart(definitions)})
 	}
 	for i := range all {
 		all[i].definitions = slices.DeleteFunc(all[i].definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
@@ -139,6 +141,31 @@ func corpora(t *testing.T, names *regexp.Regexp) (all []corpus) {
 		})
 	}
 	return slices.DeleteFunc(all, func(corpus corpus) bool { return len(corpus.definitions) == 0 })
+}
+
+// apart are definitions of one version for each one with several that differ: people write the
+// conversions between those.
+func apart(definitions []*apiextensionsv1.CustomResourceDefinition) (all []*apiextensionsv1.CustomResourceDefinition) {
+	for _, definition := range definitions {
+		versions := definition.Spec.Versions
+		if !slices.ContainsFunc(versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			differ := differences{}
+			compareSchemas(differ, "", versions[0].Schema.OpenAPIV3Schema, version.Schema.OpenAPIV3Schema)
+			return len(differ) > 0
+		}) {
+			all = append(all, definition)
+			continue
+		}
+		for _, version := range versions {
+			if version.Served {
+				of := definition.DeepCopy()
+				version.Storage = true
+				of.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version}
+				all = append(all, of)
+			}
+		}
+	}
+	return all
 }
 
 // small are definitions of a line each of what definitions may have.

@@ -49,9 +49,12 @@ func (m *module) importAll(t *testing.T, definitions []*apiextensionsv1.CustomRe
 	initialized := map[string]bool{}
 	for _, definition := range definitions {
 		group := definition.Spec.Group
-		command := []string{"create", "group", group}
+		// Some first labels, such as "runtime", are no names for packages.
+		label, _, _ := strings.Cut(group, ".")
+		name := "--name=" + strings.ReplaceAll(label, "-", "") + "api"
+		command := []string{"create", "group", group, name}
 		if len(initialized) == 0 {
-			command = []string{"init", "--group=" + group, "--module=example.com/imported", "--replace=../../.."}
+			command = []string{"init", "--group=" + group, "--module=example.com/imported", "--replace=../../..", name}
 		}
 		if !initialized[group] {
 			if err := m.kit(t, command...); err != nil {

@@ -172,10 +172,10 @@ func TestSmallDefinitions(t *testing.T) {
 }
 
 // Definitions that one module can't serve have their own, and so have groups whose first labels are
-// those of others.
+// those of others, and further versions.
 func TestModules(t *testing.T) {
 	var definitions []*apiextensionsv1.CustomResourceDefinition
-	for _, name := range []string{"a.one.example.com", "b.two.example.com", "c.one.example.org", "broken.one.example.com", "d.one.example.com", "e.one.example.org"} {
+	for _, name := range []string{"a.one.example.com", "b.two.example.com", "c.one.example.org", "broken.one.example.com", "d.one.example.com", "e.one.example.org", "d.one.example.com"} {
 		_, group, _ := strings.Cut(name, ".")
 		definition := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: group}}
 		definition.Name = name
@@ -193,5 +193,33 @@ func TestModules(t *testing.T) {
 		{"a.one.example.com", "b.two.example.com", "d.one.example.com"},
 		{"c.one.example.org", "e.one.example.org"},
 		{"broken.one.example.com"},
+		{"d.one.example.com"},
 	}, names)
+}
+
+// Versions are apart if their schemas differ.
+func TestApart(t *testing.T) {
+	versions := func(schemas ...string) (all []apiextensionsv1.CustomResourceDefinitionVersion) {
+		for i, schema := range schemas {
+			version := apiextensionsv1.CustomResourceDefinitionVersion{
+				Name: fmt.Sprintf("v%d", i+1), Served: i < 2, Storage: i == 1, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{}},
+			}
+			require.NoError(t, yaml.UnmarshalStrict([]byte(schema), version.Schema.OpenAPIV3Schema))
+			all = append(all, version)
+		}
+		return all
+	}
+	equal, different := &apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinition{}
+	equal.Spec.Versions = versions(`{type: object, description: A.}`, `{type: object}`)
+	different.Spec.Versions = versions(`{type: object}`, `{type: object, minProperties: 1}`, `{type: object}`)
+	all := apart([]*apiextensionsv1.CustomResourceDefinition{equal, different})
+	var names [][]string
+	for _, definition := range all {
+		var of []string
+		for _, version := range definition.Spec.Versions {
+			of = append(of, fmt.Sprint(version.Name, " ", version.Storage))
+		}
+		names = append(names, of)
+	}
+	require.Equal(t, [][]string{{"v1 false", "v2 true"}, {"v1 true"}, {"v2 true"}}, names)
 }
