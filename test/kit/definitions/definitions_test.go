@@ -63,7 +63,7 @@ func TestDefinitions(t *testing.T) {
 	if pattern == "" {
 		t.Skip("long: modules are generated and built for the definitions of many projects, by make test-definitions")
 	}
-	explanations := readExplanations(t)
+	explanations, kit := readExplanations(t), buildKit(t)
 	corpora := corpora(t, regexp.MustCompile(pattern))
 	compared := 0
 	for _, corpus := range corpora {
@@ -72,7 +72,7 @@ func TestDefinitions(t *testing.T) {
 			all := differences{}
 			for i, definitions := range modules(corpus.definitions, explanations) {
 				// A control plane prints its logs if its own test fails: it is not to blame for a difference.
-				t.Run(fmt.Sprint(i), func(t *testing.T) { compare(t, definitions, all) })
+				t.Run(fmt.Sprint(i), func(t *testing.T) { compare(t, kit, definitions, all) })
 			}
 			explained, unexplained := explain(all, explanations)
 			for _, d := range unexplained {
@@ -200,7 +200,7 @@ func decode(text io.Reader) (definitions []*apiextensionsv1.CustomResourceDefini
 
 // compare adds the differences of definitions that one module serves. If it can't be made or
 // served, halves of them are compared by themselves, until it is clear which definition is to blame.
-func compare(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition, all differences) {
+func compare(t *testing.T, kit string, definitions []*apiextensionsv1.CustomResourceDefinition, all differences) {
 	t.Helper()
 	var names []string
 	for _, definition := range definitions {
@@ -210,15 +210,15 @@ func compare(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefiniti
 		if err != nil && len(definitions) > 1 {
 			t.Logf("%s of %s: %v", stage, names, err)
 			half := len(definitions) / 2
-			compare(t, definitions[:half], all)
-			compare(t, definitions[half:], all)
+			compare(t, kit, definitions[:half], all)
+			compare(t, kit, definitions[half:], all)
 		} else if err != nil {
 			all.add(difference{names[0], "", stage, err.Error()}, "")
 		}
 		return err != nil
 	}
-	module := newModule(t)
-	if fails("import", module.importAll(t, definitions)) || fails("generate", module.kit(t, "generate")) || fails("build", module.build(t)) {
+	module := &module{dir: t.TempDir(), kit: kit}
+	if fails("import", module.importAll(t, definitions)) || fails("generate", module.run(t, "generate")) || fails("build", module.build(t)) {
 		return
 	}
 	compareExports(t, module, definitions, all)

@@ -17,7 +17,6 @@ limitations under the License.
 package definitions
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,23 +27,27 @@ import (
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
-
-	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/kit"
 )
 
 // module is one that serves imported definitions.
 type module struct {
-	dir string
+	// kit is the program that writes it.
+	dir, kit string
 }
 
-func newModule(t *testing.T) *module {
+// buildKit returns the path of the kit, which calls itself to generate code.
+func buildKit(t *testing.T) string {
 	t.Helper()
-	return &module{dir: t.TempDir()}
+	program := filepath.Join(t.TempDir(), "kit")
+	require.NoError(t, run(t, filepath.Join("..", "..", ".."), "go", "build", "-o", program, "./cmd/kit"))
+	return program
 }
 
 // importAll writes the module with the kinds of the definitions.
 func (m *module) importAll(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 	t.Helper()
+	library, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	require.NoError(t, err)
 	files := t.TempDir()
 	initialized := map[string]bool{}
 	for _, definition := range definitions {
@@ -54,10 +57,10 @@ func (m *module) importAll(t *testing.T, definitions []*apiextensionsv1.CustomRe
 		name := "--name=" + strings.ReplaceAll(label, "-", "") + "api"
 		command := []string{"create", "group", group, name}
 		if len(initialized) == 0 {
-			command = []string{"init", "--group=" + group, "--module=example.com/imported", "--replace=../../..", name}
+			command = []string{"init", "--group=" + group, "--module=example.com/imported", "--replace=" + library, name}
 		}
 		if !initialized[group] {
-			if err := m.kit(t, command...); err != nil {
+			if err := m.run(t, command...); err != nil {
 				return err
 			}
 			initialized[group] = true
@@ -66,7 +69,7 @@ func (m *module) importAll(t *testing.T, definitions []*apiextensionsv1.CustomRe
 		require.NoError(t, err)
 		file := filepath.Join(files, definition.Name+".yaml")
 		require.NoError(t, os.WriteFile(file, text, 0o600))
-		if err := m.kit(t, "import", "crd", file, "--clients=false", "--generate=false"); err != nil {
+		if err := m.run(t, "import", "crd", file, "--clients=false", "--generate=false"); err != nil {
 			return fmt.Errorf("%s: %w", definition.Name, err)
 		}
 	}
@@ -76,34 +79,26 @@ func (m *module) importAll(t *testing.T, definitions []*apiextensionsv1.CustomRe
 // build compiles the server.
 func (m *module) build(t *testing.T) error {
 	t.Helper()
-	return m.program(t, "go", "build", "-gcflags=example.com/...=-e", "-o", m.server(), "./cmd/apiserver")
+	return run(t, m.dir, "go", "build", "-gcflags=example.com/...=-e", "-o", m.server(), "./cmd/apiserver")
 }
 
 // server is the program.
 func (m *module) server() string { return filepath.Join(m.dir, "_output", "bin", "apiserver") }
 
-// kit runs the kit in the module.
-func (m *module) kit(t *testing.T, args ...string) error {
+// run runs the kit in the module.
+func (m *module) run(t *testing.T, args ...string) error {
 	t.Helper()
-	var output bytes.Buffer
-	cmd := kit.NewCommand()
-	cmd.SetArgs(append(args, "--dir="+m.dir))
-	cmd.SetOut(&output)
-	cmd.SetErr(&output)
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		return fmt.Errorf("kit %s: %w: %s", strings.Join(args, " "), err, &output)
-	}
-	return nil
+	return run(t, m.dir, m.kit, args...)
 }
 
-// program runs one with the compiler flags of all binaries.
-func (m *module) program(t *testing.T, name string, args ...string) error {
+// run runs a program in a directory, with the compiler flags of all binaries.
+func run(t *testing.T, dir, name string, args ...string) error {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
-	command.Dir = m.dir
+	command.Dir = dir
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath")
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, output)
+		return fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, output)
 	}
 	return nil
 }
@@ -112,7 +107,7 @@ func (m *module) program(t *testing.T, name string, args ...string) error {
 func (m *module) export(t *testing.T, group string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "exported.yaml")
-	if err := m.kit(t, "export", "crd", "--group="+group, "--file="+file); err != nil {
+	if err := m.run(t, "export", "crd", "--group="+group, "--file="+file); err != nil {
 		return nil, err
 	}
 	text, err := os.Open(file)
