@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"sigs.k8s.io/yaml"
 
@@ -269,6 +271,8 @@ func TestValid(t *testing.T) {
 			require.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal, nil))
 			validator, _, err := validation.NewSchemaValidator(&internal)
 			require.NoError(t, err)
+			structural, err := structuralschema.NewStructural(&internal)
+			require.NoError(t, err)
 			fields := map[string]bool{}
 			generator, again := objects.New(schema, 1), objects.New(schema, 1)
 			for range 200 {
@@ -278,6 +282,7 @@ func TestValid(t *testing.T) {
 				var decoded map[string]any
 				require.NoError(t, yaml.Unmarshal([]byte(text), &decoded))
 				require.Empty(t, validation.ValidateCustomResource(nil, decoded, validator), text)
+				require.Empty(t, listtype.ValidateListSetsAndMaps(nil, structural, decoded), text)
 				for field := range object {
 					fields[field] = true
 				}
