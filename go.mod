@@ -55,7 +55,6 @@ require (
 
 require github.com/robfig/cron/v3 v3.0.1
 
-
 require (
 	cel.dev/expr v0.25.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
