@@ -33,7 +33,8 @@ import (
 // propertyName is what a name in JSON may be, so that tags can hold it and Go can name it.
 var propertyName = regexp.MustCompile(`^[\pL\pN_$./-]*[\pL\p{Nd}][\pL\pN_$./-]*$`)
 
-// camel joins the words of a name, each with a capital at its beginning.
+// camel joins the words of a name, each with a capital at its beginning. A word begins after a digit, too:
+// protobuf makes V1Beta2 of v1beta2.
 func camel(name string) string {
 	var b strings.Builder
 	upper := true
@@ -43,9 +44,10 @@ func camel(name string) string {
 			upper = true
 		case upper:
 			b.WriteRune(unicode.ToUpper(c))
-			upper = false
+			upper = unicode.IsDigit(c)
 		default:
 			b.WriteRune(c)
+			upper = unicode.IsDigit(c)
 		}
 	}
 	return b.String()

@@ -36,7 +36,8 @@ func TestFieldNames(t *testing.T) {
 		"an underscore":            {inGo: names{"foo_bar": "FooBar", "_internal": "Internal"}, inProtobuf: names{"foo_bar": "foo_bar", "_internal": "internal"}},
 		"a domain":                 {inGo: names{"kubernetes.io/name": "KubernetesIoName"}, inProtobuf: names{"kubernetes.io/name": "kubernetesIoName"}},
 		"a dollar":                 {inGo: names{"$ref": "Ref"}, inProtobuf: names{"$ref": "ref"}},
-		"a digit at the beginning": {inGo: names{"2fa": "X2fa"}, inProtobuf: names{"2fa": "x2fa"}},
+		"a digit at the beginning": {inGo: names{"2fa": "X2Fa"}, inProtobuf: names{"2fa": "x2Fa"}},
+		"a letter after a digit":   {inGo: names{"v1beta2": "V1Beta2"}, inProtobuf: names{"v1beta2": "v1beta2"}},
 		"letters beyond ASCII":     {inGo: names{"größe": "Größe", "ö": "Ö"}, inProtobuf: names{"größe": "gre", "ö": "x"}},
 		"letters without capitals": {inGo: names{"名称": "X名称", "名": "X名"}, inProtobuf: names{"名称": "x2", "名": "x"}},
 		"the same name in Go": {
@@ -115,7 +116,7 @@ func TestTypeNames(t *testing.T) {
 func TestConstantNames(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ values, want []string }{
-		"words":                         {[]string{"Always", "if-not-present", "2fa"}, []string{"BreadModeAlways", "BreadModeIfNotPresent", "BreadMode2fa"}},
+		"words":                         {[]string{"Always", "if-not-present", "2fa"}, []string{"BreadModeAlways", "BreadModeIfNotPresent", "BreadMode2Fa"}},
 		"nothing, and a word like it":   {[]string{"", "Empty"}, []string{"BreadModeEmpty", "BreadModeEmpty2"}},
 		"a single letter":               {[]string{"x", "y", "X"}, []string{"BreadModeX", "BreadModeY", "BreadModeX2"}},
 		"symbols":                       {[]string{"=", "!=", "=~"}, []string{"BreadModeSymbol", "BreadModeSymbol2", "BreadModeSymbol3"}},

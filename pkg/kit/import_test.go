@@ -131,6 +131,9 @@ func TestImportedFields(t *testing.T) {
 			versioned: "\t// TODO: no tag says the minimum 0.5" + everyValue + "\n\t// TODO: no tag says the maximum 1e+20" + everyValue + "\n" + optional + "\tField *int64 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
 			internal:  "\tField *int64\n",
 			findings:  []string{"Bread.spec.field: the minimum 0.5" + everyValue, "Bread.spec.field: the maximum 1e+20" + everyValue, numbers}},
+		"map whose values may be empty": {field: `{type: object, additionalProperties: {type: string, minLength: 0}}`,
+			versioned: optional + "\tField map[string]string `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n",
+			internal:  "\tField map[string]string\n"},
 		"list of strings": {field: `{type: array, minItems: 1, items: {type: string, maxLength: 5}}`, required: true,
 			versioned: required + "\t// +k8s:minItems=1\n\t// +listType=atomic\n\t// +k8s:eachVal=+k8s:maxLength=5\n\tField []string `json:\"field\" protobuf:\"bytes,1,rep,name=field\"`\n",
 			internal:  "\tField []string\n"},
@@ -235,7 +238,7 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 			lines: []string{
 				"Größe *int64 `json:\"größe,omitempty\" protobuf:\"varint,9,opt,name=gre\"`",
-				"X2fa *bool `json:\"2fa,omitempty\" protobuf:\"varint,2,opt,name=x2fa\"`",
+				"X2Fa *bool `json:\"2fa,omitempty\" protobuf:\"varint,2,opt,name=x2Fa\"`",
 				"FooBar2 *string `json:\"foo-bar,omitempty\" protobuf:\"bytes,6,opt,name=fooBar2\"`",
 				"Recipe *OvenRecipe2 `json:\"recipe,omitempty\"",
 				"Status *OvenStatus2 `json:\"status,omitempty\"",
@@ -367,6 +370,14 @@ func TestImportedDefinitions(t *testing.T) {
 				"\t// +k8s:minimum=1\n\t// +k8s:maximum=65535\n\tPort",
 				"\t// +k8s:maxLength=9223372036854775807\n",
 				"\t// +k8s:minimum=-2147483648\n\tSmall",
+			},
+		},
+		"defaults": {
+			findings: []string{`Lamp.status: the default {"phase":"Off"}`},
+			lines: []string{
+				"Spec LampSpec `json",
+				"Status LampStatus `json",
+				"V1Beta2 *LampStatusV1Beta2 `json:\"v1beta2,omitempty\" protobuf:\"bytes,2,opt,name=v1beta2\"`",
 			},
 		},
 		"times": {

@@ -232,11 +232,13 @@ func (r *schemaReader) setDefault(field *goField, schema *apiextensionsv1.JSONSc
 	invalid := json.Unmarshal(schema.Default.Raw, &value) != nil
 	compact, _ := json.Marshal(value)
 	// Generators write a default into a raw string of Go.
-	if invalid || value == nil || field.goType.opaque || bytes.ContainsRune(compact, '`') {
-		field.todo = append(field.todo, oneLine(fmt.Sprintf("the default %s", schema.Default.Raw)))
+	isStruct := !field.pointer && field.goType.fields != nil
+	if isStruct && string(compact) == "{}" {
 		return
 	}
-	if !field.pointer && field.goType.fields != nil && string(compact) == "{}" {
+	// No generator gives a struct another default than an empty one.
+	if invalid || value == nil || isStruct || field.goType.opaque || bytes.ContainsRune(compact, '`') {
+		field.todo = append(field.todo, oneLine(fmt.Sprintf("the default %s", schema.Default.Raw)))
 		return
 	}
 	field.tags = append(field.tags, "+default="+string(compact))

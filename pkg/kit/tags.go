@@ -314,9 +314,15 @@ func rules(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 			tags = append(tags, fmt.Sprintf("+k8s:%s=%d", tag, *value))
 		}
 	}
+	// Of elements, there is nothing to be generated for a tag that demands nothing.
+	atLeast := func(tag string, value *int64) {
+		if value != nil && *value > 0 {
+			number(tag, value)
+		}
+	}
 	switch {
 	case t.text == "string":
-		number("minLength", schema.MinLength)
+		atLeast("minLength", schema.MinLength)
 		number("maxLength", schema.MaxLength)
 		if format := patternFormat(schema.Pattern); format != "" {
 			tags = append(tags, "+k8s:format="+format)
@@ -328,10 +334,10 @@ func rules(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 		number("minimum", least)
 		number("maximum", greatest)
 	case t.list:
-		number("minItems", schema.MinItems)
+		atLeast("minItems", schema.MinItems)
 		number("maxItems", schema.MaxItems)
 	case t.dictionary:
-		number("minProperties", schema.MinProperties)
+		atLeast("minProperties", schema.MinProperties)
 		number("maxProperties", schema.MaxProperties)
 	}
 	for _, rule := range schema.XValidations {
