@@ -43,6 +43,9 @@ const (
 	// maxConversionBody is more than an object can have: kube-apiserver converts the objects
 	// of a list one by one.
 	maxConversionBody = 16 << 20
+	// farewell is how long requests over open connections are answered when no new ones are accepted. The
+	// library ends connections of HTTP/1.1 whose requests it is just reading.
+	farewell = time.Second
 )
 
 // serve answers requests until the context ends, and then those that have begun.
@@ -55,15 +58,18 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 
 	// In HTTP/2, bodies arrive before they are read, 256 KiB of each stream.
 	serving.DisableHTTP2 = true
-	serving.Listener = transport.BoundConnections(serving.Listener, limits.DefaultBounds())
+	listener := newLeavingListener(transport.BoundConnections(serving.Listener, limits.DefaultBounds()))
+	serving.Listener = listener
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
-	stopped, listenerStopped, err := serving.Serve(withTimeout(newHandler(ctx, hooks, callers), requestTimeout), requestTimeout, stop)
+	stopped, listenerStopped, err := serving.Serve(withTimeout(withFarewell(ctx, newHandler(ctx, hooks, callers)), requestTimeout), requestTimeout, stop)
 	if err != nil {
 		return err
 	}
 	<-ctx.Done()
 	time.Sleep(delay)
+	listener.leave()
+	time.Sleep(farewell)
 	close(stop)
 	<-listenerStopped
 	<-stopped
@@ -99,6 +105,17 @@ func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handl
 	healthz.InstallLivezHandler(paths, healthz.PingHealthz, healthz.LogHealthz)
 	healthz.InstallReadyzHandler(paths, ready...)
 	return paths
+}
+
+// withFarewell asks clients to use no connection once more after a context has ended: requests over those
+// that are closed would fail.
+func withFarewell(ctx context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // withTimeout ends requests, also those of clients who send or read slowly.

@@ -120,7 +120,7 @@ func TestCertificateReload(t *testing.T) {
 	early := client(t)
 	response, _ := get(t, early, server.URL()+"/livez")
 	require.Equal(t, first, response.TLS.PeerCertificates[0].SerialNumber.String())
-	require.Equal(t, 2, response.ProtoMajor)
+	require.Equal(t, 1, response.ProtoMajor)
 
 	second := issue()
 	eventually(t, func(context.Context) error {
