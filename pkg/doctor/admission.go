@@ -185,8 +185,8 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "the parameters of all admission policies for the groups can be read (%d)", count), nil
 }
 
-// aggregatedGroups are those that lead to servers. A user who may not list APIServices knows of the
-// server's own.
+// aggregatedGroups are those that lead to servers. Without permission to list APIServices,
+// the server's own are known.
 func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], error) {
 	groups := sets.New[string]()
 	for _, group := range e.Groups {

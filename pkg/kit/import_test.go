@@ -82,7 +82,7 @@ func types(t *testing.T, dir, file string) string {
 func TestImportedFields(t *testing.T) {
 	const optional, required = "\t// +optional\n\t// +k8s:optional\n", "\t// +required\n\t// +k8s:required\n"
 	const numbers = "Bread: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"
-	const everyValue = ", because of which kube-apiserver refuses every value"
+	const everyValue = ", so that kube-apiserver refuses every value"
 	for name, test := range map[string]struct {
 		field    string
 		required bool
@@ -93,7 +93,7 @@ func TestImportedFields(t *testing.T) {
 		"integer": {field: `{type: integer, format: int32, minimum: 1, maximum: 10, exclusiveMaximum: true}`,
 			versioned: optional + "\t// +k8s:minimum=1\n\t// +k8s:maximum=9\n\tField *int32 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
 			internal:  "\tField *int32\n",
-			findings:  []string{numbers, "Bread: integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them"}},
+			findings:  []string{numbers, "Bread: integers beyond int32: server-side apply takes their last 32 bits rather than refuse them"}},
 		"default": {field: `{type: boolean, default: true}`, required: true,
 			versioned: "\t// +default=true\n" + optional + "\tField *bool `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
 			internal:  "\tField bool\n"},
@@ -195,7 +195,7 @@ func TestImportOfTheRestaurant(t *testing.T) {
 		pizzas + "v1: Pizza.status.cost: how the quantity is written, such as 1000m, which becomes 1",
 		pizzas + "v1: Pizza: the rule has(self.spec) && has(self.spec.toppings) && self.spec.toppings.size() > 0",
 		pizzas + "v1: Pizza: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused",
-		pizzas + "v1: Pizza: integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them",
+		pizzas + "v1: Pizza: integers beyond int32: server-side apply takes their last 32 bits rather than refuse them",
 		toppings + "v1: Topping.spec.cost: the rule !string(self).matches('[eE][+-]?[0-9]{3}') && isQuantity(string(self)) && !quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1000000000'))",
 		toppings + "v1: Topping.spec.cost: the maxLength 64",
 		toppings + "v1: Topping.spec.cost: how the quantity is written, such as 1000m, which becomes 1",
@@ -226,7 +226,7 @@ func TestImportOfTheRestaurant(t *testing.T) {
 // is lost is a finding, and nothing is declared twice.
 func TestImportedDefinitions(t *testing.T) {
 	const numbers = "integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"
-	const short, everyValue = "integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them", ", because of which kube-apiserver refuses every value"
+	const short, everyValue = "integers beyond int32: server-side apply takes their last 32 bits rather than refuse them", ", so that kube-apiserver refuses every value"
 	for file, test := range map[string]struct {
 		// findings are by the path of what is lost, and lines are in the types of the version.
 		findings, lines []string

@@ -147,7 +147,7 @@ func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, statu
 		r.report(r.kind, []string{"integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"})
 	}
 	if r.short {
-		r.report(r.kind, []string{"integers beyond int32, of which server-side apply takes the last 32 bits rather than refuse them"})
+		r.report(r.kind, []string{"integers beyond int32: server-side apply takes their last 32 bits rather than refuse them"})
 	}
 	return root
 }

@@ -387,7 +387,7 @@ func boundsBeyond(t *goType, schema *apiextensionsv1.JSONSchemaProps) (todo []st
 		}
 		text += fmt.Sprintf("%s %v", bound.name, *bound.value)
 		if t.text == "int32" || t.text == "int64" {
-			text += ", because of which kube-apiserver refuses every value"
+			text += ", so that kube-apiserver refuses every value"
 		}
 		todo = append(todo, text)
 	}

@@ -103,7 +103,7 @@ func TestBounds(t *testing.T) {
 		})
 	}
 	require.Equal(t, []string{"the exclusive minimum 0.5", "the maximum 2"}, boundsBeyond(&goType{text: "float64"}, schemaOf(t, "{type: number, minimum: 0.5, exclusiveMinimum: true, maximum: 2}")))
-	require.Equal(t, []string{"the maximum 1.5, because of which kube-apiserver refuses every value"}, boundsBeyond(&goType{text: "int64"}, schemaOf(t, "{type: integer, maximum: 1.5}")))
+	require.Equal(t, []string{"the maximum 1.5, so that kube-apiserver refuses every value"}, boundsBeyond(&goType{text: "int64"}, schemaOf(t, "{type: integer, maximum: 1.5}")))
 }
 
 // A scalar is a quantity only if everything else is refused.

@@ -34,8 +34,8 @@ import (
 	"strings"
 )
 
-// checkTypes compiles the packages that have generated code. Its error names the types for which
-// the code does not compile.
+// checkTypes compiles the packages that have generated code. Its error names the types whose
+// code does not compile.
 func (g *generation) checkTypes(ctx context.Context, apis []API) error {
 	args := append([]string{"build"}, g.internal(apis)...)
 	args = append(args, g.packages(apis, nil)...)

@@ -40,7 +40,7 @@ type library struct {
 // messages is the file of a package that has its messages.
 const messages = "generated.proto"
 
-// referredLibraries returns the packages of which all definitions are generated along, since all
+// referredLibraries returns the packages whose definitions are all generated along, since all
 // groups refer to them.
 func referredLibraries() []string {
 	return []string{

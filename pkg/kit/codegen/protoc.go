@@ -33,7 +33,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// Protoc is the name by which go-to-protobuf calls the compiler of messages. Generate makes it a
+// Protoc is what go-to-protobuf calls the compiler of messages. Generate makes it a
 // link to the running program, which then has to call Compile.
 const Protoc = "protoc"
 
@@ -78,7 +78,7 @@ func Compile(ctx context.Context, imports []string, out, file string) error {
 	return nil
 }
 
-// importName is the path by which others import a file.
+// importName is the path in imports of a file.
 func importName(imports []string, file string) (string, error) {
 	for _, dir := range imports {
 		if name, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(name) {

@@ -79,9 +79,6 @@ type target struct {
 // server is attacked; webhook is attacked, too, where it converts and judges custom resources.
 var server, webhook = target{limit: 512 << 20}, target{limit: 256 << 20}
 
-// customResources tells whether crd-apiserver is attacked instead of the restaurant's own server.
-func customResources() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
-
 // contained is the configuration of a program with the target's limit.
 func (t *target) contained(name string) controlplane.ComponentConfig {
 	// As in the manifests.
@@ -105,7 +102,7 @@ func (t *target) leave() error {
 
 func TestMain(m *testing.M) {
 	config := controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}}
-	if !customResources() {
+	if !framework.WithCRDServer() {
 		config.ComponentConfig = server.contained("server")
 	}
 	controlplane.Main(m, &cp, controlplane.Config{APIServer: config}, serve, createToppings, permit, stock)
@@ -114,7 +111,7 @@ func TestMain(m *testing.M) {
 // serve has the server that is attacked run.
 func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 	server.Component = cp.APIServer
-	if !customResources() {
+	if !framework.WithCRDServer() {
 		return nil
 	}
 	if webhook.Component, err = framework.DefineRestaurant(ctx, cp, webhook.contained("webhook")); err != nil {

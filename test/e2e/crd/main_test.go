@@ -20,7 +20,6 @@ package crd
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,14 +47,10 @@ func TestMain(m *testing.M) {
 		install, createToppings)
 }
 
-// otherServer tells whether the tests are to run with the crd-apiserver, which stores the
-// objects elsewhere, instead of kube-apiserver alone.
-func otherServer() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
-
 // install installs the definitions and starts the webhook.
 func install(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 	webhook, err = framework.DefineRestaurant(ctx, cp, controlplane.ComponentConfig{})
-	if err != nil || !otherServer() {
+	if err != nil || !framework.WithCRDServer() {
 		return err
 	}
 	server, err := framework.StartCRDServer(ctx, cp, controlplane.ComponentConfig{}, restaurant.GroupName)

@@ -43,7 +43,7 @@ func etcd(t *testing.T) *clientv3.Client {
 	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
 	require.NoError(t, err)
 	server := cp.Etcd
-	if otherServer() {
+	if framework.WithCRDServer() {
 		server = cp.Component(framework.CRDServerEtcd)
 	}
 	client, err := clientv3.New(clientv3.Config{

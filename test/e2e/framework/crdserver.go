@@ -19,6 +19,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,10 @@ import (
 
 // CRDServerEtcd is the name of the etcd that StartCRDServer stores objects in.
 const CRDServerEtcd = "etcd-of-custom-resources"
+
+// WithCRDServer tells whether tests of custom resources are to run with the crd-apiserver, which stores
+// the objects elsewhere, instead of kube-apiserver alone.
+func WithCRDServer() bool { return os.Getenv("E2E_CRD_APISERVER") != "" }
 
 // CRDServer is what the manifests call the server of custom resources, and its account.
 func CRDServer() types.NamespacedName { return crdServer }
