@@ -1,0 +1,110 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package conformance finds out where an API differs from the behaviour that clients of
+// Kubernetes rely on. It examines any API that kube-apiserver serves: that of an APIService, a
+// CustomResourceDefinition, or a built-in group.
+//
+// A Check is one such behaviour. Checks are tables, one for each area, in files that are named like
+// the areas. A Probe is to a check what testing.T is to a test: it sends requests, keeps what was
+// sent and what came, and ends the check with the first finding.
+//
+//	Run       learns each resource from discovery, then runs its checks side by side
+//	Resource  is what discovery and OpenAPI say
+//	Example   is an object that the API accepts, and valid changes of it
+//	Report    has a result for every check and resource
+//
+// Package broken has for each check a transport that breaks the one behaviour that the check is for.
+package conformance
+
+import (
+	"slices"
+	"strings"
+)
+
+// Level is how much a run asks of an API.
+type Level string
+
+const (
+	// Basic are the checks that take less than a second each.
+	Basic Level = "basic"
+	// Full are all checks of an API in honest use.
+	Full Level = "full"
+	// Hostile adds requests that no honest client sends.
+	Hostile Level = "hostile"
+)
+
+// Levels returns all levels, each of which includes those before it.
+func Levels() []Level { return []Level{Basic, Full, Hostile} }
+
+// Includes tells whether a run of the level has the checks of another.
+func (l Level) Includes(other Level) bool {
+	return slices.Index(Levels(), other) <= slices.Index(Levels(), l)
+}
+
+// Check is one behaviour of Kubernetes' APIs.
+type Check struct {
+	// ID identifies the check: its area and its name, for example "watch/bookmarks".
+	ID string
+	// Rule is a sentence that says what Kubernetes does.
+	Rule string
+	// Source is the address of the document that says so.
+	Source string
+	// Level is the lowest level that has the check. Empty stands for Basic.
+	Level Level
+	// Needs are verbs that discovery has to list, such as "create" or "status/update". A
+	// run that only reads has none of the checks that need a verb that writes.
+	Needs []string
+	// Unless says why the check makes no sense for a resource. It may be nil, and returns "" if it does.
+	Unless func(*Resource) string
+	// Run looks.
+	Run func(*Probe)
+}
+
+// Area is what the check is about.
+func (c Check) Area() string {
+	area, _, _ := strings.Cut(c.ID, "/")
+	return area
+}
+
+// Checks returns all checks, in the order of reports.
+func Checks() []Check {
+	return slices.Concat(
+		discoveryChecks(),
+		verbChecks(),
+		watchChecks(),
+	)
+}
+
+// notOffered says why a run leaves the check out for a resource, or returns "".
+func (c Check) notOffered(options Options, resource *Resource) string {
+	for _, need := range c.Needs {
+		subresource, verb, found := strings.Cut(need, "/")
+		if !found {
+			subresource, verb = "", need
+		}
+		if options.ReadOnly && !slices.Contains([]string{"get", "list", "watch"}, verb) {
+			return "the run only reads"
+		}
+		if reason := resource.lacks(subresource, verb); reason != "" {
+			return reason
+		}
+	}
+	if c.Unless != nil {
+		return c.Unless(resource)
+	}
+	return ""
+}

@@ -1,0 +1,289 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"runtime"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Label is carried by every object that a run creates. Its value is the check's own, see Probe.Selector.
+const Label = "conformance.example.com/check"
+
+// Patience is how long a probe waits for what an API does later than it answers.
+const Patience = 15 * time.Second
+
+// Probe is a check's way to the API. Like testing.T it belongs to the goroutine that runs the check:
+// methods that end the check end that goroutine.
+type Probe struct {
+	*Resource
+	// Example is an object that the API accepts, with valid changes.
+	Example *Example
+	// Namespace is where the check's objects are. It is empty for a resource without namespaces.
+	Namespace string
+	// ID is unique to the check and the run. Names of objects begin with it.
+	ID string
+
+	ctx   context.Context
+	run   *run
+	check Check
+	// result is what the check has found.
+	result Result
+	// cleanups undo what the check has made, the last first.
+	cleanups []func(context.Context)
+}
+
+// Context ends with the check's time.
+func (p *Probe) Context() context.Context { return p.ctx }
+
+// Cleanup has something done after the check.
+func (p *Probe) Cleanup(do func(context.Context)) { p.cleanups = append(p.cleanups, do) }
+
+// Fail ends the check with a finding: the answer is not what Kubernetes gives. The text says what
+// is expected, and how the answer differs.
+func (p *Probe) Fail(answer Answer, format string, args ...any) {
+	p.end(Failed, "", &Finding{
+		Sent: answer.Request.String(), Came: answer.String(), Problem: fmt.Sprintf(format, args...), Command: answer.Request.Command(),
+	})
+}
+
+// NotOffered ends the check with a reason why it makes no sense for the resource, which only a
+// request has shown.
+func (p *Probe) NotOffered(format string, args ...any) {
+	p.end(NotOffered, fmt.Sprintf(format, args...), nil)
+}
+
+func (p *Probe) end(outcome Outcome, reason string, finding *Finding) {
+	p.result.Outcome, p.result.Reason, p.result.Finding = outcome, reason, finding
+	runtime.Goexit()
+}
+
+// Equal ends the check if two values differ. JSON shows them.
+func (p *Probe) Equal(answer Answer, what string, want, got any) {
+	if !reflect.DeepEqual(want, got) {
+		p.Fail(answer, "%s: %s is expected, %s came", what, inJSON(want), inJSON(got))
+	}
+}
+
+func inJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprintf("%v", value)
+	}
+	return string(text)
+}
+
+// Name is the name of the check's object with a suffix.
+func (p *Probe) Name(suffix string) string { return p.ID + "-" + suffix }
+
+// Selector selects the check's objects.
+func (p *Probe) Selector() Option { return Query("labelSelector", Label+"="+p.ID) }
+
+// New returns an object that has not been created.
+func (p *Probe) New(suffix string) *unstructured.Unstructured {
+	object := p.Example.New()
+	object.SetGroupVersionKind(p.GroupVersionKind())
+	object.SetName(p.Name(suffix))
+	object.SetNamespace(p.Namespace)
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[Label] = p.ID
+	object.SetLabels(labels)
+	return object
+}
+
+// Collection is the path of the check's objects, or of one of them and of its subresources.
+func (p *Probe) Collection(below ...string) string {
+	return p.CollectionIn(p.Namespace, p.Version, below...)
+}
+
+// CollectionIn is Collection in a namespace, or in all if that is empty, and a version.
+func (p *Probe) CollectionIn(namespace, version string, below ...string) string {
+	group := p.GroupVersion()
+	group.Version = version
+	path := root(group)
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	for _, part := range append([]string{p.GroupVersionResource.Resource}, below...) {
+		path += "/" + url.PathEscape(part)
+	}
+	return path
+}
+
+// Do sends a request. It ends the check if no answer comes.
+func (p *Probe) Do(method, path string, body any, options ...Option) Answer {
+	answer, err := p.run.send(p.ctx, newRequest(method, path, body, options...))
+	if err != nil {
+		p.Fail(answer, "no answer has come: %v", err)
+	}
+	return answer
+}
+
+// Get reads an object, or with subresources one of them.
+func (p *Probe) Get(name string, options ...Option) Answer {
+	return p.Do(http.MethodGet, p.Collection(name), nil, options...)
+}
+
+// List lists the check's objects.
+func (p *Probe) List(options ...Option) Answer {
+	return p.Do(http.MethodGet, p.Collection(), nil, append(options, p.Selector())...)
+}
+
+// Post creates an object.
+func (p *Probe) Post(object *unstructured.Unstructured, options ...Option) Answer {
+	return p.Do(http.MethodPost, p.Collection(), object.Object, options...)
+}
+
+// Put updates an object, or with a subresource that.
+func (p *Probe) Put(object *unstructured.Unstructured, options ...Option) Answer {
+	return p.Do(http.MethodPut, p.Collection(object.GetName()), object.Object, options...)
+}
+
+// Patch patches an object. The patch is sent as it is if it is a string.
+func (p *Probe) Patch(name string, kind types.PatchType, patch any, options ...Option) Answer {
+	return p.Do(http.MethodPatch, p.Collection(name), patch, append([]Option{Header("Content-Type", string(kind))}, options...)...)
+}
+
+// Apply applies an object as a field manager.
+func (p *Probe) Apply(manager string, object *unstructured.Unstructured, options ...Option) Answer {
+	return p.Patch(object.GetName(), types.ApplyPatchType, object.Object, append([]Option{Query("fieldManager", manager)}, options...)...)
+}
+
+// Delete deletes an object.
+func (p *Probe) Delete(name string, body any, options ...Option) Answer {
+	return p.Do(http.MethodDelete, p.Collection(name), body, options...)
+}
+
+// Create creates an object, and ends the check if it can't.
+func (p *Probe) Create(suffix string) *unstructured.Unstructured {
+	return p.Object(p.Post(p.New(suffix)), http.StatusCreated)
+}
+
+// Object returns the object that an answer has, and ends the check if that has another code.
+func (p *Probe) Object(answer Answer, code int) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	p.Decode(answer, code, &object.Object)
+	return object
+}
+
+// Items returns the objects of a list, and ends the check if the answer is none.
+func (p *Probe) Items(answer Answer) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	p.Decode(answer, http.StatusOK, nil)
+	if err := list.UnmarshalJSON(answer.Body); err != nil {
+		p.Fail(answer, "a list is expected: %v", err)
+	}
+	return list
+}
+
+// Decode decodes the JSON of an answer, and ends the check if that has another code.
+func (p *Probe) Decode(answer Answer, code int, into any) {
+	if answer.Code != code {
+		p.Fail(answer, "%d is expected", code)
+	}
+	if kind := answer.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+		p.Fail(answer, "application/json is expected")
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(answer.Body, into); err != nil {
+		p.Fail(answer, "JSON is expected: %v", err)
+	}
+}
+
+// Refused returns the Status of a refusal, and ends the check if the answer is anything else. An
+// empty reason stands for any.
+func (p *Probe) Refused(answer Answer, code int, reason metav1.StatusReason) *metav1.Status {
+	var status metav1.Status
+	p.Decode(answer, code, &status)
+	switch {
+	case status.Kind != "Status" || status.APIVersion != "v1" || status.Status != metav1.StatusFailure || status.Code != int32(code): //nolint:gosec // An HTTP code.
+		p.Fail(answer, "a Status of version v1 with that code is expected")
+	case status.Message == "":
+		p.Fail(answer, "a message is expected")
+	case reason != "" && status.Reason != reason:
+		p.Fail(answer, "the reason %s is expected", reason)
+	}
+	return &status
+}
+
+// Eventually sends a request until its answer is as expected, and ends the check if that takes
+// longer than Patience. The condition says what is missing, or nothing.
+func (p *Probe) Eventually(send func() Answer, missing func(Answer) string) Answer {
+	deadline := time.Now().Add(Patience)
+	for {
+		answer := send()
+		text := missing(answer)
+		if text == "" {
+			return answer
+		}
+		if time.Now().After(deadline) {
+			p.Fail(answer, "%s after %v", text, Patience)
+		}
+		select {
+		case <-p.ctx.Done():
+			p.Fail(answer, "%s within the check's time", text)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// OwnNamespace moves the check to a namespace of its own, for what concerns all of a namespace.
+func (p *Probe) OwnNamespace() {
+	p.Namespace = p.ID
+	if err := p.run.createNamespace(p.ctx, p.Namespace, map[string]string{Label: p.ID}); err != nil {
+		p.end(Failed, "", &Finding{Problem: err.Error()})
+	}
+	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, "/api/v1/namespaces/"+p.Namespace) })
+}
+
+// Make creates an object of another kind, for example a policy, and has it deleted after the
+// check. It ends the check as NotOffered if the run's user may not create it.
+func (p *Probe) Make(collection string, object map[string]any) *unstructured.Unstructured {
+	answer := p.Do(http.MethodPost, collection, object)
+	if answer.Code == http.StatusForbidden || answer.Code == http.StatusNotFound {
+		p.NotOffered("the check needs an object that this user can't create: %s", statusOf(answer))
+	}
+	made := p.Object(answer, http.StatusCreated)
+	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, collection+"/"+made.GetName()) })
+	return made
+}
+
+// statusOf is the message of a Status.
+func statusOf(answer Answer) string {
+	var status metav1.Status
+	if err := json.Unmarshal(answer.Body, &status); err != nil {
+		return answer.String()
+	}
+	return apierrors.FromObject(&status).Error()
+}

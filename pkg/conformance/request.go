@@ -1,0 +1,184 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// shown is how many bytes of a body a finding has.
+const shown = 2048
+
+// Request is what a check sends.
+type Request struct {
+	Method, Path string
+	Query        url.Values
+	Header       http.Header
+	// Body is sent as it is if it is a []byte or a string, and else as JSON.
+	Body any
+}
+
+// An Option changes a Request.
+type Option func(*Request)
+
+// Query adds a parameter.
+func Query(name, value string) Option { return func(r *Request) { r.Query.Add(name, value) } }
+
+// Header replaces a header.
+func Header(name, value string) Option { return func(r *Request) { r.Header.Set(name, value) } }
+
+// As impersonates a user.
+func As(user string, groups ...string) Option {
+	return func(r *Request) {
+		r.Header.Set("Impersonate-User", user)
+		for _, group := range groups {
+			r.Header.Add("Impersonate-Group", group)
+		}
+	}
+}
+
+func newRequest(method, path string, body any, options ...Option) Request {
+	request := Request{Method: method, Path: path, Query: url.Values{}, Header: http.Header{}, Body: body}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for _, option := range options {
+		option(&request)
+	}
+	return request
+}
+
+// target is the path with its parameters.
+func (r Request) target() string {
+	if len(r.Query) == 0 {
+		return r.Path
+	}
+	return r.Path + "?" + r.Query.Encode()
+}
+
+func (r Request) body() ([]byte, error) {
+	switch body := r.Body.(type) {
+	case nil:
+		return nil, nil
+	case []byte:
+		return body, nil
+	case string:
+		return []byte(body), nil
+	default:
+		return json.Marshal(body)
+	}
+}
+
+// String returns the request as it is shown to people.
+func (r Request) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s", r.Method, r.target())
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[name] {
+			fmt.Fprintf(&text, "\n%s: %s", name, value)
+		}
+	}
+	if body, err := r.body(); err == nil && len(body) > 0 {
+		fmt.Fprintf(&text, "\n\n%s", excerpt(body))
+	}
+	return text.String()
+}
+
+// Command returns a command that sends the request again, once "kubectl proxy" runs.
+func (r Request) Command() string {
+	words := []string{"curl", "-i", "-X", r.Method}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[name] {
+			words = append(words, "-H", quote(name+": "+value))
+		}
+	}
+	if body, err := r.body(); err == nil && len(body) > 0 {
+		words = append(words, "--data-binary", quote(excerpt(body)))
+	}
+	return strings.Join(append(words, quote("http://127.0.0.1:8001"+r.target())), " ")
+}
+
+// quote makes one word of a shell's command.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// excerpt is a body in a finding.
+func excerpt(body []byte) string {
+	if !utf8.Valid(body) {
+		return fmt.Sprintf("%d bytes, which begin with %q", len(body), body[:min(len(body), 64)])
+	}
+	if len(body) > shown {
+		return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(string(body[:shown]), ""), len(body))
+	}
+	return string(body)
+}
+
+// Answer is what came.
+type Answer struct {
+	Request Request
+	Code    int
+	Header  http.Header
+	Body    []byte
+}
+
+// String returns the answer as it is shown to people.
+func (a Answer) String() string {
+	text := fmt.Sprintf("%d %s", a.Code, http.StatusText(a.Code))
+	if kind := a.Header.Get("Content-Type"); kind != "" {
+		text += "\nContent-Type: " + kind
+	}
+	if len(a.Body) > 0 {
+		text += "\n\n" + excerpt(bytes.TrimSpace(a.Body))
+	}
+	return text
+}
+
+// open sends a request and returns when the header of the answer has come.
+func (r *run) open(ctx context.Context, request Request) (*http.Response, error) {
+	body, err := request.body()
+	if err != nil {
+		return nil, err
+	}
+	sent, err := http.NewRequestWithContext(ctx, request.Method, r.server.String()+request.target(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	sent.Header = http.Header{"Accept": {"application/json"}}
+	maps.Copy(sent.Header, request.Header)
+	return r.client.Do(sent)
+}
+
+// send sends a request and reads the whole answer.
+func (r *run) send(ctx context.Context, request Request) (Answer, error) {
+	response, err := r.open(ctx, request)
+	if err != nil {
+		return Answer{Request: request}, err
+	}
+	defer response.Body.Close()
+	answer := Answer{Request: request, Code: response.StatusCode, Header: response.Header}
+	answer.Body, err = io.ReadAll(response.Body)
+	return answer, err
+}

@@ -1,0 +1,157 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resource is what discovery says about a resource in one version.
+type Resource struct {
+	schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+	// Discovered is the resource's entry in discovery.
+	Discovered metav1.APIResource
+	// Subresources are the entries of its subresources by name, for example "status".
+	Subresources map[string]metav1.APIResource
+	// Versions are all versions of the group that serve the resource, the preferred one first.
+	Versions []string
+}
+
+// String returns the resource as kubectl takes it, for example "pizzas.v1.example.com".
+func (r *Resource) String() string {
+	return strings.TrimSuffix(r.Resource+"."+r.Version+"."+r.Group, ".")
+}
+
+// GroupVersionKind returns the kind of the resource's objects.
+func (r *Resource) GroupVersionKind() schema.GroupVersionKind {
+	return r.GroupVersion().WithKind(r.Kind)
+}
+
+// root is the path of the group version.
+func root(version schema.GroupVersion) string {
+	if version.Group == "" {
+		return "/api/" + version.Version
+	}
+	return "/apis/" + version.String()
+}
+
+// lacks says which verb discovery does not list, or returns "".
+func (r *Resource) lacks(subresource, verb string) string {
+	entry, name := r.Discovered, r.Resource
+	if subresource != "" {
+		var found bool
+		name += "/" + subresource
+		if entry, found = r.Subresources[subresource]; !found {
+			return "discovery has no " + name
+		}
+	}
+	if !slices.Contains(entry.Verbs, verb) {
+		return fmt.Sprintf("the verbs of %s in discovery are %s, without %q", name, strings.Join(entry.Verbs, ", "), verb)
+	}
+	return ""
+}
+
+// learn returns the resources of a group version, as discovery lists them.
+func (r *run) learn(ctx context.Context, version schema.GroupVersion) ([]*Resource, error) {
+	entries, err := r.entries(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	var resources []*Resource
+	byName := map[string]*Resource{}
+	for _, entry := range entries {
+		if strings.Contains(entry.Name, "/") {
+			continue
+		}
+		resource := &Resource{
+			GroupVersionResource: version.WithResource(entry.Name), Kind: entry.Kind, Namespaced: entry.Namespaced,
+			Discovered: entry, Subresources: map[string]metav1.APIResource{},
+		}
+		if resource.Versions, err = r.versions(ctx, resource.GroupResource(), version.Version); err != nil {
+			return nil, err
+		}
+		byName[entry.Name] = resource
+		resources = append(resources, resource)
+	}
+	for _, entry := range entries {
+		name, subresource, _ := strings.Cut(entry.Name, "/")
+		if resource := byName[name]; resource != nil && subresource != "" {
+			resource.Subresources[subresource] = entry
+		}
+	}
+	return resources, nil
+}
+
+// versions returns the versions that serve a resource.
+func (r *run) versions(ctx context.Context, resource schema.GroupResource, known string) ([]string, error) {
+	if resource.Group == "" {
+		return []string{known}, nil
+	}
+	var group metav1.APIGroup
+	if err := r.read(ctx, "/apis/"+resource.Group, &group); err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, version := range group.Versions {
+		entries, err := r.entries(ctx, schema.GroupVersion{Group: resource.Group, Version: version.Version})
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(entries, func(entry metav1.APIResource) bool { return entry.Name == resource.Resource }) {
+			versions = append(versions, version.Version)
+		}
+	}
+	preferred := group.PreferredVersion.Version
+	slices.SortStableFunc(versions, func(a, b string) int {
+		switch preferred {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return 0
+	})
+	return versions, nil
+}
+
+func (r *run) entries(ctx context.Context, version schema.GroupVersion) ([]metav1.APIResource, error) {
+	var list metav1.APIResourceList
+	err := r.read(ctx, root(version), &list)
+	return list.APIResources, err
+}
+
+// read decodes what a GET of a path brings.
+func (r *run) read(ctx context.Context, path string, into any) error {
+	answer, err := r.send(ctx, Request{Method: http.MethodGet, Path: path})
+	if err != nil {
+		return err
+	}
+	if answer.Code != http.StatusOK {
+		return fmt.Errorf("%s can't be read, which a run needs: %s", path, answer)
+	}
+	return json.Unmarshal(answer.Body, into)
+}

@@ -1,0 +1,33 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+func watchChecks() []Check {
+	return []Check{{
+		ID:     "watch/order",
+		Rule:   "A watch brings what happens to an object in order: ADDED, MODIFIED, DELETED, each with the object.",
+		Source: concepts + "#efficient-detection-of-changes",
+		Needs:  []string{"create", "get", "list", "watch", "delete"},
+		Run: func(p *Probe) {
+			w := p.Watch()
+			created := p.Create("a")
+			w.ExpectObject("ADDED", created)
+			p.Delete(created.GetName(), nil)
+			w.Expect("DELETED")
+		},
+	}}
+}
