@@ -25,8 +25,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # every package has a layer, looking at direct imports covers indirect ones.
 layers() {
 	cat <<'EOF'
-cmd                           pkg/cmd/kit pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
+cmd                           pkg/cmd/kit pkg/cmd/conformance pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 pkg/cmd/kit                   pkg/kit pkg/kit/codegen
+pkg/cmd/conformance           pkg/conformance
+pkg/conformance
 pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
 pkg/crdserver                 pkg/apiserver/storage pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/crdserver(tests)          pkg/etcd
@@ -82,7 +84,7 @@ pkg/apis
 hack
 test/workshop                 pkg/registry
 test/workshop(tests)          pkg/registry/testing
-test                          cmd pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
+test                          cmd pkg/conformance pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }
 

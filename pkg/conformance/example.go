@@ -18,16 +18,33 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+const (
+	// attempts is how often an example is corrected by what validation says of it.
+	attempts = 20
+	// tried is how many changes of an example are tried, and kept how many valid ones it gets.
+	tried, kept = 40, 3
 )
 
 // Example is an object that the API accepts.
 type Example struct {
 	object *unstructured.Unstructured
-	// Changes are valid values of fields of the spec other than those of the object.
+	// Changes are valid values of fields other than those of the object.
 	Changes []Change
 }
 
@@ -37,26 +54,427 @@ type Change struct {
 	Value any
 }
 
-// New returns a copy of the object, without what is particular to one: no name, labels only if given.
+// New returns a copy of the object without a name.
 func (e *Example) New() *unstructured.Unstructured { return e.object.DeepCopy() }
 
-// Change gives the object the values of the first change.
+// Change gives the object the value of the first change.
 func (e *Example) Change(object *unstructured.Unstructured) error {
 	if len(e.Changes) == 0 {
-		return errors.New("no field of the spec is known to have another valid value: a second example of the kind shows one")
+		return errors.New("no field is known to have another valid value: a second example of the kind shows one")
 	}
 	return unstructured.SetNestedField(object.Object, e.Changes[0].Value, e.Changes[0].Path...)
 }
 
-// example returns the example of a resource: the one that is given, or one made from the schema.
-func (r *run) example(_ context.Context, resource *Resource, _ string) (*Example, error) {
-	for _, given := range r.Examples {
-		if given.GroupVersionKind() == resource.GroupVersionKind() {
-			object := given.DeepCopy()
-			unstructured.RemoveNestedField(object.Object, "metadata")
-			unstructured.RemoveNestedField(object.Object, "status")
-			return &Example{object: object}, nil
+// example returns an object that the API accepts: the one that is given, or one made from the
+// schema and corrected by what validation says of it. Changes are those between two given
+// examples, and values of the schema that the API accepts for the object.
+func (r *run) example(ctx context.Context, resource *Resource, namespace string) (*Example, error) {
+	if r.ReadOnly || resource.lacks("", "create") != "" {
+		return nil, errors.New("no objects can be created")
+	}
+	document, err := r.schemas(ctx, resource.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	maker := exampleMaker{run: r, resource: resource, namespace: namespace, schemas: document}
+	given := slices.DeleteFunc(slices.Clone(r.Examples), func(given *unstructured.Unstructured) bool {
+		return given.GroupVersionKind() != resource.GroupVersionKind()
+	})
+	example := &Example{}
+	if len(given) > 0 {
+		example.object = stripped(given[0])
+		err = maker.refusal(ctx, example.object)
+	} else {
+		example.object, err = maker.make(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var others []Change
+	if len(given) > 1 {
+		others = differences(example.object.Object, stripped(given[1]).Object, nil)
+	}
+	example.Changes, err = maker.changes(ctx, example.object, append(others, maker.candidates(example.object.Object, maker.root(), nil)...))
+	return example, err
+}
+
+// stripped is an object without what is particular to one.
+func stripped(object *unstructured.Unstructured) *unstructured.Unstructured {
+	object = object.DeepCopy()
+	delete(object.Object, "metadata")
+	delete(object.Object, "status")
+	return object
+}
+
+// schemas returns the schemas of a group version in OpenAPI v3, by their names.
+func (r *run) schemas(ctx context.Context, version fmt.Stringer) (map[string]*spec.Schema, error) {
+	path := "/openapi/v3/apis/" + version.String()
+	if !strings.Contains(version.String(), "/") {
+		path = "/openapi/v3/api/" + version.String()
+	}
+	var document struct {
+		Components struct {
+			Schemas map[string]*spec.Schema `json:"schemas"`
+		} `json:"components"`
+	}
+	err := r.read(ctx, path, &document)
+	return document.Components.Schemas, err
+}
+
+type exampleMaker struct {
+	run       *run
+	resource  *Resource
+	namespace string
+	schemas   map[string]*spec.Schema
+}
+
+// root is the schema of the kind, empty if OpenAPI has none.
+func (m exampleMaker) root() *spec.Schema {
+	want := m.resource.GroupVersionKind()
+	for _, schema := range m.schemas {
+		kinds, _ := schema.Extensions["x-kubernetes-group-version-kind"].([]any)
+		for _, kind := range kinds {
+			if kind, ok := kind.(map[string]any); ok && kind["group"] == want.Group && kind["version"] == want.Version && kind["kind"] == want.Kind {
+				return schema
+			}
 		}
 	}
-	return nil, fmt.Errorf("no example of %s is given", resource.Kind)
+	return &spec.Schema{}
+}
+
+// resolve follows references.
+func (m exampleMaker) resolve(schema *spec.Schema) *spec.Schema {
+	for depth := 0; schema != nil && depth < 10; depth++ {
+		switch {
+		case schema.Ref.String() != "":
+			schema = m.schemas[strings.TrimPrefix(schema.Ref.String(), "#/components/schemas/")]
+		case len(schema.AllOf) == 1 && len(schema.Properties) == 0:
+			schema = &schema.AllOf[0]
+		default:
+			return schema
+		}
+	}
+	return &spec.Schema{}
+}
+
+// make makes an object with what is required, and with what validation misses in it.
+func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, error) {
+	object := map[string]any{}
+	if made, ok := m.value(m.root(), 0).(map[string]any); ok {
+		object = made
+	}
+	delete(object, "metadata")
+	delete(object, "status")
+	if _, found := m.root().Properties["spec"]; found && object["spec"] == nil {
+		object["spec"] = m.value(m.at("spec"), 0)
+	}
+	made := &unstructured.Unstructured{Object: object}
+	for attempt := range attempts {
+		answer, err := m.create(ctx, made)
+		if err != nil {
+			return nil, err
+		}
+		if answer.Code == http.StatusCreated {
+			return made, nil
+		}
+		if !m.correct(made, answer, attempt) {
+			return nil, fmt.Errorf("no example can be made from the schema, so one has to be given: %s", statusOf(answer))
+		}
+	}
+	return nil, errors.New("no example can be made from the schema within many attempts, so one has to be given")
+}
+
+// refusal returns why the API does not accept an object.
+func (m exampleMaker) refusal(ctx context.Context, object *unstructured.Unstructured) error {
+	answer, err := m.create(ctx, object)
+	if err == nil && answer.Code != http.StatusCreated && answer.Code != http.StatusOK {
+		err = fmt.Errorf("the example of %s is refused: %s", m.resource.Kind, statusOf(answer))
+	}
+	return err
+}
+
+// create creates an object by a dry run.
+func (m exampleMaker) create(ctx context.Context, object *unstructured.Unstructured) (Answer, error) {
+	return m.run.send(ctx, newRequest(http.MethodPost, m.resource.path(m.namespace), m.named(object).Object, Query("dryRun", "All")))
+}
+
+func (m exampleMaker) named(object *unstructured.Unstructured) *unstructured.Unstructured {
+	object = object.DeepCopy()
+	object.SetGroupVersionKind(m.resource.GroupVersionKind())
+	object.SetName(m.run.id)
+	object.SetNamespace(m.namespace)
+	return object
+}
+
+// index is an index or a key in the path of a field.
+var index = regexp.MustCompile(`\[([^\]]*)\]`)
+
+// correct changes an object by what validation says of its fields. It tells whether there was
+// anything to change.
+func (m exampleMaker) correct(object *unstructured.Unstructured, refusal Answer, attempt int) bool {
+	var status metav1.Status
+	if json.Unmarshal(refusal.Body, &status) != nil || status.Details == nil {
+		return false
+	}
+	corrected := false
+	for _, cause := range status.Details.Causes {
+		path := strings.Split(strings.Trim(index.ReplaceAllString(cause.Field, ".$1"), "."), ".")
+		schema := m.at(path...)
+		value := m.value(schema, attempt)
+		if supported := supportedValue.FindStringSubmatch(cause.Message); supported != nil {
+			value = supported[1]
+		}
+		if value != nil && setAt(object.Object, path, value) {
+			corrected = true
+		}
+	}
+	return corrected
+}
+
+// supportedValue is the first one of those that validation names.
+var supportedValue = regexp.MustCompile(`supported values: "([^"]*)"`)
+
+// setAt sets a field of an object or an element of a list, and tells whether it could.
+func setAt(value any, path []string, to any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		if len(path) == 1 {
+			value[path[0]] = to
+			return true
+		}
+		if value[path[0]] == nil {
+			value[path[0]] = map[string]any{}
+		}
+		return setAt(value[path[0]], path[1:], to)
+	case []any:
+		i, err := strconv.Atoi(path[0])
+		if err != nil || i < 0 || i >= len(value) {
+			return false
+		}
+		if len(path) == 1 {
+			value[i] = to
+			return true
+		}
+		return setAt(value[i], path[1:], to)
+	}
+	return false
+}
+
+// at is the schema of a field.
+func (m exampleMaker) at(path ...string) *spec.Schema {
+	schema := m.root()
+	for _, name := range path {
+		schema = m.resolve(schema)
+		property, found := schema.Properties[name]
+		switch {
+		case found:
+			schema = &property
+		case schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil:
+			schema = schema.AdditionalProperties.Schema
+		case schema.Items != nil && schema.Items.Schema != nil:
+			schema = schema.Items.Schema
+		default:
+			return &spec.Schema{}
+		}
+	}
+	return m.resolve(schema)
+}
+
+// value makes a value of a schema, or nil if there is none. Another variant gives another value
+// where the schema leaves a choice.
+func (m exampleMaker) value(schema *spec.Schema, variant int) any {
+	schema = m.resolve(schema)
+	switch {
+	case len(schema.Enum) > 0:
+		return schema.Enum[variant%len(schema.Enum)]
+	case schema.Default != nil && variant == 0:
+		return schema.Default
+	case schema.Extensions["x-kubernetes-int-or-string"] == true:
+		return int64(1 + variant)
+	case len(schema.Type) == 0:
+		return nil
+	}
+	switch schema.Type[0] {
+	case "object":
+		return m.objectOf(schema, variant)
+	case "array":
+		return m.listOf(schema, variant)
+	case "string":
+		return text(schema, variant)
+	case "integer":
+		return int64(least(schema)) + int64(variant)
+	case "number":
+		return least(schema) + float64(variant)
+	case "boolean":
+		return variant%2 == 1
+	}
+	return nil
+}
+
+func (m exampleMaker) objectOf(schema *spec.Schema, variant int) any {
+	object := map[string]any{}
+	for _, name := range schema.Required {
+		property := schema.Properties[name]
+		if value := m.value(&property, variant); value != nil {
+			object[name] = value
+		}
+	}
+	if schema.MinProperties != nil && schema.AdditionalProperties != nil {
+		for i := range *schema.MinProperties {
+			object[fmt.Sprint("key", i)] = m.value(schema.AdditionalProperties.Schema, variant)
+		}
+	}
+	return object
+}
+
+func (m exampleMaker) listOf(schema *spec.Schema, variant int) any {
+	list := []any{}
+	if schema.Items == nil || schema.Items.Schema == nil {
+		return list
+	}
+	length := 1
+	if schema.MinItems != nil {
+		length = max(1, int(*schema.MinItems))
+	}
+	for i := range length {
+		list = append(list, m.value(schema.Items.Schema, variant+i))
+	}
+	return list
+}
+
+func least(schema *spec.Schema) float64 {
+	least := 1.0
+	if schema.Maximum != nil {
+		least = min(least, *schema.Maximum)
+	}
+	if schema.Minimum != nil {
+		least = max(least, *schema.Minimum)
+		if schema.ExclusiveMinimum && least == *schema.Minimum {
+			least++
+		}
+	}
+	return least
+}
+
+// text makes a string of a format that matches the pattern, if it knows one.
+func text(schema *spec.Schema, variant int) any {
+	texts := []string{"a", "b", "example", "example.com", "a/b", "https://example.com", "A", "Example", "1", "0", "1Gi", "1h", "v1", "10.0.0.0/8", "127.0.0.1", "a=b", "sha256:" + strings.Repeat("0", 64)}
+	switch schema.Format {
+	case "date-time":
+		texts = []string{"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"}
+	case "date":
+		texts = []string{"2026-01-01", "2026-01-02"}
+	case "byte":
+		texts = []string{"YQ==", "Yg=="}
+	case "uuid":
+		texts = []string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
+	case "duration":
+		texts = []string{"1h", "2h"}
+	}
+	if schema.MinLength != nil {
+		for i := range texts {
+			texts[i] += strings.Repeat("a", max(0, int(*schema.MinLength)-len(texts[i])))
+		}
+	}
+	pattern, err := regexp.Compile(schema.Pattern)
+	texts = slices.DeleteFunc(texts, func(text string) bool {
+		return err == nil && !pattern.MatchString(text) || schema.MaxLength != nil && len(text) > int(*schema.MaxLength)
+	})
+	if len(texts) == 0 {
+		return nil
+	}
+	return texts[variant%len(texts)]
+}
+
+// changes returns those that the API accepts for an object.
+func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstructured, candidates []Change) ([]Change, error) {
+	if m.resource.lacks("", "patch") != "" || m.resource.lacks("", "delete") != "" {
+		return nil, nil
+	}
+	answer, err := m.run.send(ctx, newRequest(http.MethodPost, m.resource.path(m.namespace), m.named(object).Object))
+	if err != nil {
+		return nil, err
+	}
+	if answer.Code != http.StatusCreated {
+		return nil, fmt.Errorf("an example that a dry run accepts can't be created: %s", statusOf(answer))
+	}
+	path := m.resource.path(m.namespace) + "/" + m.run.id
+	defer m.run.cleanUp(ctx, func(ctx context.Context) { m.run.remove(ctx, path) })
+	var changes []Change
+	for _, change := range candidates[:min(tried, len(candidates))] {
+		patch := map[string]any{}
+		if err := unstructured.SetNestedField(patch, change.Value, change.Path...); err != nil {
+			continue
+		}
+		answer, err := m.run.send(ctx, newRequest(http.MethodPatch, path, patch, Query("dryRun", "All"), Header("Content-Type", string(types.MergePatchType))))
+		if err != nil {
+			return nil, err
+		}
+		changed := &unstructured.Unstructured{}
+		if answer.Code != http.StatusOK || changed.UnmarshalJSON(answer.Body) != nil {
+			continue
+		}
+		if value, _, _ := unstructured.NestedFieldNoCopy(changed.Object, change.Path...); reflect.DeepEqual(value, change.Value) {
+			changes = append(changes, change)
+		}
+		if len(changes) == kept {
+			break
+		}
+	}
+	return changes, nil
+}
+
+// candidates are other values for fields: first for those that the object has, then for those
+// that only the schema has.
+func (m exampleMaker) candidates(object map[string]any, schema *spec.Schema, path []string) []Change {
+	schema = m.resolve(schema)
+	var has, lacks []Change
+	for name, property := range schema.Properties {
+		if len(path) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status", "immutable"}, name) || len(path) > 3 {
+			continue
+		}
+		at := append(slices.Clone(path), name)
+		current, found := object[name]
+		if child, isObject := current.(map[string]any); isObject && len(m.resolve(&property).Properties) > 0 {
+			has = append(has, m.candidates(child, &property, at)...)
+			continue
+		}
+		for variant := range 3 {
+			value := m.value(&property, variant)
+			if additional := m.resolve(&property).AdditionalProperties; additional != nil && additional.Schema != nil {
+				value = map[string]any{"changed": m.value(additional.Schema, variant)}
+			}
+			if value == nil || reflect.DeepEqual(value, current) {
+				continue
+			}
+			if found {
+				has = append(has, Change{at, value})
+			} else {
+				lacks = append(lacks, Change{at, value})
+			}
+		}
+	}
+	for _, changes := range [][]Change{has, lacks} {
+		slices.SortStableFunc(changes, func(a, b Change) int { return strings.Compare(strings.Join(a.Path, "."), strings.Join(b.Path, ".")) })
+	}
+	return append(has, lacks...)
+}
+
+// differences are the values of another object that this one does not have.
+func differences(object, other map[string]any, path []string) []Change {
+	var changes []Change
+	for name, value := range other {
+		at := append(slices.Clone(path), name)
+		if reflect.DeepEqual(value, object[name]) {
+			continue
+		}
+		theirs, both := value.(map[string]any)
+		ours, isObject := object[name].(map[string]any)
+		if both && isObject {
+			changes = append(changes, differences(ours, theirs, at)...)
+			continue
+		}
+		changes = append(changes, Change{at, value})
+	}
+	return changes
 }

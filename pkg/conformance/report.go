@@ -78,14 +78,3 @@ func (f *Finding) String() string {
 	}
 	return text.String()
 }
-
-// Failures returns the results of all checks that have failed.
-func (r *Report) Failures() []Result {
-	var failures []Result
-	for _, result := range r.Results {
-		if result.Outcome == Failed {
-			failures = append(failures, result)
-		}
-	}
-	return failures
-}

@@ -59,6 +59,15 @@ func root(version schema.GroupVersion) string {
 	return "/apis/" + version.String()
 }
 
+// path is where the resource's objects are, in a namespace or in all if that is empty.
+func (r *Resource) path(namespace string) string {
+	path := root(r.GroupVersion())
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + r.Resource
+}
+
 // lacks says which verb discovery does not list, or returns "".
 func (r *Resource) lacks(subresource, verb string) string {
 	entry, name := r.Discovered, r.Resource

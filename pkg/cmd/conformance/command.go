@@ -1,0 +1,140 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package conformance has the command that examines an API.
+package conformance
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
+)
+
+// NewCommand returns the command.
+func NewCommand(name string) *cobra.Command {
+	var options conformance.Options
+	var kubeconfig, context, level, format string
+	var versions, examples []string
+	cmd := &cobra.Command{
+		Use:   name,
+		Short: "Finds out where an API differs from Kubernetes",
+		Long: "Examines the API of an APIService, a CustomResourceDefinition or a built-in group through kube-apiserver, and prints how it differs from the behaviour that clients of Kubernetes rely on. " +
+			"Objects are created in namespaces of its own, and deleted. The exit code is 1 if there is a difference.",
+		Example: "  conformance --group-version apps/v1 --resource deployments --example deployment.yaml\n" +
+			"  conformance --group-version metrics.k8s.io/v1beta1 --read-only -o html >report.html",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(conformance.Formats(), format) {
+				return fmt.Errorf("--output must be one of %s, not %q", strings.Join(conformance.Formats(), ", "), format)
+			}
+			options.Level = conformance.Level(level)
+			if !slices.Contains(conformance.Levels(), options.Level) {
+				return fmt.Errorf("--level must be basic, full or hostile, not %q", level)
+			}
+			var err error
+			if options.GroupVersions, err = parseVersions(versions); err != nil {
+				return err
+			}
+			if options.Examples, err = readExamples(examples); err != nil {
+				return err
+			}
+			rules := clientcmd.NewDefaultClientConfigLoadingRules()
+			rules.ExplicitPath = kubeconfig
+			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+			if err != nil {
+				return fmt.Errorf("no cluster is known (%w): name a kubeconfig with --kubeconfig", err)
+			}
+			options.Progress = func(result conformance.Result) { fmt.Fprintln(cmd.ErrOrStderr(), result.Line()) }
+			report, err := conformance.Run(cmd.Context(), config, options)
+			if err != nil {
+				return err
+			}
+			if err := report.Write(cmd.OutOrStdout(), format); err != nil {
+				return err
+			}
+			if failed := len(report.Having(conformance.Failed)); failed > 0 {
+				return fmt.Errorf("%d checks failed", failed)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster. By default it is found as kubectl finds it.")
+	flags.StringVar(&context, "context", "", "Context of the kubeconfig.")
+	flags.StringSliceVar(&versions, "group-version", nil, "Group version to examine, for example apps/v1, or v1 for the core group. May be repeated.")
+	flags.StringSliceVar(&options.Resources, "resource", nil, "Resource to examine, for example deployments. By default it is all of the group version.")
+	flags.StringArrayVar(&examples, "example", nil, "File with objects that the API accepts. A second object of a kind shows what may be changed. By default examples are made from the schema.")
+	flags.StringVar(&level, "level", string(conformance.Full), "How much is asked: basic, full, or hostile, which adds requests that no honest client sends.")
+	flags.BoolVar(&options.ReadOnly, "read-only", false, "Leave out all checks that write.")
+	flags.StringSliceVar(&options.Only, "check", nil, "Check to run, for example watch/order. By default it is all of the level.")
+	flags.Uint64Var(&options.Seed, "seed", 1, "Seed of hostile requests.")
+	flags.StringVarP(&format, "output", "o", "text", "Format of the report: "+strings.Join(conformance.Formats(), ", ")+".")
+	if err := cmd.MarkFlagRequired("group-version"); err != nil {
+		panic(err) // The flag is defined above.
+	}
+	return cmd
+}
+
+// parseVersions takes group versions as kubectl prints them: "apps/v1" or "v1".
+func parseVersions(texts []string) ([]schema.GroupVersion, error) {
+	var versions []schema.GroupVersion
+	for _, text := range texts {
+		version, err := schema.ParseGroupVersion(text)
+		if err != nil || version.Version == "" {
+			return nil, fmt.Errorf("--group-version must be like apps/v1, not %q", text)
+		}
+		versions = append(versions, version)
+	}
+	return versions, nil
+}
+
+// readExamples reads the objects of files, which may have several documents.
+func readExamples(files []string) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("--example can't be read: %w", err)
+		}
+		defer file.Close()
+		documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
+		for {
+			object := &unstructured.Unstructured{}
+			err := documents.Decode(&object.Object)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("--example %s is not YAML of objects: %w", name, err)
+			}
+			if len(object.Object) > 0 {
+				objects = append(objects, object)
+			}
+		}
+	}
+	return objects, nil
+}
