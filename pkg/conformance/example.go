@@ -17,11 +17,16 @@ limitations under the License.
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -31,6 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -96,6 +102,40 @@ func (r *run) example(ctx context.Context, resource *Resource, namespace string)
 	}
 	example.Changes, err = maker.changes(ctx, example.object, append(others, maker.candidates(example.object.Object, maker.root(), nil)...))
 	return example, err
+}
+
+// ReadExamples reads the objects of YAML files, and of those in directories.
+func ReadExamples(paths ...string) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	visit := func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
+		for {
+			object := &unstructured.Unstructured{}
+			err := documents.Decode(&object.Object)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s is not YAML of objects: %w", path, err)
+			}
+			if len(object.Object) > 0 {
+				objects = append(objects, object)
+			}
+		}
+	}
+	for _, path := range paths {
+		if err := filepath.WalkDir(path, visit); err != nil {
+			return nil, fmt.Errorf("an example can't be read: %w", err)
+		}
+	}
+	return objects, nil
 }
 
 // stripped is an object without what is particular to one.

@@ -46,7 +46,8 @@ const (
 
 // Options say what is examined, and how.
 type Options struct {
-	// GroupVersions are those that are examined, with all of their resources.
+	// GroupVersions are those that are examined, with all of their resources. By default they are
+	// those of the examples.
 	GroupVersions []schema.GroupVersion
 	// Resources narrow this to the named ones, if there are any.
 	Resources []string
@@ -86,7 +87,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 		return nil, err
 	}
 	var resources []*Resource
-	for _, version := range options.GroupVersions {
+	for _, version := range options.groupVersions() {
 		learned, err := r.learn(ctx, version)
 		if err != nil {
 			return nil, err
@@ -116,6 +117,19 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 		report.Results = append(report.Results, results...)
 	}
 	return report, ctx.Err()
+}
+
+func (o Options) groupVersions() []schema.GroupVersion {
+	versions := slices.Clone(o.GroupVersions)
+	if len(versions) > 0 {
+		return versions
+	}
+	for _, example := range o.Examples {
+		if version := example.GroupVersionKind().GroupVersion(); !slices.Contains(versions, version) {
+			versions = append(versions, version)
+		}
+	}
+	return versions
 }
 
 // Test examines an API and has a subtest for every check of each resource.

@@ -19,15 +19,11 @@ package conformance
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
@@ -59,7 +55,7 @@ func NewCommand(name string) *cobra.Command {
 			if options.GroupVersions, err = parseVersions(versions); err != nil {
 				return err
 			}
-			if options.Examples, err = readExamples(examples); err != nil {
+			if options.Examples, err = conformance.ReadExamples(examples...); err != nil {
 				return err
 			}
 			rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -85,17 +81,15 @@ func NewCommand(name string) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster. By default it is found as kubectl finds it.")
 	flags.StringVar(&context, "context", "", "Context of the kubeconfig.")
-	flags.StringSliceVar(&versions, "group-version", nil, "Group version to examine, for example apps/v1, or v1 for the core group. May be repeated.")
+	flags.StringSliceVar(&versions, "group-version", nil, "Group version to examine, for example apps/v1, or v1 for the core group. By default they are those of the examples.")
 	flags.StringSliceVar(&options.Resources, "resource", nil, "Resource to examine, for example deployments. By default it is all of the group version.")
-	flags.StringArrayVar(&examples, "example", nil, "File with objects that the API accepts. A second object of a kind shows what may be changed. By default examples are made from the schema.")
+	flags.StringArrayVar(&examples, "example", nil, "File or directory with objects that the API accepts. A second object of a kind shows what may be changed. By default examples are made from the schema.")
 	flags.StringVar(&level, "level", string(conformance.Full), "How much is asked: basic, full, or hostile, which adds requests that no honest client sends.")
 	flags.BoolVar(&options.ReadOnly, "read-only", false, "Leave out all checks that write.")
 	flags.StringSliceVar(&options.Only, "check", nil, "Check to run, for example watch/order. By default it is all of the level.")
 	flags.Uint64Var(&options.Seed, "seed", 1, "Seed of hostile requests.")
 	flags.StringVarP(&format, "output", "o", "text", "Format of the report: "+strings.Join(conformance.Formats(), ", ")+".")
-	if err := cmd.MarkFlagRequired("group-version"); err != nil {
-		panic(err) // The flag is defined above.
-	}
+	cmd.MarkFlagsOneRequired("group-version", "example")
 	return cmd
 }
 
@@ -110,31 +104,4 @@ func parseVersions(texts []string) ([]schema.GroupVersion, error) {
 		versions = append(versions, version)
 	}
 	return versions, nil
-}
-
-// readExamples reads the objects of files, which may have several documents.
-func readExamples(files []string) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	for _, name := range files {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("--example can't be read: %w", err)
-		}
-		defer file.Close()
-		documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			err := documents.Decode(&object.Object)
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("--example %s is not YAML of objects: %w", name, err)
-			}
-			if len(object.Object) > 0 {
-				objects = append(objects, object)
-			}
-		}
-	}
-	return objects, nil
 }
