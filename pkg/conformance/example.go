@@ -190,6 +190,8 @@ func (m exampleMaker) resolve(schema *spec.Schema) *spec.Schema {
 			schema = m.schemas[strings.TrimPrefix(schema.Ref.String(), "#/components/schemas/")]
 		case len(schema.AllOf) == 1 && len(schema.Properties) == 0:
 			schema = &schema.AllOf[0]
+		case len(schema.OneOf) > 0 && len(schema.Type) == 0:
+			schema = &schema.OneOf[len(schema.OneOf)-1] // Of a quantity it is the number, which is always valid.
 		default:
 			return schema
 		}
@@ -209,7 +211,7 @@ func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, err
 		object["spec"] = m.value(m.at("spec"), 0)
 	}
 	made := &unstructured.Unstructured{Object: object}
-	for attempt := range attempts {
+	for attempt := 0; ; attempt++ {
 		answer, err := m.create(ctx, made)
 		if err != nil {
 			return nil, err
@@ -217,11 +219,10 @@ func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, err
 		if answer.Code == http.StatusCreated {
 			return made, nil
 		}
-		if !m.correct(made, answer, attempt) {
+		if attempt == attempts || !m.correct(made, answer, attempt) {
 			return nil, fmt.Errorf("no example can be made from the schema, so one has to be given: %s", statusOf(answer))
 		}
 	}
-	return nil, errors.New("no example can be made from the schema within many attempts, so one has to be given")
 }
 
 // refusal returns why the API does not accept an object.
@@ -241,7 +242,7 @@ func (m exampleMaker) create(ctx context.Context, object *unstructured.Unstructu
 func (m exampleMaker) named(object *unstructured.Unstructured) *unstructured.Unstructured {
 	object = object.DeepCopy()
 	object.SetGroupVersionKind(m.resource.GroupVersionKind())
-	object.SetName(m.run.id)
+	object.SetName(m.run.id + "-example")
 	object.SetNamespace(m.namespace)
 	return object
 }
@@ -264,7 +265,7 @@ func (m exampleMaker) correct(object *unstructured.Unstructured, refusal Answer,
 		if supported := supportedValue.FindStringSubmatch(cause.Message); supported != nil {
 			value = supported[1]
 		}
-		if value != nil && setAt(object.Object, path, value) {
+		if value != nil && m.set(object.Object, path, nil, value) {
 			corrected = true
 		}
 	}
@@ -274,8 +275,10 @@ func (m exampleMaker) correct(object *unstructured.Unstructured, refusal Answer,
 // supportedValue is the first one of those that validation names.
 var supportedValue = regexp.MustCompile(`supported values: "([^"]*)"`)
 
-// setAt sets a field of an object or an element of a list, and tells whether it could.
-func setAt(value any, path []string, to any) bool {
+// set sets a field of an object or an element of a list, which is at a path of the example. It tells
+// whether it could.
+func (m exampleMaker) set(value any, path, at []string, to any) bool {
+	at = append(at, path[0])
 	switch value := value.(type) {
 	case map[string]any:
 		if len(path) == 1 {
@@ -283,9 +286,9 @@ func setAt(value any, path []string, to any) bool {
 			return true
 		}
 		if value[path[0]] == nil {
-			value[path[0]] = map[string]any{}
+			value[path[0]] = m.value(m.at(at...), 0)
 		}
-		return setAt(value[path[0]], path[1:], to)
+		return m.set(value[path[0]], path[1:], at, to)
 	case []any:
 		i, err := strconv.Atoi(path[0])
 		if err != nil || i < 0 || i >= len(value) {
@@ -295,7 +298,7 @@ func setAt(value any, path []string, to any) bool {
 			value[i] = to
 			return true
 		}
-		return setAt(value[i], path[1:], to)
+		return m.set(value[i], path[1:], at, to)
 	}
 	return false
 }
@@ -398,7 +401,7 @@ func least(schema *spec.Schema) float64 {
 
 // text makes a string of a format that matches the pattern, if it knows one.
 func text(schema *spec.Schema, variant int) any {
-	texts := []string{"a", "b", "example", "example.com", "a/b", "https://example.com", "A", "Example", "1", "0", "1Gi", "1h", "v1", "10.0.0.0/8", "127.0.0.1", "a=b", "sha256:" + strings.Repeat("0", 64)}
+	texts := []string{"a", "b", "example", "example.com", "a/b", "https://example.com", "A", "Example", "1", "0", "1Gi", "1h", "v1", "* * * * *", "10.0.0.0/8", "127.0.0.1", "a=b", "sha256:" + strings.Repeat("0", 64)}
 	switch schema.Format {
 	case "date-time":
 		texts = []string{"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"}
@@ -438,7 +441,7 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 	if answer.Code != http.StatusCreated {
 		return nil, fmt.Errorf("an example that a dry run accepts can't be created: %s", statusOf(answer))
 	}
-	path := m.resource.path(m.namespace) + "/" + m.run.id
+	path := m.resource.path(m.namespace) + "/" + m.run.id + "-example"
 	defer m.run.cleanUp(ctx, func(ctx context.Context) { m.run.remove(ctx, path) })
 	var changes []Change
 	for _, change := range candidates[:min(tried, len(candidates))] {
