@@ -470,37 +470,42 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 // candidates are other values for fields: first for those that the object has, then for those
 // that only the schema has.
 func (m exampleMaker) candidates(object map[string]any, schema *spec.Schema, path []string) []Change {
-	schema = m.resolve(schema)
 	var has, lacks []Change
-	for name, property := range schema.Properties {
-		if len(path) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status", "immutable"}, name) || len(path) > 3 {
+	m.collect(object, schema, path, &has, &lacks)
+	for _, changes := range [][]Change{has, lacks} {
+		slices.SortStableFunc(changes, func(a, b Change) int { return strings.Compare(strings.Join(a.Path, "."), strings.Join(b.Path, ".")) })
+	}
+	return append(has, lacks...)
+}
+
+func (m exampleMaker) collect(object map[string]any, schema *spec.Schema, path []string, has, lacks *[]Change) {
+	if len(path) > 3 {
+		return
+	}
+	for name, property := range m.resolve(schema).Properties {
+		if len(path) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status", "immutable"}, name) {
 			continue
 		}
 		at := append(slices.Clone(path), name)
 		current, found := object[name]
 		if child, isObject := current.(map[string]any); isObject && len(m.resolve(&property).Properties) > 0 {
-			has = append(has, m.candidates(child, &property, at)...)
+			m.collect(child, &property, at, has, lacks)
 			continue
+		}
+		into := lacks
+		if found {
+			into = has
 		}
 		for variant := range 3 {
 			value := m.value(&property, variant)
 			if additional := m.resolve(&property).AdditionalProperties; additional != nil && additional.Schema != nil {
 				value = map[string]any{"changed": m.value(additional.Schema, variant)}
 			}
-			if value == nil || reflect.DeepEqual(value, current) {
-				continue
-			}
-			if found {
-				has = append(has, Change{at, value})
-			} else {
-				lacks = append(lacks, Change{at, value})
+			if value != nil && !reflect.DeepEqual(value, current) {
+				*into = append(*into, Change{at, value})
 			}
 		}
 	}
-	for _, changes := range [][]Change{has, lacks} {
-		slices.SortStableFunc(changes, func(a, b Change) int { return strings.Compare(strings.Join(a.Path, "."), strings.Join(b.Path, ".")) })
-	}
-	return append(has, lacks...)
 }
 
 // differences are the values of another object that this one does not have.
