@@ -27,7 +27,7 @@ text() {
 header=$(text hack/boilerplate.go.txt)
 
 sources=$(
-	files '*.go' '*.proto' '*.dot' '*.yaml' '*.yml' '*.mk' '*.html' '*.mjs' '*.ts' '*.tsx' '*Makefile' '*Dockerfile' ':!:*/testdata/*'
+	files '*.go' '*.proto' '*.dot' '*.yaml' '*.yml' '*.mk' '*.html' '*.mjs' '*.ts' '*.tsx' '*.py' '*Makefile' '*Dockerfile' ':!:*/testdata/*'
 	shell_scripts
 )
 

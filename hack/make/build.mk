@@ -66,3 +66,8 @@ $(addprefix $(BIN)/prometheus-,operator config-reloader): hack/tools/prometheus-
 
 $(BIN)/pause: test/nodes/pause/main.go
 	@go build -buildvcs=false -ldflags='-s -w' -o $@ ./$(<D)
+
+.PHONY: site
+site: ## Builds the site of the documentation into _output/site
+	@hack/test-needs.sh mkdocs
+	@mkdocs build --quiet --strict

@@ -107,6 +107,11 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 LOAD ?= 4m
 DASHBOARD := _output/dashboard
 
+.PHONY: test-site
+test-site: ## Builds the site of the documentation, and searches it in Chromium
+	@hack/test-needs.sh mkdocs chromium
+	$(BY_HAND) ./hack/site
+
 .PHONY: test-dashboard
 test-dashboard: ## Draws the Grafana dashboard in Chromium after LOAD=4m of ordinary requests, and fails if a panel is empty
 	@hack/test-needs.sh chromium node npm

@@ -38,6 +38,10 @@ verify-headers: ## Checks that every source file has the licence header
 verify-figures: ## Checks that figures match their sources
 	hack/verify-figures.sh
 
+.PHONY: verify-site
+verify-site: ## Checks that the site of the documentation can be built
+	hack/verify-site.sh
+
 .PHONY: verify-translations
 verify-translations: ## Checks that docs/zh is in step with what it translates
 	hack/verify-translations.sh
