@@ -225,6 +225,10 @@ for finding in '(depguard)' '(gochecknoglobals)' '(gochecknoinits)' '(forbidigo)
 	rejects lint "${finding}"
 done
 rm pkg/apis/group/unsound.go
+printf 'import "github.com/stretchr/testify/require"\n' >pkg/apis/group/mixed_test.go
+printf '\tt.Fatal(err)\n' >pkg/apis/group/other_test.go
+rejects lint 'Use one of them.' ./pkg/registry/...
+rm pkg/apis/group/*_test.go
 
 go_file group >pkg/apis/group/calls.go <<'EOF'
 import "strings"

@@ -178,7 +178,7 @@ func TestRunEndsWithOtherOutput(t *testing.T) {
 	case got := <-code:
 		require.Equal(t, 1, got)
 	case <-time.After(time.Minute):
-		t.Fatal("it has not ended")
+		require.Fail(t, "it has not ended")
 	}
 }
 

@@ -17,9 +17,10 @@ limitations under the License.
 package admission
 
 import (
+	"maps"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,10 +50,11 @@ func TestNamespacesFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace, err := namespacesFor{client}.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
-			require.Equal(t, test.err, err)
-			if err == nil {
-				require.Equal(t, name, namespace.Name)
-				require.Equal(t, test.labels, namespace.Labels)
+			if diff := cmp.Diff(test.err, err); diff != "" {
+				t.Fatalf("unexpected error (-want +got):\n%s", diff)
+			}
+			if err == nil && (namespace.Name != name || !maps.Equal(namespace.Labels, test.labels)) {
+				t.Errorf("got %s with the labels %v, want %s with %v", namespace.Name, namespace.Labels, name, test.labels)
 			}
 		})
 	}

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/artifacts"
@@ -35,15 +37,11 @@ func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books", HashHeader: "# Ours.\n"}
 	restaurant := regexp.MustCompile(`(?i)restaurant|pizza|\btopping|pricing`)
 	var alerts, dashboards int
-	if err := (&writer{}).manifests(d, func(name string, text []byte) error {
-		if restaurant.MatchString(name) {
-			t.Errorf("%s is named after the restaurant", name)
-		}
+	require.NoError(t, (&writer{}).manifests(d, func(name string, text []byte) error {
+		assert.NotRegexp(t, restaurant, name)
 		// The runbooks are this repository's.
 		for line := range strings.Lines(strings.ReplaceAll(string(text), library+"/docs/operations/runbooks.md#restaurant", "")) {
-			if restaurant.MatchString(line) {
-				t.Errorf("%s: %s", name, line)
-			}
+			assert.NotRegexp(t, restaurant, line, name)
 			if strings.Contains(line, "- alert: Library") {
 				alerts++
 			}
@@ -52,12 +50,9 @@ func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if alerts == 0 || dashboards == 0 {
-		t.Errorf("there are %d alerts and %d queries of dashboards", alerts, dashboards)
-	}
+	}))
+	require.NotZero(t, alerts)
+	require.NotZero(t, dashboards)
 }
 
 // TestManifestsAreComplete has everything that a kustomization of the manifests names, though parts
@@ -66,35 +61,26 @@ func TestManifestsAreComplete(t *testing.T) {
 	group := apiGroup{"library.example.com", "library"}
 	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books"}
 	written := map[string]string{}
-	if err := (&writer{}).manifests(d, func(name string, text []byte) error {
+	require.NoError(t, (&writer{}).manifests(d, func(name string, text []byte) error {
 		for dir := name; dir != "."; dir = path.Dir(dir) {
 			written[dir] = ""
 		}
 		written[name] = string(text)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for name, text := range written {
 		if path.Base(name) != "kustomization.yaml" {
 			continue
 		}
 		var kustomization struct{ Resources, Components []string }
-		if err := yaml.Unmarshal([]byte(text), &kustomization); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &kustomization))
 		for _, named := range append(kustomization.Resources, kustomization.Components...) {
-			if _, found := written[path.Join(path.Dir(name), named)]; !found {
-				t.Errorf("%s names %s, which is not written", name, named)
-			}
+			assert.Contains(t, written, path.Join(path.Dir(name), named), name)
 		}
 	}
 	for _, name := range artifacts.Restaurant() {
-		if _, err := fs.Stat(artifacts.Deploy, path.Join("deploy", name)); err != nil {
-			t.Error(err)
-		}
-		if _, found := written["artifacts/deploy/"+name]; found {
-			t.Errorf("%s is written", name)
-		}
+		_, err := fs.Stat(artifacts.Deploy, path.Join("deploy", name))
+		assert.NoError(t, err)
+		assert.NotContains(t, written, "artifacts/deploy/"+name)
 	}
 }

@@ -22,15 +22,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func parse(t *testing.T, text string) []any {
 	t.Helper()
 	var versions []any
-	if err := json.Unmarshal([]byte(text), &versions); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &versions))
 	return versions
 }
 
@@ -71,9 +71,7 @@ func TestChangeVersions(t *testing.T) {
 		"without a bypass": {withoutBypass, `[{"name": "v1"}, {"name": "migrate"}, {"name": "v2"}]`, `[{"name": "v1"}, {"name": "v2"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if difference := cmp.Diff(parse(t, test.want), test.change(parse(t, test.before))); difference != "" {
-				t.Error(difference)
-			}
+			assert.Empty(t, cmp.Diff(parse(t, test.want), test.change(parse(t, test.before))))
 		})
 	}
 }
@@ -84,8 +82,6 @@ func TestLocalPath(t *testing.T) {
 		"restaurant.programming-kubernetes.info": "/apis/programming-kubernetes.info/v1/workflows.restaurant",
 	} {
 		resource := local(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "workflows"})
-		if got := path.Join("/apis", resource.Group, resource.Version, resource.Resource); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		assert.Equal(t, want, path.Join("/apis", resource.Group, resource.Version, resource.Resource))
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,9 +39,7 @@ const otherDefinition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "Cust
 func define(t *testing.T, m *Migration, definitions ...string) {
 	t.Helper()
 	client, ok := m.dynamic.(*dynamicfake.FakeDynamicClient)
-	if !ok {
-		t.Fatalf("the client is a %T", m.dynamic)
-	}
+	require.True(t, ok, "the client is a %T", m.dynamic)
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
 	for _, text := range definitions {
 		list.Items = append(list.Items, unmarshal(t, text)...)
@@ -54,9 +54,7 @@ func TestChangedDefinitions(t *testing.T) {
 	converted := strings.Replace(usualDefinition, `"conversion": {"strategy": "None"}`, webhook, 1)
 	in := func(definition, before, after string) string {
 		changed := strings.Replace(definition, before, after, 1)
-		if changed == definition {
-			t.Fatalf("%q is not in the definition", before)
-		}
+		require.NotEqual(t, definition, changed, "%q is not in the definition", before)
 		return changed
 	}
 	for name, test := range map[string]struct {
@@ -82,21 +80,14 @@ func TestChangedDefinitions(t *testing.T) {
 			m := scene.migration(t, etcd)
 			m.config.Report = func(Progress) {}
 			found, err := m.definitions(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := m.begin(t.Context(), found...); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			_, err = m.begin(t.Context(), found...)
+			require.NoError(t, err)
 			define(t, m, test.after...)
 			c, err := m.resume(t.Context(), anyState) // By another process.
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if test.want == "" {
-				if err := c.unchanged(t.Context()); err != nil {
-					t.Errorf("got the error %v", err)
-				}
+				assert.NoError(t, c.unchanged(t.Context()))
 				return
 			}
 			want := "the CustomResourceDefinitions of example.com have changed since the migration began: " + test.want + "; clients use them as before: " +
@@ -110,28 +101,21 @@ func TestChangedDefinitions(t *testing.T) {
 				webhooks := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 				if phase != Copying {
 					frozen := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: m.freezeName()}}
-					if _, err := webhooks.Create(t.Context(), frozen, metav1.CreateOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					_, err = webhooks.Create(t.Context(), frozen, metav1.CreateOptions{})
+					require.NoError(t, err)
 				}
-				if err := step(t.Context()); err == nil || err.Error() != want {
-					t.Errorf("%s: got the error %v, want %s", phase, err, want)
-				}
-				if c.state.Phase != Copying {
-					t.Errorf("the phase after %s is %s", phase, c.state.Phase)
-				}
-				if left, err := webhooks.List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
-					t.Errorf("writes are frozen after %s (%v)", phase, err)
-				}
+				assert.EqualError(t, step(t.Context()), want, phase)
+				assert.Equal(t, Copying, c.state.Phase, "after %s", phase)
+				left, err := webhooks.List(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				assert.Empty(t, left.Items, "writes are frozen after %s", phase)
 				apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(t.Context(), "v1.example.com", metav1.GetOptions{})
-				if err != nil || apiService.Spec.Service != nil {
-					t.Errorf("the APIService leads to the server after %s (%v)", phase, err)
-				}
+				require.NoError(t, err)
+				assert.Nil(t, apiService.Spec.Service, "the APIService leads to the server after %s", phase)
 			}
 			response, err := etcd.Get(t.Context(), scene.store.Prefix+"default/one")
-			if err != nil || response.Count > 0 {
-				t.Errorf("an object was copied (%v)", err)
-			}
+			require.NoError(t, err)
+			assert.Zero(t, response.Count, "an object was copied")
 		})
 	}
 }
@@ -145,13 +129,9 @@ func TestOwnChanges(t *testing.T) {
 	m := scene.migration(t, newMigration(t).config.Etcd)
 	m.config.Report = func(Progress) {}
 	found, err := m.definitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := m.begin(t.Context(), found...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.state.Conversions = map[string]json.RawMessage{"things.example.com": found[0].Spec.Conversion}
 	for name, change := range map[string][]string{
 		"a version more": {`"versions": [`, `"versions": [{"name": "migrate", "served": true, "storage": false}, `, webhook, `"conversion": {"strategy": "None"}`},
@@ -159,9 +139,7 @@ func TestOwnChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			define(t, m, strings.NewReplacer(change...).Replace(scene.definition))
-			if err := c.unchanged(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.unchanged(t.Context()))
 		})
 	}
 }

@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -73,9 +75,7 @@ func following(t *testing.T, revision string, objects, most int, history ...watc
 	watches := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
 	watches.PrependWatchReactor("things", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		after, err := revisionOf(action.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		watcher := watch.NewFakeWithChanSize(most, false)
 		left := most
 		for _, event := range history {
@@ -117,22 +117,19 @@ func TestTail(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				tail, err := following(t, "", 0, most, test.history...).tail(ctx, thingsV1, "5")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				changed, err := tail.until(t.Context(), test.until)
-				if expired(err) != test.expired || !test.expired && err != nil {
-					t.Fatalf("got the error %v", err)
-				}
-				if !test.expired && !slices.Equal(sets.List(changed), test.want) {
-					t.Errorf("got %v, want %v", sets.List(changed), test.want)
+				require.Equal(t, test.expired, expired(err), "got the error %v", err)
+				if !test.expired {
+					require.NoError(t, err)
+					assert.Equal(t, test.want, sets.List(changed))
 				}
 				if test.expired {
 					return
 				}
-				if again, err := tail.until(t.Context(), test.until); err != nil || len(again) > 0 {
-					t.Errorf("got %v again, and the error %v", sets.List(again), err)
-				}
+				again, err := tail.until(t.Context(), test.until)
+				require.NoError(t, err)
+				assert.Empty(t, again)
 			})
 		}
 	}
@@ -152,15 +149,12 @@ func TestTailPauses(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		m := &Migration{metadata: client}
-		if _, err := m.tail(ctx, thingsV1, "5"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := m.tail(ctx, thingsV1, "5")
+		require.NoError(t, err)
 		<-ctx.Done()
 		synctest.Wait()
 		// Eight in 1.27 seconds, and then one a second.
-		if watches != 8+58 {
-			t.Errorf("there were %d watches in a minute", watches)
-		}
+		assert.Equal(t, 8+58, watches, "in a minute")
 	})
 }
 
@@ -202,25 +196,16 @@ func TestCopyLate(t *testing.T) {
 		return true, watcher, nil
 	})
 	c, err := m.begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.state.Revisions = map[string]string{"things": "6"}
 	for _, name := range []string{"gone", "kept"} {
-		if _, err := m.config.Etcd.Put(t.Context(), store.Key("default", name), usualObject); err != nil {
-			t.Fatal(err)
-		}
+		_, err = m.config.Etcd.Put(t.Context(), store.Key("default", name), usualObject)
+		require.NoError(t, err)
 	}
-	if err := c.copyLate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.copyLate(t.Context()))
 	found, _, err := c.atServer().all(t.Context(), move{&store, thingsV1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if keys := slices.Sorted(maps.Keys(found)); !slices.Equal(keys, []string{"default/kept", "default/late"}) {
-		t.Errorf("the server has %v", keys)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{"default/kept", "default/late"}, slices.Sorted(maps.Keys(found)))
 }
 
 // What has changed before all objects are read need not be looked at one by one, and what changes
@@ -228,13 +213,10 @@ func TestCopyLate(t *testing.T) {
 func TestForget(t *testing.T) {
 	tail := &tail{changed: sets.New("default/a"), news: make(chan struct{}), renew: func() {}}
 	tail.forget()
-	if err := tail.add(event("b", "6")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tail.add(event("b", "6")))
 	changed, err := tail.until(t.Context(), "6")
-	if err != nil || !slices.Equal(sets.List(changed), []string{"default/b"}) {
-		t.Errorf("got %v and the error %v", sets.List(changed), err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{"default/b"}, sets.List(changed))
 }
 
 // recorder is a target that has all objects, and says what it was asked.
@@ -292,9 +274,7 @@ func list(t *testing.T, m *Migration) map[string]held {
 		found[keyOf(object)] = held{content: contentOf([]byte(object.GetName()))}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found
 }
 
@@ -330,26 +310,17 @@ func TestCopyFrozen(t *testing.T) {
 			m := newMigration(t)
 			m.dynamic, m.metadata = source.dynamic, source.metadata
 			c, err := m.begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			c.positions = test.positions
 			for _, position := range test.positions {
-				if position.tail, err = m.tail(t.Context(), thingsV1, position.revision); err != nil {
-					t.Fatal(err)
-				}
+				position.tail, err = m.tail(t.Context(), thingsV1, position.revision)
+				require.NoError(t, err)
 			}
 			to := &recorder{there: test.there, differ: test.differ, items: list(t, m), since: sets.New(test.others...)}
 			found, err := c.copyFrozen(t.Context(), []move{{&things, thingsV1}}, to)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if found["things"] == nil {
-				t.Error("nothing is known of the things afterwards")
-			}
-			if difference := cmp.Diff(test.want, to.did); difference != "" {
-				t.Error(difference)
-			}
+			require.NoError(t, err)
+			assert.NotNil(t, found["things"], "nothing is known of the things afterwards")
+			assert.Empty(t, cmp.Diff(test.want, to.did))
 		})
 	}
 }

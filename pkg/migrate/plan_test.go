@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -70,27 +72,17 @@ func TestCheckDefinitions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d definition
-			if err := json.Unmarshal([]byte(test.definition), &d); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal([]byte(test.definition), &d))
 			p := &plan{Migration: &Migration{config: Config{Group: "example.com", Stores: []keys.Objects{things}}}}
-			if err := p.checkDefinitions(t.Context(), []definition{d}); err != nil {
-				t.Fatal(err)
-			}
-			if got := lines(p.findings); got != test.want {
-				t.Errorf("got\n%s\nwant\n%s", got, test.want)
-			}
+			require.NoError(t, p.checkDefinitions(t.Context(), []definition{d}))
+			assert.Equal(t, test.want, lines(p.findings))
 		})
 	}
 	t.Run("none", func(t *testing.T) {
 		p := &plan{Migration: &Migration{config: Config{Group: "example.com"}}}
-		if err := p.checkDefinitions(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.checkDefinitions(t.Context(), nil))
 		const want = "failure no CustomResourceDefinition defines a resource of example.com: check the group: there is nothing to move"
-		if got := lines(p.findings); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		assert.Equal(t, want, lines(p.findings))
 	})
 }
 
@@ -110,12 +102,8 @@ func TestCheckAPIServices(t *testing.T) {
 	} {
 		t.Run(test, func(t *testing.T) {
 			p := &plan{Migration: &Migration{config: Config{APIServices: []string{name}}, aggregator: fake.NewClientset(apiService.object)}}
-			if err := p.checkAPIServices(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
-			if got := lines(p.findings); got != apiService.want {
-				t.Errorf("got %q, want %q", got, apiService.want)
-			}
+			require.NoError(t, p.checkAPIServices(t.Context(), nil))
+			assert.Equal(t, apiService.want, lines(p.findings))
 		})
 	}
 }

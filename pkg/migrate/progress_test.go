@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 )
 
 // A pass reports how far it is and how long it is going to take, and no more than once a
@@ -55,9 +56,7 @@ func TestMeter(t *testing.T) {
 				now = now.Add(test.duration)
 				meter.add(size)
 			}
-			if difference := cmp.Diff(test.want, reported); difference != "" {
-				t.Error(difference)
-			}
+			assert.Empty(t, cmp.Diff(test.want, reported))
 		})
 	}
 }

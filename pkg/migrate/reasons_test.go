@@ -27,6 +27,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -105,22 +107,18 @@ func unmarshal(t *testing.T, text string) []unstructured.Unstructured {
 		return nil
 	}
 	var object unstructured.Unstructured
-	if err := object.UnmarshalJSON([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, object.UnmarshalJSON([]byte(text)))
 	return []unstructured.Unstructured{object}
 }
 
 // migration has fakes for all of the cluster but the etcd.
 func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	t.Helper()
-	if _, err := etcd.Delete(t.Context(), "/", clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := etcd.Delete(t.Context(), "/", clientv3.WithPrefix())
+	require.NoError(t, err)
 	for key, value := range s.etcd {
-		if _, err := etcd.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		_, err = etcd.Put(t.Context(), key, value)
+		require.NoError(t, err)
 	}
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
@@ -139,9 +137,7 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		{Name: "configmaps", Kind: "ConfigMap", Verbs: metav1.Verbs{"list"}}, {Name: "configmaps/status", Verbs: metav1.Verbs{"list"}}, {Name: "bindings", Verbs: metav1.Verbs{"create"}},
 	}}}
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	owned := metadatafake.NewSimpleMetadataClient(scheme, s.owned...)
 	if s.refused != nil {
 		owned.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refused })
@@ -434,13 +430,11 @@ var findings = map[Reason]struct {
 func TestFindings(t *testing.T) {
 	m := newMigration(t)
 	for range 10 {
-		if _, err := m.config.Etcd.Put(t.Context(), "/revision", ""); err != nil {
-			t.Fatal(err)
-		}
+		_, err := m.config.Etcd.Put(t.Context(), "/revision", "")
+		require.NoError(t, err)
 	}
-	if _, err := m.config.Etcd.Compact(t.Context(), 5); err != nil {
-		t.Fatal(err)
-	}
+	_, err := m.config.Etcd.Compact(t.Context(), 5)
+	require.NoError(t, err)
 	for reason, test := range findings {
 		t.Run(string(reason), func(t *testing.T) {
 			scene := usualScene()
@@ -448,9 +442,7 @@ func TestFindings(t *testing.T) {
 			test.change(scene)
 			planned := scene.migration(t, m.config.Etcd)
 			revision, err := planned.serverRevision(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := strings.Replace(test.want, "<missing>", strconv.FormatInt(9_000_000-revision, 10), 1)
 			plan := planned.Plan
 			if test.back {
@@ -460,30 +452,22 @@ func TestFindings(t *testing.T) {
 				plan = planned.PlanFinish
 			}
 			all, err := plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var got []string
 			for _, finding := range all {
 				if finding.Reason == reason {
 					got = append(got, string(finding.Status)+" "+finding.Cause)
 				}
 			}
-			if !slices.Equal(got, []string{want}) {
-				t.Errorf("got %q, want %q, in %+v", got, want, all)
-			}
+			assert.Equal(t, []string{want}, got, "%+v", all)
 		})
 	}
 	t.Run("nothing but the objects", func(t *testing.T) {
 		scene := usualScene()
 		all, err := scene.migration(t, m.config.Etcd).Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, finding := range all {
-			if finding.Status != OK && finding.Reason != ObjectsMove {
-				t.Errorf("got %+v", finding)
-			}
+			assert.True(t, finding.Status == OK || finding.Reason == ObjectsMove, "got %+v", finding)
 		}
 	})
 	t.Run("documented", func(t *testing.T) {
@@ -493,9 +477,7 @@ func TestFindings(t *testing.T) {
 			shown = append(shown, string(reason))
 		}
 		for what, got := range map[string][]string{"shown by tests": shown, "documented": documented} {
-			if !slices.Equal(got, declared) {
-				t.Errorf("%s are %v, and %v are declared", what, got, declared)
-			}
+			assert.Equal(t, declared, got, what)
 		}
 	})
 }
@@ -504,9 +486,7 @@ func TestFindings(t *testing.T) {
 func names(t *testing.T, file, pattern string) (found []string) {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(content), -1) {
 		found = append(found, match[1])
 	}

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -35,18 +37,12 @@ func newMigration(t *testing.T) *Migration {
 	t.Helper()
 	config := etcd.Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 64 << 20}
 	member, err := config.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := member.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, member.Close())
 	})
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return &Migration{config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Report: func(progress Progress) { t.Log(progress.Message) }}}
 }
@@ -75,9 +71,8 @@ const savedState = `{
 // has the same names.
 func TestSavedState(t *testing.T) {
 	m := newMigration(t)
-	if _, err := m.config.Etcd.Put(t.Context(), m.config.StateKey, savedState); err != nil {
-		t.Fatal(err)
-	}
+	_, err := m.config.Etcd.Put(t.Context(), m.config.StateKey, savedState)
+	require.NoError(t, err)
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
 	want := State{
 		Group: "example.com", Phase: Switching, Started: at(0), Changed: at(1),
@@ -91,28 +86,17 @@ func TestSavedState(t *testing.T) {
 		}},
 	}
 	got, err := m.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if difference := cmp.Diff(want, got); difference != "" {
-		t.Error(difference)
-	}
-	if _, err := m.resume(t.Context(), anyState); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(want, got))
+	_, err = m.resume(t.Context(), anyState)
+	require.NoError(t, err)
 	response, err := m.config.Etcd.Get(t.Context(), m.config.StateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var before, after map[string]any
-	if err := errors.Join(json.Unmarshal([]byte(savedState), &before), json.Unmarshal(response.Kvs[0].Value, &after)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(json.Unmarshal([]byte(savedState), &before), json.Unmarshal(response.Kvs[0].Value, &after)))
 	delete(before, "changed")
 	delete(after, "changed")
-	if difference := cmp.Diff(before, after); difference != "" {
-		t.Error(difference)
-	}
+	assert.Empty(t, cmp.Diff(before, after))
 }
 
 func anyState(State) error { return nil }
@@ -120,105 +104,62 @@ func anyState(State) error { return nil }
 // Who continues a migration keeps all others from writing.
 func TestClaim(t *testing.T) {
 	m := newMigration(t)
-	if _, err := m.Status(t.Context()); !errors.Is(err, ErrNone) {
-		t.Errorf("got the error %v before the beginning, want %v", err, ErrNone)
-	}
-	if _, err := m.resume(t.Context(), anyState); !errors.Is(err, ErrNone) {
-		t.Errorf("got the error %v before the beginning, want %v", err, ErrNone)
-	}
+	_, err := m.Status(t.Context())
+	assert.ErrorIs(t, err, ErrNone)
+	_, err = m.resume(t.Context(), anyState)
+	assert.ErrorIs(t, err, ErrNone)
 	first, err := m.begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.begin(t.Context()); !errors.Is(err, errSuperseded) {
-		t.Errorf("got the error %v from a second beginning, want %v", err, errSuperseded)
-	}
-	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "first")); err != nil {
-		t.Error(err)
-	}
-	if err := first.enter(t.Context(), Freezing); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	_, err = m.begin(t.Context())
+	assert.ErrorIs(t, err, errSuperseded)
+	_, err = first.write(t.Context(), clientv3.OpPut("/key", "first"))
+	assert.NoError(t, err)
+	assert.NoError(t, first.enter(t.Context(), Freezing))
 
 	refusal := errors.New("refused")
-	if _, err := m.resume(t.Context(), func(State) error { return refusal }); !errors.Is(err, refusal) {
-		t.Errorf("got the error %v, want %v", err, refusal)
-	}
-	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "still first")); err != nil {
-		t.Errorf("a claim that is refused must not change anything: %v", err)
-	}
+	_, err = m.resume(t.Context(), func(State) error { return refusal })
+	assert.ErrorIs(t, err, refusal)
+	_, err = first.write(t.Context(), clientv3.OpPut("/key", "still first"))
+	assert.NoError(t, err, "a claim that is refused must not change anything")
 	second, err := m.resume(t.Context(), anyState)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second.state.Phase != Freezing {
-		t.Errorf("the phase is %s, want %s", second.state.Phase, Freezing)
-	}
-	if _, err := first.write(t.Context(), clientv3.OpPut("/key", "late")); !errors.Is(err, errSuperseded) {
-		t.Errorf("got the error %v from the first process, want %v", err, errSuperseded)
-	}
-	if err := first.enter(t.Context(), Switching); !errors.Is(err, errSuperseded) {
-		t.Errorf("got the error %v from the first process, want %v", err, errSuperseded)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, Freezing, second.state.Phase)
+	_, err = first.write(t.Context(), clientv3.OpPut("/key", "late"))
+	assert.ErrorIs(t, err, errSuperseded)
+	assert.ErrorIs(t, first.enter(t.Context(), Switching), errSuperseded)
 	got, err := m.config.Etcd.Get(t.Context(), "/key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got.Kvs[0].Value) != "still first" {
-		t.Errorf("got the value %q of the process that may no longer write", got.Kvs[0].Value)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "still first", string(got.Kvs[0].Value), "the first process may no longer write")
 }
 
 // Other processes see how far the one is that moves the objects, until it goes on to something else.
 func TestStatusOfAnother(t *testing.T) {
 	m := newMigration(t)
 	c, err := m.begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	progress := func() *Progress {
 		t.Helper()
 		other := &Migration{config: m.config}
 		state, err := other.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return state.Progress
 	}
-	if got := progress(); got != nil {
-		t.Errorf("got the progress %+v before there is any", got)
-	}
+	assert.Nil(t, progress(), "before there is any")
 	left := 7
 	want := Progress{Message: "500 of 1000 objects", Objects: 500, Total: 1000, Bytes: 4096, SecondsLeft: &left}
 	c.saveProgress(t.Context(), want)
-	if difference := cmp.Diff(&want, progress()); difference != "" {
-		t.Error(difference)
-	}
-	if err := c.enter(t.Context(), Freezing); err != nil {
-		t.Fatal(err)
-	}
-	if got := progress(); got != nil {
-		t.Errorf("got the progress %+v of the phase before", got)
-	}
+	assert.Empty(t, cmp.Diff(&want, progress()))
+	require.NoError(t, c.enter(t.Context(), Freezing))
+	assert.Nil(t, progress(), "of the phase before")
 	c.saveProgress(t.Context(), want)
 	second, err := m.resume(t.Context(), anyState)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	late := want
 	late.Objects = 999
 	c.saveProgress(t.Context(), late)
-	if got := progress(); got != nil {
-		t.Errorf("got the progress %+v of a process that may no longer write", got)
-	}
-	if err := second.forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	assert.Nil(t, progress(), "of a process that may no longer write")
+	require.NoError(t, second.forget(t.Context()))
 	response, err := m.config.Etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.Count != 0 {
-		t.Errorf("there are %d keys left of a migration that is over", response.Count)
-	}
+	require.NoError(t, err)
+	assert.Zero(t, response.Count, "keys are left of a migration that is over")
 }

@@ -19,6 +19,8 @@ package migrate
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
 )
 
@@ -48,14 +50,10 @@ func TestEncode(t *testing.T) {
 				var contents []content
 				for _, text := range []string{test.a, test.b} {
 					encoded, err := m.atKube().encode(move{&things, thingsV1}, &unmarshal(t, text)[0])
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					contents = append(contents, encoded.content)
 				}
-				if got := contents[0] == contents[1]; got != want {
-					t.Errorf("got %t, want %t with etcd: %t", got, want, etcd != nil)
-				}
+				assert.Equal(t, want, contents[0] == contents[1], "with etcd: %t", etcd != nil)
 			}
 		})
 	}

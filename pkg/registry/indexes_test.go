@@ -25,8 +25,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -96,17 +94,23 @@ func TestIndexSelector(t *testing.T) {
 	} {
 		t.Run(selector, func(t *testing.T) {
 			field, err := fields.ParseSelector(selector)
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			predicate := kind.predicate(labels.Everything(), field)
 			got := []string{}
 			for _, p := range []*example.Pod{pod("both", "n2", "a", "b"), pod("none", "n1"), pod("one", "n1", "a"), pod("prefix", "n1", "ab", "ba")} {
 				matches, err := predicate.Matches(p)
-				require.NoError(t, err)
+				if err != nil {
+					t.Fatal(err)
+				}
 				if matches {
 					got = append(got, p.Name)
 				}
 			}
-			require.Equal(t, want, got)
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
 		})
 	}
 }
@@ -115,10 +119,13 @@ func TestIndexers(t *testing.T) {
 	kind := indexedPods()
 	index := (*kind.indexers())["f:spec.nodeSelector"]
 	values, err := index(pod("both", "", "b", "a"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b"}, values)
-	_, err = index(&example.PodList{})
-	require.EqualError(t, err, "the watch cache of pods has a *example.PodList")
+	if err != nil || !slices.Equal(values, []string{"a", "b"}) {
+		t.Errorf("got %v and the error %v", values, err)
+	}
+	const want = "the watch cache of pods has a *example.PodList"
+	if _, err = index(&example.PodList{}); err == nil || err.Error() != want {
+		t.Errorf("got the error %v, want %s", err, want)
+	}
 }
 
 // podREST is the storage of indexed pods on a real etcd.
@@ -133,8 +140,14 @@ func newPodREST(t *testing.T) podREST {
 	start, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	running, err := etcd.Start(start)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, running.Close()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := running.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 
 	scheme := runtime.NewScheme()
 	InstallMeta(scheme)
@@ -147,17 +160,23 @@ func newPodREST(t *testing.T) podREST {
 		},
 		Kinds: []Declaration{indexedPods()},
 	}
-	require.NoError(t, group.InstallTypes(scheme))
+	if err := group.InstallTypes(scheme); err != nil {
+		t.Fatal(err)
+	}
 	codec := serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion)
 	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", codec))
 	options.StorageConfig.Transport.ServerList = []string{etcd.Endpoint()}
 	byVersion, err := group.Storage(scheme, options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, nil), Runtime{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	pods := byVersion["v1"]["pods"]
 	t.Cleanup(pods.Destroy)
-	require.NoError(t, wait.PollUntilContextTimeout(start, 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(start, 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		return pods.(rest.StorageWithReadiness).ReadinessCheck() == nil, nil
-	}))
+	}); err != nil {
+		t.Fatal(err)
+	}
 	requestContext := genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(t.Context(), "default"), &genericapirequest.RequestInfo{
 		IsResourceRequest: true, APIGroup: example.GroupName, APIVersion: "v1", Resource: "pods",
 	})
@@ -166,8 +185,9 @@ func newPodREST(t *testing.T) podREST {
 
 func (p podREST) create(t *testing.T, obj *example.Pod) {
 	t.Helper()
-	_, err := p.Create(p, obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
-	assert.NoError(t, err)
+	if _, err := p.Create(p, obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // update gives a pod other values of the index.
@@ -178,15 +198,18 @@ func (p podREST) update(t *testing.T, name string, selectors ...string) {
 		updated.Spec = pod(name, "", selectors...).Spec
 		return updated, nil
 	}), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
-	assert.NoError(t, err)
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func requireEvent(t *testing.T, watcher watch.Interface, kind watch.EventType, name string) {
 	t.Helper()
 	select {
 	case event := <-watcher.ResultChan():
-		require.Equal(t, kind, event.Type)
-		require.Equal(t, name, event.Object.(metav1.Object).GetName())
+		if got := event.Object.(metav1.Object).GetName(); event.Type != kind || got != name {
+			t.Fatalf("got %s of %s, want %s of %s", event.Type, got, kind, name)
+		}
 	case <-time.After(30 * time.Second):
 		t.Fatalf("no event of %s", name)
 	}
@@ -204,7 +227,8 @@ func (p podREST) list(t *testing.T, selector string, change func(*metainternalve
 	change(options)
 	names = []string{}
 	list, err := p.List(p, options)
-	if !assert.NoError(t, err) {
+	if err != nil {
+		t.Error(err)
 		return names, ""
 	}
 	for _, pod := range list.(*example.PodList).Items {
@@ -218,7 +242,9 @@ func current(*metainternalversion.ListOptions) {}
 // fetched is how many objects the watch cache has read for lists by an index.
 func fetched(t *testing.T, index string) (sum float64) {
 	families, err := legacyregistry.DefaultGatherer.Gather()
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, family := range families {
 		if family.GetName() != "apiserver_storage_list_fetched_objects_total" {
 			continue
@@ -248,19 +274,31 @@ func TestIndexes(t *testing.T) {
 	}
 
 	before := fetched(t, "f:spec.nodeSelector")
-	got, _ := pods.list(t, "spec.nodeSelector=s3", current)
-	require.Equal(t, want, got)
-	require.InDelta(t, len(want), fetched(t, "f:spec.nodeSelector")-before, 0, "Only what the index has is read.")
+	listed := func(selector string, want ...string) {
+		t.Helper()
+		if got, _ := pods.list(t, selector, current); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", selector, got, want)
+		}
+	}
+	listed("spec.nodeSelector=s3", want...)
+	if read := fetched(t, "f:spec.nodeSelector") - before; int(read) != len(want) {
+		t.Errorf("%v objects were read for %d that the index has", read, len(want))
+	}
 
-	got, next := pods.list(t, "spec.nodeSelector=s3", func(options *metainternalversion.ListOptions) { options.Limit = 2 })
-	require.Equal(t, want[:2], got)
-	got, _ = pods.list(t, "spec.nodeSelector=s3", func(options *metainternalversion.ListOptions) { options.Continue = next })
-	require.Equal(t, want[2:], got, "the rest")
+	first, next := pods.list(t, "spec.nodeSelector=s3", func(options *metainternalversion.ListOptions) { options.Limit = 2 })
+	others, _ := pods.list(t, "spec.nodeSelector=s3", func(options *metainternalversion.ListOptions) { options.Continue = next })
+	if !slices.Equal(first, want[:2]) || !slices.Equal(others, want[2:]) {
+		t.Errorf("got %v and then %v, want the first two of %v and then the rest", first, others, want)
+	}
 
 	field, err := fields.ParseSelector("spec.nodeSelector=s3")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	watcher, err := pods.Watch(pods, &metainternalversion.ListOptions{FieldSelector: field, ResourceVersion: "0"})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer watcher.Stop()
 	for _, name := range want {
 		requireEvent(t, watcher, watch.Added, name)
@@ -273,14 +311,12 @@ func TestIndexes(t *testing.T) {
 	pods.update(t, "p03", "s4")
 	requireEvent(t, watcher, watch.Deleted, "p03")
 
-	got, _ = pods.list(t, "spec.nodeSelector=s3", current)
-	require.Equal(t, append([]string{"p04"}, want[1:]...), got)
-	_, err = pods.DeleteCollection(pods, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}, &metainternalversion.ListOptions{FieldSelector: field})
-	require.NoError(t, err)
-	got, _ = pods.list(t, "spec.nodeSelector=s3", current)
-	require.Empty(t, got)
-	got, _ = pods.list(t, "spec.nodeSelector=s4", current)
-	require.Equal(t, []string{"p03", "p12", "p20", "p28", "p36", "unseen"}, got)
+	listed("spec.nodeSelector=s3", append([]string{"p04"}, want[1:]...)...)
+	if _, err = pods.DeleteCollection(pods, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}, &metainternalversion.ListOptions{FieldSelector: field}); err != nil {
+		t.Fatal(err)
+	}
+	listed("spec.nodeSelector=s3")
+	listed("spec.nodeSelector=s4", "p03", "p12", "p20", "p28", "p36", "unseen")
 }
 
 // A list by an index has all that was acknowledged before, and nothing else: what asks
@@ -293,8 +329,9 @@ func TestIndexesAreConsistent(t *testing.T) {
 			for i := range 50 {
 				name, before, after := fmt.Sprintf("p%d-%d", writer, i), fmt.Sprintf("b%d-%d", writer, i), fmt.Sprintf("a%d-%d", writer, i)
 				has := func(selector string, want ...string) {
-					got, _ := pods.list(t, "spec.nodeSelector="+selector, current)
-					assert.ElementsMatch(t, want, got)
+					if got, _ := pods.list(t, "spec.nodeSelector="+selector, current); !slices.Equal(got, want) {
+						t.Errorf("%s: got %v, want %v", selector, got, want)
+					}
 				}
 				pods.create(t, pod(name, "", before))
 				has(before, name)

@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -31,19 +30,25 @@ func TestTurnThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	turns := newTurns()
 	end, err := turns.take(t.Context(), "default/a")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err = turns.take(ctx, "default/a")
-	require.NoError(t, ctx.Err(), "There is no time left to answer.")
-	require.EqualError(t, err, "Timeout: others have been using the object for too long")
-	seconds, again := apierrors.SuggestsClientDelay(err)
-	require.True(t, again)
-	require.Equal(t, 1, seconds)
+	if ctx.Err() != nil {
+		t.Error("there is no time left to answer")
+	}
+	const want = "Timeout: others have been using the object for too long"
+	if seconds, again := apierrors.SuggestsClientDelay(err); !again || seconds != 1 || err.Error() != want {
+		t.Errorf("got the error %v, to be repeated after %d seconds: %v; want %s after one", err, seconds, again, want)
+	}
 
 	end()
 	end, err = turns.take(t.Context(), "default/a")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	end()
 }

@@ -34,6 +34,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -119,9 +120,7 @@ func reviewer(t *testing.T) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var review authenticationv1.TokenReview
-		if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, json.NewDecoder(req.Body).Decode(&review))
 		if review.Spec.Token == "broken" {
 			w.WriteHeader(http.StatusForbidden)
 			return

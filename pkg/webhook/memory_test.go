@@ -91,7 +91,7 @@ func TestAnnouncedBodies(t *testing.T) {
 		case code := <-answered:
 			require.Equal(t, http.StatusOK, code)
 		default:
-			t.Fatal("The review waits for bodies that do not come.")
+			require.Fail(t, "The review waits for bodies that do not come.")
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestClientThatTakesTheMemory(t *testing.T) {
 		case code := <-answered:
 			require.Equal(t, http.StatusOK, code)
 		default:
-			t.Fatal("The review waits for those of another client.")
+			require.Fail(t, "The review waits for those of another client.")
 		}
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -64,16 +65,12 @@ func ExampleForTest() {
 
 		// A baker who may do what RBAC grants.
 		baker, err := cp.RESTConfigFor("alice", "bakers")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := kubernetes.NewForConfigOrDie(baker).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err == nil {
-			t.Error("a baker can list pods")
-		}
+		require.NoError(t, err)
+		_, err = kubernetes.NewForConfigOrDie(baker).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		require.Error(t, err, "a baker can list pods")
 		// The administrator.
-		if output, err := cp.Kubectl(t.Context(), "apply", "--filename=testdata/bread.yaml").CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, output)
-		}
+		output, err := cp.Kubectl(t.Context(), "apply", "--filename=testdata/bread.yaml").CombinedOutput()
+		require.NoError(t, err, "%s", output)
 	}
 	_ = TestBread
 }
@@ -98,13 +95,9 @@ func ExampleStart() {
 func ExampleControlPlane_ServeHTTPS() {
 	TestWebhook := func(t *testing.T) {
 		url, err := cp.ServeHTTPS(http.NotFoundHandler())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("clientConfig: {url: %s/validate, caBundle: %s}", url, cp.PKI.ServingCA.CertPEM())
-		if err := cp.Apply(t.Context(), "testdata/definitions", "testdata/webhook.yaml"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cp.Apply(t.Context(), "testdata/definitions", "testdata/webhook.yaml"))
 	}
 	_ = TestWebhook
 }

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
@@ -54,13 +55,10 @@ func TestPrimedCA(t *testing.T) {
 			if test.complete {
 				ctx = t.Context()
 			}
-			if err := primed.RunOnce(ctx); (err == nil) != test.complete {
-				t.Errorf("got error %v, want one: %v", err, !test.complete)
-			}
+			err := primed.RunOnce(ctx)
+			require.Equal(t, test.complete, err == nil, "got error %v", err)
 			primed.Run(t.Context(), 1)
-			if runs := source.runs.Load(); runs > 1 {
-				t.Errorf("the source was run %d times", runs)
-			}
+			require.LessOrEqual(t, source.runs.Load(), int32(1), "the source was run more than once")
 		})
 	}
 }
@@ -69,9 +67,7 @@ func TestPrimeWithoutServing(t *testing.T) {
 	var serving genericapiserver.SecureServingInfo
 	AwaitClientCAs(nil, nil)
 	AwaitClientCAs(&serving, nil)
-	if serving.ClientCA != nil {
-		t.Errorf("got %v for a server that knows no clients by certificate", serving.ClientCA)
-	}
+	require.Nil(t, serving.ClientCA, "a server that knows no clients by certificate")
 }
 
 // slowCA has its certificates some time after it is run.

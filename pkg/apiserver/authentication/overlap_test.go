@@ -26,6 +26,8 @@ import (
 	"math/big"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestOverlap(t *testing.T) {
@@ -44,9 +46,8 @@ func TestOverlap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			subject, ok := Overlap(certificates(test.requestHeader), certificates(test.client))
-			if subject != test.want || ok != (test.want != "") {
-				t.Errorf("got overlap %v in %q, want %q", ok, subject, test.want)
-			}
+			require.Equal(t, test.want, subject)
+			require.Equal(t, test.want != "", ok)
 		})
 	}
 }
@@ -59,9 +60,7 @@ type testCA struct {
 func newCA(t *testing.T, name string, issuer *testCA) *testCA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ca := &testCA{key: key}
 	if issuer == nil {
 		return ca.reissued(t, name)
@@ -87,13 +86,9 @@ func sign(t *testing.T, name string, public crypto.PublicKey, issuer *x509.Certi
 		issuer = template
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer, public, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return certificate
 }
 

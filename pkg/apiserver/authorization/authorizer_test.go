@@ -26,6 +26,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,9 +50,7 @@ func TestReviewsAreCachedIfSmall(t *testing.T) {
 		fmt.Fprintf(&values, "%063d,", i)
 	}
 	label, err := labels.Parse("a in (" + values.String() + "b)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	requirements, _ := label.Requirements()
 	for name, test := range map[string]struct {
 		attributes authorizer.AttributesRecord
@@ -71,15 +71,11 @@ func TestReviewsAreCachedIfSmall(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				asked.Add(1)
 				var review authorizationv1.SubjectAccessReview
-				if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, json.NewDecoder(req.Body).Decode(&review))
 				reviewed = append(reviewed, review)
 				review.Status.Allowed = true
 				w.Header().Set("Content-Type", "application/json")
-				if err := json.NewEncoder(w).Encode(review); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, json.NewEncoder(w).Encode(review))
 			}))
 			defer server.Close()
 			delegating, err := authorizerfactory.DelegatingAuthorizerConfig{
@@ -88,22 +84,20 @@ func TestReviewsAreCachedIfSmall(t *testing.T) {
 				DenyCacheTTL:              time.Hour,
 				WebhookRetryBackoff:       &wait.Backoff{Steps: 1},
 			}.New()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			bounded := BoundReviews(delegating, limits.DefaultBounds())
 			for range 2 {
-				if decision, _, err := bounded.Authorize(t.Context(), test.attributes); err != nil || decision != authorizer.DecisionAllow {
-					t.Fatalf("got decision %v and error %v", decision, err)
-				}
+				decision, _, err := bounded.Authorize(t.Context(), test.attributes)
+				require.NoError(t, err)
+				require.Equal(t, authorizer.DecisionAllow, decision)
 			}
-			if got := asked.Load(); got != test.wantAsked {
-				t.Errorf("kube-apiserver was asked %d times, want %d", got, test.wantAsked)
-			}
+			require.Equal(t, test.wantAsked, asked.Load(), "times that kube-apiserver was asked")
 			spec := reviewed[0].Spec
-			if resource := spec.ResourceAttributes; resource != nil && resource.Name != test.attributes.Name ||
-				spec.NonResourceAttributes != nil && spec.NonResourceAttributes.Path != test.attributes.Path {
-				t.Errorf("kube-apiserver was asked about something else: %.300v", spec)
+			if resource := spec.ResourceAttributes; resource != nil {
+				require.Equal(t, test.attributes.Name, resource.Name)
+			}
+			if other := spec.NonResourceAttributes; other != nil {
+				require.Equal(t, test.attributes.Path, other.Path)
 			}
 		})
 	}

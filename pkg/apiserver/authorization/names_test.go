@@ -21,7 +21,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -93,12 +93,10 @@ func TestAskForAllNames(t *testing.T) {
 			delegate := &asked{answers: test.answers, err: test.err}
 			ctx := genericapirequest.WithRequestInfo(t.Context(), &info)
 			got, reason, err := AskForAllNames(delegate).Authorize(ctx, attributes)
-			if got != test.want || reason != "because" || !errors.Is(err, test.err) {
-				t.Errorf("got %v, %q, %v, want %v", got, reason, err, test.want)
-			}
-			if diff := cmp.Diff(test.names, delegate.names); diff != "" {
-				t.Errorf("asked for other names (-want +got):\n%s", diff)
-			}
+			require.ErrorIs(t, err, test.err)
+			require.Equal(t, test.want, got)
+			require.Equal(t, "because", reason)
+			require.Equal(t, test.names, delegate.names, "the names that were asked for")
 		})
 	}
 }

@@ -18,11 +18,11 @@ package authorization
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
@@ -47,9 +47,9 @@ func TestRetryableDenials(t *testing.T) {
 				noted := 0
 				start := time.Now()
 				err := ask(t.Context(), WithRetryableDenials(never, time.Second, func(context.Context) { noted++ }))
-				if !errors.Is(err, context.DeadlineExceeded) || noted != 1 || time.Since(start) != time.Second {
-					t.Errorf("got %v after %s, noted %d times, want one after a second", err, time.Since(start), noted)
-				}
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, 1, noted)
+				require.Equal(t, time.Second, time.Since(start))
 			})
 		})
 	}

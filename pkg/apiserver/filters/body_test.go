@@ -58,16 +58,14 @@ func TestBodies(t *testing.T) {
 			var passed string
 			handler := WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				body, err := io.ReadAll(req.Body)
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				passed = string(body)
 			}), requests.NewCodecs(), requests.IsWatch, bounds, maxBody)
 
 			answer := requests.Serve(handler, requests.WithInfo(httptest.NewRequest(http.MethodPatch, "/", strings.NewReader(test.body)), test.verb))
 			requests.RequireStatus(t, answer, test.wantMessage, http.StatusBadRequest)
-			if test.wantMessage == "" && passed != test.body {
-				t.Errorf("the handler got a body of %d bytes, want %d", len(passed), len(test.body))
+			if test.wantMessage == "" {
+				require.True(t, passed == test.body, "the handler got a body of %d bytes, want %d", len(passed), len(test.body))
 			}
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
@@ -43,9 +44,7 @@ func TestDirectClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			handler := WithDirectClients(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-				if got := req.Header.Get(test.header) != ""; got != test.passed {
-					t.Errorf("passed on: %v, want %v", got, test.passed)
-				}
+				assert.Equal(t, test.passed, req.Header.Get(test.header) != "", "passed on")
 			}), requests.NewCodecs(), func(*http.Request) bool { return test.proxied })
 			req := httptest.NewRequest(http.MethodGet, "/", nil)
 			req.Header.Set(test.header, test.value)

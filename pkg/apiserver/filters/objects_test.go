@@ -35,9 +35,7 @@ import (
 func TestBoundMetadata(t *testing.T) {
 	codecs := requests.NewCodecs()
 	json, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
-	if !ok {
-		t.Fatal("there is no serializer for JSON")
-	}
+	require.True(t, ok, "there is no serializer for JSON")
 	bounds := limits.DefaultBounds()
 	owners := func(n int) string {
 		owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}`
@@ -66,9 +64,7 @@ func TestBoundMetadata(t *testing.T) {
 			}
 			obj, _, err := BoundObjects(codecs, bounds, nothingStored).DecoderToVersion(decode, example.SchemeGroupVersion).Decode([]byte(body), nil, nil)
 			requireError(t, err, test.want)
-			if (obj == nil) != (test.want != "") {
-				t.Errorf("got object %v", obj)
-			}
+			require.Equal(t, test.want != "", obj == nil, "got object %v", obj)
 		})
 	}
 }
@@ -76,9 +72,7 @@ func TestBoundMetadata(t *testing.T) {
 func TestTooManyElements(t *testing.T) {
 	codecs := requests.NewCodecs()
 	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	if !ok {
-		t.Fatal("there is no serializer for protobuf")
-	}
+	require.True(t, ok, "there is no serializer for protobuf")
 	bounds := limits.DefaultBounds()
 	decoder := BoundObjects(codecs, bounds, nothingStored).DecoderToVersion(info.Serializer, example.SchemeGroupVersion)
 	for name, test := range map[string]struct {
@@ -92,9 +86,7 @@ func TestTooManyElements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &examplev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, test.finalizers)}}
 			body, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, examplev1.SchemeGroupVersion), pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			_, _, err = decoder.Decode(body, nil, nil)
 			requireError(t, err, test.want)
 		})

@@ -20,6 +20,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestCurrentOpenAPI(t *testing.T) {
@@ -48,12 +50,9 @@ func TestCurrentOpenAPI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			recorder := httptest.NewRecorder()
 			handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, test.url, http.NoBody))
-			if recorder.Code != test.code || recorder.Body.String() != test.want {
-				t.Errorf("got %d %q, want %d %q", recorder.Code, recorder.Body, test.code, test.want)
-			}
-			if location := recorder.Header().Get("Location"); (location != "") != (test.code == 301) {
-				t.Errorf("got the location %q with code %d", location, recorder.Code)
-			}
+			require.Equal(t, test.code, recorder.Code)
+			require.Equal(t, test.want, recorder.Body.String())
+			require.Equal(t, test.code == 301, recorder.Header().Get("Location") != "")
 		})
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -38,12 +40,8 @@ func TestRequestInfo(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			got, err := resolver.NewRequestInfo(httptest.NewRequest(http.MethodGet, path, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, *got); diff != "" {
-				t.Errorf("unexpected request info (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(want, *got), "unexpected request info (-want +got)")
 		})
 	}
 }

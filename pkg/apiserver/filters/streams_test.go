@@ -22,6 +22,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -57,9 +59,7 @@ func TestLongRunning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			info := &genericapirequest.RequestInfo{IsResourceRequest: true, APIGroup: "example.com", Resource: "things", Subresource: test.subresource}
-			if got := check(httptest.NewRequest(test.method, "/"+test.query, nil), info); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
+			assert.Equal(t, test.want, check(httptest.NewRequest(test.method, "/"+test.query, nil), info))
 		})
 	}
 }
@@ -120,9 +120,8 @@ func TestStreamsPerUser(t *testing.T) {
 			for range 2 {
 				requests.RequireStatus(t, requests.Serve(handler, follow("jane", test.subresource, test.upgrade)), "", http.StatusOK)
 			}
-			if len(meanwhile) > 0 || len(streams.users) > 0 {
-				t.Errorf("not called: %d, still counted: %v", len(meanwhile), streams.users)
-			}
+			require.Empty(t, meanwhile, "not called")
+			require.Empty(t, streams.users, "still counted")
 		})
 	}
 }
@@ -142,13 +141,9 @@ func TestWebSocketsEndWithTheServer(t *testing.T) {
 		req.Header.Set("Upgrade", "websocket")
 		go requests.Serve(handler, req)
 		synctest.Wait()
-		if ended {
-			t.Error("it has ended before the server stops")
-		}
+		require.False(t, ended, "before the server stops")
 		close(streams.shutdown)
 		synctest.Wait()
-		if !ended {
-			t.Error("it goes on while the server stops")
-		}
+		require.True(t, ended, "while the server stops")
 	})
 }

@@ -16,7 +16,11 @@ limitations under the License.
 
 package limits
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 func TestClientAddress(t *testing.T) {
 	for remote, want := range map[string]string{
@@ -28,8 +32,6 @@ func TestClientAddress(t *testing.T) {
 		"[fe80::1%eth0]:1":      "fe80::/64",
 		"pipe":                  "pipe",
 	} {
-		if got := ClientAddress(remote); got != want {
-			t.Errorf("%s: got %s, want %s", remote, got, want)
-		}
+		require.Equal(t, want, ClientAddress(remote), remote)
 	}
 }

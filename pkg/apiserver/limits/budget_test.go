@@ -28,6 +28,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
@@ -101,15 +103,12 @@ func TestListMemory(t *testing.T) {
 			var handler http.Handler
 			inner := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				if req.Header.Get("First") == "" {
-					if err := TakeListMemory(req.Context(), test.second); (err == nil) != test.want {
-						t.Errorf("got error %v", err)
-					}
+					err := TakeListMemory(req.Context(), test.second)
+					assert.Equal(t, test.want, err == nil, "got error %v", err)
 					return
 				}
 				for range 2 { // A request has only its last list.
-					if err := TakeListMemory(req.Context(), test.first); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, TakeListMemory(req.Context(), test.first))
 				}
 				second := list(test.user)
 				second.Header.Set("Accept", test.accept)
@@ -123,9 +122,7 @@ func TestListMemory(t *testing.T) {
 			}
 		})
 	}
-	if err := TakeListMemory(context.Background(), 1<<40); err != nil {
-		t.Errorf("what is not a request of a client: %v", err)
-	}
+	require.NoError(t, TakeListMemory(context.Background(), 1<<40), "not a request of a client")
 }
 
 // What a user has changed or deleted counts for that user only, until watch caches forget it.
@@ -151,15 +148,12 @@ func TestHistoryMemory(t *testing.T) {
 				memory.keep("anna", test.history)
 				time.Sleep(test.after)
 				reservation := memory.reserve(account{user: test.user})
-				if got := reservation.take(bytes); got != test.want {
-					t.Errorf("got %v, want %v", got, test.want)
-				}
+				require.Equal(t, test.want, reservation.take(bytes))
 				reservation.release()
 				time.Sleep(2 * historyTime)
 				synctest.Wait()
-				if memory.used != 0 || len(memory.users) != 0 {
-					t.Errorf("%d bytes are still taken, of %v", memory.used, memory.users)
-				}
+				require.Zero(t, memory.used)
+				require.Empty(t, memory.users)
 			})
 		})
 	}
@@ -169,13 +163,11 @@ func TestBrokenBody(t *testing.T) {
 	memory := newBudget(1<<20, DefaultBounds().WaitsPerUser)
 	reservation := memory.reserve(account{})
 	failure := errors.New("broken")
-	if _, err := reservation.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure))); !errors.Is(err, failure) {
-		t.Errorf("got error %v, want %v", err, failure)
-	}
+	_, err := reservation.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)))
+	require.ErrorIs(t, err, failure)
 	reservation.release()
-	if memory.used != 0 || len(memory.users) != 0 {
-		t.Errorf("%d bytes are still taken, of %v", memory.used, memory.users)
-	}
+	require.Zero(t, memory.used)
+	require.Empty(t, memory.users)
 }
 
 // A client that announces bodies, and sends next to nothing, takes memory from nobody. Five
@@ -184,13 +176,10 @@ func TestAnnouncedBodies(t *testing.T) {
 	memory := newBudget(100<<20, DefaultBounds().WaitsPerUser)
 	for range 1000 {
 		reservation := memory.reserve(account{user: "anna"})
-		if _, err := reservation.read(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrNoProgress))); !errors.Is(err, io.ErrNoProgress) {
-			t.Fatal(err)
-		}
+		_, err := reservation.read(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrNoProgress)))
+		require.ErrorIs(t, err, io.ErrNoProgress)
 	}
-	if want := int64(1000 * decodeFactor); memory.used != want {
-		t.Errorf("%d bytes are taken, want %d", memory.used, want)
-	}
+	require.Equal(t, int64(1000*decodeFactor), memory.used)
 }
 
 func TestAccounts(t *testing.T) {
@@ -203,11 +192,7 @@ func TestAccounts(t *testing.T) {
 		"system:node:one":                      {user: "system:node:one", system: true},
 		"system:kube-controller-manager":       {user: "system:kube-controller-manager", system: true},
 	} {
-		if got := accountOf(requests.As(httptest.NewRequest(http.MethodGet, "/", nil), name)); got != want {
-			t.Errorf("%s: got %+v, want %+v", name, got, want)
-		}
+		require.Equal(t, want, accountOf(requests.As(httptest.NewRequest(http.MethodGet, "/", nil), name)), name)
 	}
-	if got := accountOf(httptest.NewRequest(http.MethodGet, "/", nil)); got != (account{}) {
-		t.Errorf("a request without a user: got %+v", got)
-	}
+	require.Zero(t, accountOf(httptest.NewRequest(http.MethodGet, "/", nil)), "a request without a user")
 }

@@ -27,6 +27,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
@@ -112,24 +113,17 @@ func TestDeadlines(t *testing.T) {
 				go func() { _ = server.Serve(listener) }()
 				client, conn := net.Pipe()
 				listener.next <- conn
-				if _, err := io.WriteString(client, test.request); err != nil {
-					t.Fatal(err)
-				}
+				_, err := io.WriteString(client, test.request)
+				require.NoError(t, err)
 				if test.request == post {
 					response, err := http.ReadResponse(bufio.NewReader(client), nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					defer response.Body.Close()
-					if response.StatusCode != code {
-						t.Errorf("the answer is %s", response.Status)
-					}
-				} else if err := <-worked; err == nil && test.size > small {
-					t.Error("what nobody reads has been written")
+					require.Equal(t, code, response.StatusCode)
+				} else if err := <-worked; test.size > small {
+					require.Error(t, err, "what nobody reads has been written")
 				}
-				if got := <-ended; got.Round(time.Millisecond) != test.want.Round(time.Millisecond) {
-					t.Errorf("the client was waited for %s, want %s", got, test.want)
-				}
+				require.Equal(t, test.want.Round(time.Millisecond), (<-ended).Round(time.Millisecond), "how long the client was waited for")
 				_ = client.Close()
 				_ = server.Close()
 			})

@@ -31,6 +31,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -74,9 +76,7 @@ func TestPendingUntilTheirEnd(t *testing.T) {
 		work := <-started
 		leave()
 		synctest.Wait()
-		if err := work.Err(); err != nil {
-			t.Errorf("the work has not gone on to its end: %v", err)
-		}
+		require.NoError(t, work.Err(), "the work has not gone on to its end")
 		for name, test := range map[string]struct{ path, want string }{
 			"another":        {things, tooMany},
 			"a watch":        {things + "?watch=1", ""},
@@ -85,8 +85,8 @@ func TestPendingUntilTheirEnd(t *testing.T) {
 			answer := requests.Serve(handler, httptest.NewRequest(http.MethodGet, test.path, nil))
 			t.Log(name)
 			requests.RequireStatus(t, answer, test.want, http.StatusTooManyRequests)
-			if test.want != "" && answer.Header().Get("Retry-After") == "" {
-				t.Error("the client is not told when to try again")
+			if test.want != "" {
+				require.NotEmpty(t, answer.Header().Get("Retry-After"))
 			}
 		}
 		close(goOn)
@@ -107,9 +107,7 @@ func TestPendingAfterTheirTime(t *testing.T) {
 	}, Bounds{RequestsInFlight: 1}, time.Second)
 	first := requests.Serve(handler, httptest.NewRequest(http.MethodPost, things, nil))
 	<-started
-	if first.Code != http.StatusGatewayTimeout {
-		t.Errorf("got status %d", first.Code)
-	}
+	require.Equal(t, http.StatusGatewayTimeout, first.Code)
 	requests.RequireStatus(t, requests.Serve(handler, httptest.NewRequest(http.MethodGet, things, nil)), "this server works on 1 requests already", http.StatusTooManyRequests)
 	close(goOn)
 	for requests.Serve(handler, httptest.NewRequest(http.MethodGet, things, nil)).Code != http.StatusOK {
@@ -180,15 +178,13 @@ func TestPendingOfFrontProxy(t *testing.T) {
 func TestGivenUpBeforeItsTurn(t *testing.T) {
 	resolver := genericapiserver.NewRequestInfoResolver(&genericapiserver.Config{})
 	ctx, leave := context.WithCancel(t.Context())
-	work := WithClientsThatWait(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }))
+	work := WithClientsThatWait(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { assert.Fail(t, "there was work on the request") }))
 	handler := WithInFlightLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		leave()
 		work.ServeHTTP(w, req)
 	}), requests.NewCodecs(), resolver, requests.IsWatch, byFrontProxy, Bounds{RequestsInFlight: 1})
 	got := requests.Serve(handler, httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis/example.com/v1/things", nil))
-	if got.Code != 499 {
-		t.Errorf("got status %d", got.Code)
-	}
+	require.Equal(t, 499, got.Code)
 }
 
 // A client that resets each of its streams once had as many requests in work as it
@@ -212,28 +208,20 @@ func TestRapidResets(t *testing.T) {
 
 	trust := server.Client().Transport.(*http.Transport).TLSClientConfig
 	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{RootCAs: trust.RootCAs, ServerName: "example.com", NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	go resetStreams(conn, sent)
 
 	framer := http2.NewFramer(io.Discard, conn)
 	for {
 		frame, err := framer.ReadFrame()
-		if err != nil {
-			t.Fatalf("the server ended the connection without a reason: %v", err)
-		}
+		require.NoError(t, err, "the server ended the connection without a reason")
 		if goAway, ok := frame.(*http2.GoAwayFrame); ok {
-			if goAway.ErrCode != http2.ErrCodeEnhanceYourCalm {
-				t.Errorf("the server ended the connection for %v", goAway.ErrCode)
-			}
+			require.Equal(t, http2.ErrCodeEnhanceYourCalm, goAway.ErrCode)
 			break
 		}
 	}
-	if most := most.Load(); most > streams {
-		t.Errorf("%d requests were in work at once, want at most %d", most, streams)
-	}
+	require.LessOrEqual(t, most.Load(), int64(streams), "requests in work at once")
 }
 
 // resetStreams opens streams over a connection and resets each at once.
@@ -261,7 +249,7 @@ func resetStreams(conn net.Conn, n uint32) {
 
 // TestGivenUpBeforeItBegins does nothing for a client that has left already.
 func TestGivenUpBeforeItBegins(t *testing.T) {
-	handler := chain(func(http.ResponseWriter, *http.Request) { t.Error("there was work on the request") }, Bounds{RequestsInFlight: 1}, time.Minute)
+	handler := chain(func(http.ResponseWriter, *http.Request) { assert.Fail(t, "there was work on the request") }, Bounds{RequestsInFlight: 1}, time.Minute)
 	request := httptest.NewRequest(http.MethodGet, "/apis/example.com/v1/things", nil)
 	ctx, leave := context.WithCancel(request.Context())
 	leave()

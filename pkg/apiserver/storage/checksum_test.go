@@ -17,10 +17,10 @@ limitations under the License.
 package storage
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
@@ -49,9 +49,9 @@ func TestChecksumTransformer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, stale, err := test.transformer.TransformFromStorage(t.Context(), []byte(test.stored), key)
-			if string(got) != test.want || stale != test.stale || !errors.Is(err, test.err) {
-				t.Errorf("got %q, stale %v, error %v", got, stale, err)
-			}
+			require.ErrorIs(t, err, test.err)
+			require.Equal(t, test.want, string(got))
+			require.Equal(t, test.stale, stale)
 		})
 	}
 	for name, test := range map[string]struct {
@@ -63,9 +63,8 @@ func TestChecksumTransformer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := test.transformer.TransformToStorage(t.Context(), []byte("k8s\x00value"), key)
-			if err != nil || string(got) != test.want {
-				t.Errorf("got %q (%v), want %q", got, err, test.want)
-			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, string(got))
 		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
@@ -42,22 +43,15 @@ func TestWatchesThatNobodyStopsAreForgotten(t *testing.T) {
 		var last watch.Interface
 		for _, revision := range []string{"", "0", "7"} {
 			var err error
-			if last, err = store.Watch(ctx, "/", storage.ListOptions{ResourceVersion: revision}); err != nil {
-				t.Fatal(err)
-			}
+			last, err = store.Watch(ctx, "/", storage.ListOptions{ResourceVersion: revision})
+			require.NoError(t, err)
 		}
-		if len(h.watches) != 3 {
-			t.Errorf("got %d watches, want 3", len(h.watches))
-		}
+		require.Len(t, h.watches, 3)
 		last.Stop()
 		synctest.Wait()
-		if len(h.watches) != 2 {
-			t.Errorf("got %d watches after one was stopped, want 2", len(h.watches))
-		}
+		require.Len(t, h.watches, 2, "after one was stopped")
 		cancel()
 		synctest.Wait()
-		if len(h.watches) != 0 {
-			t.Errorf("got %d watches that nobody has any more", len(h.watches))
-		}
+		require.Empty(t, h.watches, "nobody has a watch any more")
 	})
 }

@@ -18,7 +18,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,12 +94,8 @@ func TestListsWaitForANewCache(t *testing.T) {
 					c := &awaitedCache{inner, inner.wait, began.Add(fillTimeout - test.age)}
 					ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
 					defer cancel()
-					if err := read(ctx, c); !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
-						t.Errorf("%s: got the error %v, want %v", what, err, test.err)
-					}
-					if took := time.Since(began); took != test.want {
-						t.Errorf("%s: it took %s, want %s", what, took, test.want)
-					}
+					require.ErrorIs(t, read(ctx, c), test.err, what)
+					require.Equal(t, test.want, time.Since(began), what)
 				})
 			}
 		})

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -52,9 +53,8 @@ type controller struct {
 func (c *controller) Run(ctx context.Context) {
 	begun := machine("")
 	begun.SetGenerateName("begun-")
-	if _, err := c.client.Resource(machineResource).Namespace("default").Create(ctx, begun, metav1.CreateOptions{}); err != nil {
-		c.t.Errorf("the controller can't write by the loopback client: %v", err)
-	}
+	_, err := c.client.Resource(machineResource).Namespace("default").Create(ctx, begun, metav1.CreateOptions{})
+	assert.NoError(c.t, err, "the controller can't write by the loopback client")
 	c.started <- struct{}{}
 	<-ctx.Done()
 	c.stopped <- struct{}{}
@@ -85,7 +85,7 @@ func await(t *testing.T, what string, event <-chan struct{}) {
 	select {
 	case <-event:
 	case <-time.After(patience):
-		t.Fatalf("The controller has not %s.", what)
+		require.Failf(t, "nothing has happened", "The controller has not %s.", what)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestOneReplicaLeads(t *testing.T) {
 	require.Equal(t, holder, leader(first.Cluster))
 	select {
 	case <-other.started:
-		t.Fatal("Both replicas run their controllers.")
+		require.Fail(t, "Both replicas run their controllers.")
 	default:
 	}
 

@@ -19,6 +19,7 @@ package testing_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -36,12 +37,9 @@ func ExampleStartTestServer() {
 			Flags:  []string{"--storage-media-type=application/json"},
 		})
 		client, err := dynamic.NewForConfig(server.UserConfig(t, "anna"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		machines := schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "machines"}
-		if _, err := client.Resource(machines).List(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Error(err)
-		}
+		_, err = client.Resource(machines).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
 	}
 }

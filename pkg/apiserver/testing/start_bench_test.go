@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,9 +48,7 @@ func BenchmarkStart(b *testing.B) {
 			began := time.Now()
 			server := StartTestServer(b, Config{Groups: []registry.Group{numbered(kinds)}, Flags: []string{"--storage-media-type=application/json"}, Cluster: extended})
 			durations[kinds] = append(durations[kinds], time.Since(began))
-			if err := server.Stop(); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, server.Stop())
 		}
 	}
 	median := func(kinds int) float64 {

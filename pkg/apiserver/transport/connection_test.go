@@ -18,7 +18,6 @@ package transport
 
 import (
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -27,6 +26,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
@@ -34,9 +35,7 @@ import (
 func TestConnectionsPerClient(t *testing.T) {
 	const limit = 2
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	listener := BoundConnections(tcp, limits.Bounds{ConnectionsPerClient: limit})
 	accepted := make(chan net.Conn)
 	go func() {
@@ -51,9 +50,7 @@ func TestConnectionsPerClient(t *testing.T) {
 	}()
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", tcp.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
@@ -64,9 +61,9 @@ func TestConnectionsPerClient(t *testing.T) {
 	}
 	requireRefused := func() {
 		t.Helper()
-		if _, err := dial().Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("one connection too many ends with %v", err)
-		}
+		_, err := dial().Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	}
 	requireRefused()
 
@@ -76,18 +73,15 @@ func TestConnectionsPerClient(t *testing.T) {
 	}
 	client := dial()
 	next := <-accepted
-	if _, err := next.Write([]byte("your turn")); err != nil {
-		t.Error(err)
-	}
-	if _, err := io.ReadFull(client, make([]byte, len("your turn"))); err != nil {
-		t.Error(err)
-	}
+	_, err = next.Write([]byte("your turn"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(client, make([]byte, len("your turn")))
+	require.NoError(t, err)
 	requireRefused()
 
 	_ = listener.Close()
-	if _, more := <-accepted; more {
-		t.Error("a listener that is closed accepts a connection")
-	}
+	_, more := <-accepted
+	require.False(t, more, "a listener that is closed accepts a connection")
 }
 
 // The address of a front proxy has no bound while one of its connections is open.
@@ -96,9 +90,8 @@ func TestConnectionsOfFrontProxy(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			drain := NewDrain(testStreams, limits.DefaultBounds())
 			server := httptest.NewUnstartedServer(drain.Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-				if Trust(req.Context()); !Trusted(req.Context()) {
-					t.Error("the connection is not trusted")
-				}
+				Trust(req.Context())
+				assert.True(t, Trusted(req.Context()))
 			})))
 			server.EnableHTTP2 = true
 			bounded := BoundConnections(server.Listener, limits.Bounds{ConnectionsPerClient: 1}).(*boundedListener)
@@ -112,16 +105,12 @@ func TestConnectionsOfFrontProxy(t *testing.T) {
 					TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}},
 				}}
 				response, err := client.Get(server.URL)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				_, _ = io.Copy(io.Discard, response.Body)
 				_ = response.Body.Close()
 				clients = append(clients, client)
 			}
-			if got := bounded.of("127.0.0.1"); got != (connections{all: 3, trusted: 3}) {
-				t.Errorf("counted: %+v", got)
-			}
+			require.Equal(t, connections{all: 3, trusted: 3}, bounded.of("127.0.0.1"))
 			for _, client := range clients {
 				client.CloseIdleConnections()
 			}

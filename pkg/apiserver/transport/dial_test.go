@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
@@ -44,9 +45,7 @@ func TestRetryDial(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "localhost:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			server := grpc.NewServer()
 			go func() { _ = server.Serve(listener) }()
 			t.Cleanup(server.Stop)
@@ -68,22 +67,16 @@ func TestRetryDial(t *testing.T) {
 					attempts.Add(1)
 					return dial(ctx, "tcp", address)
 				}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() { _ = client.Close() })
 			client.Connect()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for state := client.GetState(); state != connectivity.Ready && attempts.Load() <= test.attempts; state = client.GetState() {
-				if !client.WaitForStateChange(ctx, state) {
-					t.Fatal("there is no connection")
-				}
+				require.True(t, client.WaitForStateChange(ctx, state), "there is no connection")
 				client.Connect()
 			}
-			if got := attempts.Load(); got != test.attempts {
-				t.Errorf("it took %d attempts, want %d", got, test.attempts)
-			}
+			require.Equal(t, test.attempts, attempts.Load())
 		})
 	}
 }
@@ -102,9 +95,7 @@ func TestConnectionsWithoutEtcd(t *testing.T) {
 			etcd.StartTLS()
 			t.Cleanup(etcd.Close)
 			something, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "localhost:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() { _ = something.Close() })
 			go func() {
 				for {
@@ -125,16 +116,10 @@ func TestConnectionsWithoutEtcd(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, network, address.String())
 			}))
 			conn, err := dial(t.Context(), "tcp", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer conn.Close()
-			if got, want := conn.RemoteAddr().String(), etcd.Listener.Addr().String(); got != want {
-				t.Errorf("connected to %s, want %s", got, want)
-			}
-			if got := dials.Load(); got != 4 {
-				t.Errorf("dialed %d times, want 4: twice in vain, for the handshake, and for gRPC", got)
-			}
+			require.Equal(t, etcd.Listener.Addr().String(), conn.RemoteAddr().String())
+			require.Equal(t, int32(4), dials.Load(), "twice in vain, for the handshake, and for gRPC")
 		})
 	}
 }
@@ -147,9 +132,8 @@ func TestRetryDialEnds(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	if _, err := dial(ctx, "tcp", ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
+	_, err := dial(ctx, "tcp", "")
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestDialable(t *testing.T) {
@@ -162,9 +146,7 @@ func TestDialable(t *testing.T) {
 		"no URL":               {[]string{"127.0.0.1:2379"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := dialable(test.servers); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
+			require.Equal(t, test.want, dialable(test.servers))
 		})
 	}
 }

@@ -65,9 +65,7 @@ func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 	server.Config.RegisterOnShutdown(func() { close(told) })
 	server.StartTLS()
 	connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = connection.Close() })
 	<-opened
 	done := make(chan error, 1)
@@ -78,9 +76,7 @@ func stopBeforeHandshake(t *testing.T, handler http.Handler) stopped {
 	}()
 	<-told
 	client := tls.Client(connection, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err := client.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.HandshakeContext(t.Context()))
 	return stopped{client, done}
 }
 
@@ -88,12 +84,9 @@ func TestAHandshakeThatEndsAfterTheListener(t *testing.T) {
 	server := stopBeforeHandshake(t, http.NotFoundHandler())
 	// Without it, the server would not wait.
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	if _, err := io.WriteString(server.client, preface); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-server.done; err != nil {
-		t.Errorf("the server has stopped with %v", err)
-	}
+	_, err := io.WriteString(server.client, preface)
+	require.NoError(t, err)
+	require.NoError(t, <-server.done)
 }
 
 // TestARequestAfterTheListener is answered, however long that takes.
@@ -115,21 +108,15 @@ func TestARequestAfterTheListener(t *testing.T) {
 		close(proceed)
 	}()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || string(body) != "answer" || response.ProtoMajor != 2 {
-		t.Errorf("got %q by %s (%v)", body, response.Proto, err)
-	}
-	if err := <-server.done; err != nil {
-		t.Errorf("the server has stopped with %v", err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, "answer", string(body))
+	require.Equal(t, 2, response.ProtoMajor)
+	require.NoError(t, <-server.done)
 }
 
 // TestARequestAfterGoAway is one that a client has sent before it was told that the server
@@ -144,26 +131,19 @@ func TestARequestAfterGoAway(t *testing.T) {
 	server.Listener = drain.Listener(server.Listener)
 	server.StartTLS()
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := framer.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, framer.WriteSettings())
 	// next returns the next frame of a kind.
 	next := func(kind http2.FrameType) http2.Frame {
 		t.Helper()
 		for {
 			frame, err := framer.ReadFrame()
-			if err != nil {
-				t.Fatalf("there is no %s: %v", kind, err)
-			}
+			require.NoError(t, err, "there is no %s", kind)
 			if frame.Header().Type == kind {
 				return frame
 			}
@@ -177,39 +157,26 @@ func TestARequestAfterGoAway(t *testing.T) {
 		t.Helper()
 		headers.Reset()
 		for _, field := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "server"}, {":path", "/"}} {
-			if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
 		}
-		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true}); err != nil {
-			t.Fatal(err)
-		}
-		if err := framer.WriteData(stream, true, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
-		if status := next(http2.FrameHeaders).(*http2.MetaHeadersFrame).PseudoValue("status"); status != "200" {
-			t.Errorf("got the status %q", status)
-		}
+		require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true}))
+		require.NoError(t, framer.WriteData(stream, true, []byte(body)))
+		require.Equal(t, "200", next(http2.FrameHeaders).(*http2.MetaHeadersFrame).PseudoValue("status"))
 		data := next(http2.FrameData)
 		for data.Header().StreamID != stream { // The end of the one before.
 			data = next(http2.FrameData)
 		}
-		if data := data.(*http2.DataFrame).Data(); string(data) != body {
-			t.Errorf("got %q", data)
-		}
+		require.Equal(t, body, string(data.(*http2.DataFrame).Data()))
 	}
 	ask(1, "early")
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Config.Shutdown(context.WithoutCancel(t.Context())) }()
 	goAway := next(http2.FrameGoAway).(*http2.GoAwayFrame)
-	if goAway.LastStreamID != 1<<31-1 || goAway.ErrCode != http2.ErrCodeNo {
-		t.Fatalf("got %v", goAway)
-	}
+	require.Equal(t, uint32(1<<31-1), goAway.LastStreamID)
+	require.Equal(t, http2.ErrCodeNo, goAway.ErrCode)
 	ask(3, "late")
-	if err := <-stopped; err != nil {
-		t.Errorf("the server has stopped with %v", err)
-	}
+	require.NoError(t, <-stopped)
 }
 
 // TestGoAwayWaitsForCalm has a client told that begins requests, and answers wait for that. One in
@@ -298,13 +265,9 @@ func TestGoAwayIsNotRead(t *testing.T) {
 func certificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("server", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pair
 }
 

@@ -19,7 +19,7 @@ package restaurant
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/admission"
 )
@@ -28,18 +28,12 @@ import (
 // filled in.
 func TestAdmissionPlugins(t *testing.T) {
 	options := admission.Options(admission.Plugins(Group().Admission...))
-	if diff := cmp.Diff([]string{
+	require.Equal(t, []string{
 		"NamespaceLifecycle",
 		"PizzaToppings", "ToppingInUse",
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 		"ResourceQuota",
-	}, options.RecommendedPluginOrder); diff != "" {
-		t.Errorf("unexpected plugins (-want +got):\n%s", diff)
-	}
-	if len(options.DefaultOffPlugins) > 0 {
-		t.Errorf("off by default are %v", options.DefaultOffPlugins)
-	}
-	if errs := options.Validate(); len(errs) > 0 {
-		t.Errorf("invalid options: %v", errs)
-	}
+	}, options.RecommendedPluginOrder)
+	require.Empty(t, options.DefaultOffPlugins)
+	require.Empty(t, options.Validate())
 }

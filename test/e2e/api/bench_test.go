@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,9 +37,8 @@ func BenchmarkCreate(b *testing.B) {
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := client.Create(b.Context(), framework.Pizza("created-"+strconv.FormatInt(created.Add(1), 10)), metav1.CreateOptions{}); err != nil {
-				b.Error(err)
-			}
+			_, err := client.Create(b.Context(), framework.Pizza("created-"+strconv.FormatInt(created.Add(1), 10)), metav1.CreateOptions{})
+			assert.NoError(b, err)
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")

@@ -33,6 +33,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -310,9 +311,7 @@ func TestIdentityArrives(t *testing.T) {
 			response, body := test.do(t, http.MethodGet, test.host.URL()+"/apis/restaurant.programming-kubernetes.info/v1/namespaces/"+k.namespace+"/pizzas", "")
 			require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
 			event := audited(t, response.Header.Get(auditv1.HeaderAuditID))
-			if diff := cmp.Diff(test.want, event.User, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("unexpected user (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(test.want, event.User, cmpopts.EquateEmpty()), "unexpected user (-want +got)")
 		})
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -209,9 +210,7 @@ func TestKubectlGet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, rows(k.ok(t, append([]string{"get"}, test.args...)...))); diff != "" {
-				t.Errorf("unexpected table (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(test.want, rows(k.ok(t, append([]string{"get"}, test.args...)...))), "unexpected table (-want +got)")
 		})
 	}
 
@@ -264,9 +263,7 @@ func TestKubectlGetWhole(t *testing.T) {
 					"spec":   map[string]any{"replicas": int64(3), "toppings": toppings},
 					"status": map[string]any{"replicas": int64(0)},
 				}
-				if diff := cmp.Diff(want, got.Object); diff != "" {
-					t.Errorf("unexpected %s (-want +got):\n%s", format, diff)
-				}
+				assert.Empty(t, cmp.Diff(want, got.Object), "unexpected %s (-want +got)", format)
 			})
 		}
 	}

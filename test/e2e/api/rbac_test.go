@@ -26,6 +26,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -231,7 +232,7 @@ func allowed(t *testing.T, config *rest.Config, namespace, name string, actions 
 			may = append(may, action)
 		case http.StatusForbidden:
 		default:
-			t.Errorf("%s: got %s: %s", action, response.Status, answer)
+			assert.Failf(t, "neither allowed nor forbidden", "%s: got %s: %s", action, response.Status, answer)
 		}
 	}
 	return may
@@ -255,9 +256,7 @@ func bothWays(t *testing.T, user string, test func(*testing.T, *rest.Config)) {
 
 func requireAllowed(t *testing.T, want, got []action) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(action{})); diff != "" {
-		t.Errorf("unexpected permissions (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got, cmp.AllowUnexported(action{})), "unexpected permissions (-want +got)")
 }
 
 // Every verb, on the resource and on each subresource, is a right of its own.

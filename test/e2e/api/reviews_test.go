@@ -27,6 +27,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -175,14 +176,12 @@ func TestReviewsWithoutNameAgree(t *testing.T) {
 					without.Name = ""
 					want, _, err = exact.Authorize(t.Context(), without)
 				}
-				if err != nil {
-					t.Error(err)
+				if !assert.NoError(t, err) {
 					continue
 				}
 				got, _, err := tested.Authorize(genericapirequest.WithRequestInfo(t.Context(), info), attributes)
-				if err != nil || got != want {
-					t.Errorf("%+v: got %v, %v, want %v", attributes, got, err, want)
-				}
+				assert.NoError(t, err, "%+v", attributes)
+				assert.Equal(t, want, got, "%+v", attributes)
 				mu.Lock()
 				outcomes[got]++
 				mu.Unlock()

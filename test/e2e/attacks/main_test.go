@@ -32,6 +32,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,9 +144,7 @@ func perAttack(t *testing.T) (duration time.Duration, long bool) {
 		return time.Second, false
 	}
 	seconds, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("ATTACK_SECONDS must be a number of seconds: %v", err)
-	}
+	require.NoError(t, err, "ATTACK_SECONDS must be a number of seconds")
 	return time.Duration(seconds) * time.Second, true
 }
 

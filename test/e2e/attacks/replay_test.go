@@ -27,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,11 +80,9 @@ func TestAttacks(t *testing.T) {
 				seen := replay(t, all[name], attacked, door, duration)
 				rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, door.Name(), seen))
 				for name, had := range seen.innocent() {
-					if had.refused > 0 {
-						t.Errorf("%s was refused %d of %d requests", name, had.refused, had.requests)
-					}
-					if long && had.slowest > answeredWithin {
-						t.Errorf("%s waited %s", name, had.slowest)
+					assert.Zero(t, had.refused, "%s had %d requests", name, had.requests)
+					if long {
+						assert.LessOrEqual(t, had.slowest, answeredWithin, name)
 					}
 				}
 				require.Equal(t, pid, attacked.PID(), "It has been restarted.")
@@ -153,9 +152,7 @@ func replay(t *testing.T, a attack, attacked *target, door *controlplane.Compone
 	t.Logf("memory: %d MiB", seen.peak>>20)
 	for name, had := range seen.innocent() {
 		t.Logf("%s: %s", name, had)
-		if len(had.failures) > 0 {
-			t.Errorf("%s failed: %.1000q", name, had.failures[:min(3, len(had.failures))])
-		}
+		assert.Empty(t, had.failures[:min(3, len(had.failures))], name)
 	}
 	if a.allowed {
 		for _, refused := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity} {

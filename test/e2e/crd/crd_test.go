@@ -21,7 +21,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -340,10 +339,7 @@ func kubectl(t *testing.T, args ...string) (stdout, stderr string) {
 	cmd := cp.Kubectl(t.Context(), args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		t.Fatalf("kubectl %s: %s", strings.Join(args, " "), errs.String())
-	}
-	require.NoError(t, err)
+	require.NoError(t, err, "kubectl %s: %s", strings.Join(args, " "), errs.String())
 	return out.String(), errs.String()
 }
 

@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -162,13 +163,10 @@ func TestGracefulStop(t *testing.T) {
 				})
 				converted, err := convert(traced, client, server.URL()+"/convert", body)
 				switch {
-				case err != nil && connected:
-					t.Errorf("A request that had a connection failed: %v", err)
-					return
 				case err != nil:
+					assert.False(t, connected, "A request that had a connection failed: %v", err)
 					return // Nobody listens any more.
-				case converted != objects:
-					t.Errorf("got %d objects, want %d", converted, objects)
+				case !assert.Equal(t, objects, converted):
 					return
 				}
 				answered.Add(1)

@@ -33,6 +33,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -248,7 +249,7 @@ func TestDisk(t *testing.T) {
 		go func() { done <- write("late", true) }()
 		select {
 		case err := <-done:
-			t.Errorf("Something was written to a disk that hangs: %v", err)
+			assert.Fail(t, "Something was written to a disk that hangs.", "%v", err)
 			done <- nil
 		case <-time.After(time.Second):
 		}

@@ -30,6 +30,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -108,15 +109,13 @@ func stopOnce(t *testing.T, cp *controlplane.ControlPlane, server *controlplane.
 	var late []func()
 	if random.IntN(2) == 0 {
 		moment = "while it starts"
-		if err := server.Launch(); err != nil {
-			t.Error(err)
+		if !assert.NoError(t, server.Launch()) {
 			return moment, 0
 		}
 		time.Sleep(time.Duration(random.Int64N(int64(longestStart))))
 	} else {
 		moment = "when it serves"
-		if err := server.Start(t.Context()); err != nil {
-			t.Error(err)
+		if !assert.NoError(t, server.Start(t.Context())) {
 			return moment, 0
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -129,9 +128,7 @@ func stopOnce(t *testing.T, cp *controlplane.ControlPlane, server *controlplane.
 	go func() {
 		defer close(ended)
 		// As a kubelet does, with more patience.
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, server.Stop())
 	}()
 	for _, act := range late {
 		go act()
@@ -144,9 +141,7 @@ func stopOnce(t *testing.T, cp *controlplane.ControlPlane, server *controlplane.
 // done once the server is told to stop.
 func occupy(ctx context.Context, t *testing.T, cp *controlplane.ControlPlane, server *controlplane.Component, random *rand.Rand) (late []func()) {
 	client := versioned.NewForConfigOrDie(framework.AdminConfig(t, cp, server)).RestaurantV1().Toppings()
-	if watch, err := client.Watch(ctx, metav1.ListOptions{}); err != nil {
-		t.Error(err)
-	} else {
+	if watch, err := client.Watch(ctx, metav1.ListOptions{}); assert.NoError(t, err) {
 		go func() {
 			for range watch.ResultChan() { // Until it is closed.
 			}
@@ -159,8 +154,7 @@ func occupy(ctx context.Context, t *testing.T, cp *controlplane.ControlPlane, se
 	}()
 	open := func() net.Conn {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(server.URL(), "https://"))
-		if err != nil {
-			t.Error(err)
+		if !assert.NoError(t, err) {
 			return nil
 		}
 		context.AfterFunc(ctx, func() { _ = conn.Close() })

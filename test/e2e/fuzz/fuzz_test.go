@@ -36,6 +36,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -96,8 +97,8 @@ func TestRequests(t *testing.T) {
 	begun := time.Now()
 	sent := run.sendAll(total)
 	run.tidy()
-	if sent < total && !t.Failed() {
-		t.Errorf("there was time for %d of %d requests only", sent, total)
+	if !t.Failed() {
+		assert.GreaterOrEqual(t, sent, total, "there was no time for all requests")
 	}
 	t.Logf("%d requests in %s, answered with %v; %d were not sent, %d sent again, %d answered like none before", sent, time.Since(begun).Round(time.Second), run.answers, run.unsent.Load(), run.retried.Load(), len(run.found))
 	run.writeCorpus()
@@ -105,9 +106,8 @@ func TestRequests(t *testing.T) {
 	require.Positive(t, run.answers[http.StatusCreated], "Nothing was created.")
 	log, err := os.ReadFile(cp.APIServer.LogFile())
 	require.NoError(t, err)
-	if panics := regexp.MustCompile(`(?m)^.*(?:Observed a panic|runtime error|goroutine \d+ \[running\]).*$`).FindAll(log, 3); len(panics) > 0 {
-		t.Errorf("the server has panicked: %.2000q", panics)
-	}
+	panics := regexp.MustCompile(`(?m)^.*(?:Observed a panic|runtime error|goroutine \d+ \[running\]).*$`).FindAllString(string(log), 3)
+	assert.Empty(t, panics, "the server has panicked")
 	controlplane.Eventually(t, func() error {
 		now, err := framework.Usage(admin)
 		if err == nil && (now.HeapBytes > base.HeapBytes+heapGrowth || now.Goroutines > base.Goroutines+goroutineGrowth) {
@@ -223,7 +223,7 @@ func (r *run) send(n uint64) {
 
 func (r *run) fail(n uint64, request request, how string) {
 	r.failed.Add(1)
-	r.t.Errorf("SEED=%d ONLY=%d is answered with %.500s\n%.4000s", r.seed, n, how, request)
+	assert.Failf(r.t, "unexpected answer", "SEED=%d ONLY=%d is answered with %.500s\n%.4000s", r.seed, n, how, request)
 }
 
 // isFuture tells whether a request was for a resourceVersion that there is not yet.

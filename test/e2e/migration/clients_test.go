@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -211,9 +212,7 @@ func (c *cluster) watch(t *testing.T) *informer {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.deleted = append(i.deleted, key)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -609,9 +610,7 @@ func (c *manyCluster) inform(t *testing.T) *manyInformer {
 	i := &manyInformer{store: informer.GetStore()}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
 		key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.deleted = append(i.deleted, key)

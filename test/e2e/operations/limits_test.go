@@ -30,6 +30,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -117,7 +118,7 @@ func requireOneAtATime(t *testing.T, config *rest.Config, meanwhile func()) {
 	case answer := <-second.answer:
 		require.Equal(t, tooMany, answer)
 	case <-t.Context().Done():
-		t.Fatal("Both orders are being worked on.")
+		require.Fail(t, "Both orders are being worked on.")
 	}
 	meanwhile()
 	first.finish(t)
@@ -466,9 +467,7 @@ func TestReviewsPassPriorities(t *testing.T) {
 		require.Equal(t, "200", answerOf(client.Get(config.Host+"/version"))) // They are connected.
 		all.Go(func() {
 			<-together
-			if answer := answerOf(client.Get(config.Host + framework.PizzasPath + "/margherita")); answer != "200" {
-				t.Error(answer)
-			}
+			assert.Equal(t, "200", answerOf(client.Get(config.Host+framework.PizzasPath+"/margherita")))
 		})
 	}
 	close(together)

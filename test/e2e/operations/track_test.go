@@ -195,8 +195,7 @@ func TestAThousandTracks(t *testing.T) {
 				SetHeader(transport.ImpersonateUserHeader, fmt.Sprintf("user-%d", client)).
 				SetHeader(transport.ImpersonateGroupHeader, user.SystemPrivilegedGroup).
 				Param("follow", "true").Param("timeoutSeconds", "3600").Stream(ctx)
-			if err != nil {
-				t.Error(err)
+			if !assert.NoError(t, err) {
 				return
 			}
 			defer stream.Close()

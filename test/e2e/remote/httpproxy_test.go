@@ -246,6 +246,6 @@ func diagnosis(t *testing.T, u user, host *network.Host, check string, environme
 			return strings.TrimSuffix(finding.Status+": "+finding.Cause+": "+finding.Fix, ": ")
 		}
 	}
-	t.Fatalf("no finding about %s: %s", check, output)
+	require.Failf(t, "no finding", "about %s: %s", check, output)
 	return ""
 }

@@ -96,7 +96,7 @@ func write(t *testing.T, server *controlplane.Component, prefix string, some int
 	select {
 	case <-enough:
 	case <-ctx.Done():
-		t.Fatalf("The server has not taken %d writes in %s.", some, controlplane.Patience)
+		require.Failf(t, "too few writes", "The server has not taken %d in %s.", some, controlplane.Patience)
 	}
 	end()
 	writers.Wait()

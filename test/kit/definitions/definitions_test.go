@@ -29,6 +29,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -76,7 +77,7 @@ func TestDefinitions(t *testing.T) {
 			}
 			explained, unexplained := explain(all, explanations)
 			for _, d := range unexplained {
-				t.Errorf("%d × %s\n\t%s", all[d].count, d, all[d].example)
+				assert.Failf(t, "unexplained difference", "%d × %s\n\t%s", all[d].count, d, all[d].example)
 			}
 			t.Logf("%d differences are explained, and %d are not", explained, len(unexplained))
 		})
@@ -85,9 +86,7 @@ func TestDefinitions(t *testing.T) {
 		return
 	}
 	for _, explanation := range explanations {
-		if !explanation.used {
-			t.Errorf("nothing differs any more as testdata/explained.yaml says: %+v", *explanation)
-		}
+		assert.True(t, explanation.used, "nothing differs any more as testdata/explained.yaml says: %+v", *explanation)
 	}
 }
 
