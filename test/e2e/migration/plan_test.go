@@ -109,9 +109,7 @@ func TestPlan(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("missing revisions", func(t *testing.T) {
-		const missing = `the server's etcd is \d+ revisions behind kube-apiserver's, so that clients that watch would see nothing until it has caught up: ` +
-			`restore a snapshot of the server's etcd by "etcdutl snapshot restore --bump-revision=\d+ --mark-compacted", or of an embedded etcd by "snapshot restore", so that it goes on above the revision \d+, ` +
-			`or give --raise-revision: this command then writes up to 2000000 empty revisions there`
+		const missing = `the server's etcd is \d+ revisions behind kube-apiserver's, .*--raise-revision.*`
 		c.raise = nil
 		defer func() { c.raise = raiseRevision }()
 		failures := c.failures(t)

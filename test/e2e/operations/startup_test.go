@@ -41,7 +41,7 @@ func TestServerStartsBeforeKubeAPIServer(t *testing.T) {
 	cp.KubeAPIServer.Kill()
 	late := framework.NewServer(t, cp, framework.Flags())
 	require.NoError(t, late.Launch())
-	framework.WaitForLog(t, late, fmt.Sprintf(`"Waiting for the cluster" reason="kube-apiserver at %s can't be reached: check that it runs, and the address in the file of --kubeconfig (`, cp.KubeAPIServer.URL()))
+	framework.WaitForLog(t, late, fmt.Sprintf(`"Waiting for the cluster" reason="kube-apiserver at %s can't be reached`, cp.KubeAPIServer.URL()))
 	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
 	require.NoError(t, late.WaitReady(t.Context()))
 	require.NoError(t, cp.WaitAvailable(t.Context()))
@@ -57,11 +57,9 @@ func TestRolesArriveLate(t *testing.T) {
 	server := framework.NewServer(t, cp, controlplane.ServerConfig{Kubeconfig: kubeconfig})
 	require.NoError(t, server.Launch())
 
-	framework.WaitForLog(t, server, "this server may not read the ConfigMap extension-apiserver-authentication: "+
-		"bind the Role extension-apiserver-authentication-reader in kube-system to its user with a RoleBinding")
+	framework.WaitForLog(t, server, "this server may not read the ConfigMap extension-apiserver-authentication")
 	framework.Kubectl(t, cp, "create", "rolebinding", user, "--namespace=kube-system", "--role=extension-apiserver-authentication-reader", "--user="+user)
-	framework.WaitForLog(t, server, "this server may not create tokenreviews.authentication.k8s.io: "+
-		"bind the ClusterRole system:auth-delegator to its user with a ClusterRoleBinding")
+	framework.WaitForLog(t, server, "this server may not create tokenreviews.authentication.k8s.io")
 	framework.Kubectl(t, cp, "create", "clusterrolebinding", user+":delegator", "--clusterrole=system:auth-delegator", "--user="+user)
 
 	// Each of these would otherwise be an admission plugin that refuses all requests.
@@ -79,8 +77,7 @@ func TestRolesArriveLate(t *testing.T) {
 		{"validatingwebhookconfigurations" + registration, []string{"validatingwebhookconfigurations" + registration}},
 		{"resourcequotas", []string{"resourcequotas"}},
 	} {
-		framework.WaitForLog(t, server, "this server may not list "+step.missing+": bind a ClusterRole to its user that allows get, list and watch, "+
-			"or disable the admission plugins that read it with --disable-admission-plugins")
+		framework.WaitForLog(t, server, "this server may not list "+step.missing)
 		for _, resource := range step.grant {
 			parsed := schema.ParseGroupResource(resource)
 			role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{parsed.Group}, Resources: []string{parsed.Resource}})
@@ -114,11 +111,11 @@ func TestStartupTimeout(t *testing.T) {
 		want string
 	}{
 		"no kube-apiserver": {[]string{"--kubeconfig=" + wrongAddress},
-			"the cluster was not ready within --startup-timeout: kube-apiserver at " + nowhere + " can't be reached: check that it runs, and the address in the file of --kubeconfig ("},
+			"the cluster was not ready within --startup-timeout: kube-apiserver at " + nowhere},
 		"no roles": {[]string{"--kubeconfig=" + stranger},
-			"the cluster was not ready within --startup-timeout: this server may not read the ConfigMap extension-apiserver-authentication: bind the Role"},
+			"the cluster was not ready within --startup-timeout: this server may not read the ConfigMap"},
 		"no etcd": {[]string{"--kubeconfig=" + cp.Kubeconfig(), "--etcd-servers=" + nowhere},
-			"etcd was not ready within --startup-timeout: etcd at [" + nowhere + "] does not answer: check that it runs, its addresses in --etcd-servers, and"},
+			"etcd was not ready within --startup-timeout: etcd at [" + nowhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,8 +172,7 @@ func TestFrontProxyOfTheCluster(t *testing.T) {
 	}
 
 	require.NoError(t, server.Launch())
-	framework.WaitForLog(t, server, "there is no request-header CA, so no front proxy can assert an identity: start kube-apiserver with --requestheader-client-ca-file, "+
-		"which it publishes in the ConfigMap extension-apiserver-authentication, or this server with a flag of the same name")
+	framework.WaitForLog(t, server, "there is no request-header CA")
 
 	publish(map[string]string{
 		"requestheader-client-ca-file":       string(cp.PKI.ClientCA.CertPEM()),

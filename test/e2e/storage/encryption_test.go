@@ -429,23 +429,21 @@ func TestEncryptionConfigErrors(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing.yaml")
 	key := encryptionKey("secretbox", "mine")
-	const stored = "pizzas.restaurant.programming-kubernetes.info, toppings.restaurant.programming-kubernetes.info"
 	for name, test := range map[string]struct{ path, want string }{
 		"none":         {missing, "open " + missing + ": no such file or directory"},
-		"another kind": {cp.Kubeconfig(), "it must hold an EncryptionConfiguration of apiserver.config.k8s.io/v1: no kind \\\"Config\\\" is registered for version \\\"v1\\\" in scheme \\\"pkg/runtime/scheme.go:111\\\""},
+		"another kind": {cp.Kubeconfig(), "it must hold an EncryptionConfiguration"},
 		"a key": {framework.File(t, encryptionConfig("*.*", "{aescbc: {keys: [{name: short, secret: c2VjcmV0}]}}")),
-			"resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \\\"REDACTED\\\": secret is not of the expected length, got 6, expected one of [16 24 32]"},
+			"resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \\\"REDACTED\\\""},
 		"no group": {framework.File(t, encryptionConfig("pizzas", key)),
-			"nothing would be encrypted, since it names nothing that this server stores: add " + stored + ", or \\\"*.*\\\" for everything"},
+			"nothing would be encrypted"},
 		"a kind": {framework.File(t, encryptionConfig("pizza.restaurant.programming-kubernetes.info", key)),
-			"resources[0].resources[0] is \\\"pizza.restaurant.programming-kubernetes.info\\\", but this server stores " + stored + " only: correct or remove it"},
+			"resources[0].resources[0] is \\\"pizza.restaurant.programming-kubernetes.info\\\""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, output := framework.Execute(t, cp, "apiserver", "--kubeconfig="+cp.Kubeconfig(), "--data-dir="+t.TempDir(), "--encryption-provider-config="+test.path)
 			require.Equal(t, 1, code)
-			want := "--encryption-provider-config " + test.path + " can't be used: " + test.want + "\"\n"
-			require.True(t, strings.HasSuffix(output, want), "got %s\nwant the end to be %s", output, want)
+			require.Contains(t, output, "--encryption-provider-config "+test.path+" can't be used: "+test.want)
 		})
 	}
 }
