@@ -129,6 +129,10 @@ func (c *controllers) run(ctx context.Context) {
 func (c *controllers) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()
+	// The library calls it in a goroutine, which may begin when run has returned.
+	if ctx.Err() != nil {
+		return
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, group := range c.runtimes {
