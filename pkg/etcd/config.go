@@ -42,6 +42,9 @@ const (
 	lockFile   = "lock"
 	socketFile = "etcd.sock"
 	dataDir    = "etcd"
+	// listenFile is the socket until it has its permissions. Its path is as long as that of
+	// socketFile.
+	listenFile = dataDir + "/sock"
 	// newDir holds a member that is not complete yet.
 	newDir = "etcd.new"
 )

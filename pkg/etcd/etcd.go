@@ -121,6 +121,12 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	if err := context.Cause(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("the embedded etcd in %s was not started: %w", c.Dir, err), lock.Close())
 	}
+	// The directory may be one that an operator has made for more than one user, and a volume's
+	// group gets permissions for all that is in it. So etcd listens where no other user gets.
+	// Upstream fault 70.
+	if err := os.Chmod(c.path(dataDir), 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("closing the directory of the embedded etcd to others: %w", err), lock.Close())
+	}
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
 	disk := &atomic.Pointer[error]{}
 	etcd, err := survive(ctx, newLogger(logLevel, klog.Background()), func(logger *zap.Logger) (*embed.Etcd, error) {
@@ -132,9 +138,7 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 		return nil, errors.Join(fmt.Errorf("starting the embedded etcd in %s: %w; if its files are damaged, %s", c.Dir, err, restoreAdvice), lock.Close())
 	}
 	started := &Etcd{Etcd: etcd, config: c, lock: lock, logLevel: logLevel, disk: disk, stop: func() {}}
-	// The directory may be one that an operator has made for more than one user.
-	// Upstream fault 70.
-	if err := os.Chmod(c.socket(), 0o600); err != nil {
+	if err := errors.Join(os.Chmod(c.path(listenFile), 0o600), os.Rename(c.path(listenFile), c.socket())); err != nil {
 		return nil, errors.Join(fmt.Errorf("closing the socket of the embedded etcd to others: %w", err), started.abort())
 	}
 	select {
@@ -159,7 +163,7 @@ func (c Config) embedConfig(logger *zap.Logger) *embed.Config {
 	cfg.SnapshotCatchUpEntries, cfg.SnapshotCount = catchUpEntries, snapshotCount
 
 	member, _ := url.Parse(memberURL)
-	client := url.URL{Scheme: "unix", Path: c.socket()}
+	client := url.URL{Scheme: "unix", Path: c.path(listenFile)}
 	cfg.ListenPeerUrls = nil
 	cfg.AdvertisePeerUrls = []url.URL{*member}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -245,7 +249,8 @@ func (e *Etcd) Close() error {
 	e.logLevel.SetLevel(zap.DPanicLevel)
 	e.stop()
 	e.Etcd.Close()
-	return e.lock.Close()
+	// Etcd removes the socket where it was made.
+	return errors.Join(os.RemoveAll(e.config.socket()), e.lock.Close())
 }
 
 // abort stops a member that does not serve yet. To stop as usual, it would wait for that.

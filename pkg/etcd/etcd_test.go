@@ -147,16 +147,25 @@ func TestOnlyTheUserOfTheServerMayEnter(t *testing.T) {
 
 func TestOnlyTheUserOfTheServerMayConnect(t *testing.T) {
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
-	if err := os.Chmod(config.Dir, 0o755); err != nil {
-		t.Fatal(err)
+	closed(t, start(t, config))
+	for _, dir := range []string{config.Dir, config.path(dataDir)} {
+		if err := os.Chmod(dir, 0o775); err != nil {
+			t.Fatal(err)
+		}
 	}
 	defer closed(t, start(t, config))
-	info, err := os.Stat(config.socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := info.Mode().Perm(), os.FileMode(0o600); got != want {
-		t.Errorf("the socket has mode %v, want %v", got, want)
+	for path, want := range map[string]os.FileMode{
+		config.socket(): 0o600,
+		// Here it is before it has that mode.
+		filepath.Dir(config.embedConfig(nil).ListenClientUrls[0].Path): 0o700,
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has the mode %v, want %v", path, got, want)
+		}
 	}
 }
 
