@@ -80,7 +80,7 @@ func TestManifestsAreComplete(t *testing.T) {
 	}
 	for _, name := range artifacts.Restaurant() {
 		_, err := fs.Stat(artifacts.Deploy, path.Join("deploy", name))
-		assert.NoError(t, err)
+		require.NoError(t, err)
 		assert.NotContains(t, written, "artifacts/deploy/"+name)
 	}
 }

@@ -104,7 +104,7 @@ func TestChangedDefinitions(t *testing.T) {
 					_, err = webhooks.Create(t.Context(), frozen, metav1.CreateOptions{})
 					require.NoError(t, err)
 				}
-				assert.EqualError(t, step(t.Context()), want, phase)
+				require.EqualError(t, step(t.Context()), want, phase)
 				assert.Equal(t, Copying, c.state.Phase, "after %s", phase)
 				left, err := webhooks.List(t.Context(), metav1.ListOptions{})
 				require.NoError(t, err)

@@ -75,7 +75,7 @@ func following(t *testing.T, revision string, objects, most int, history ...watc
 	watches := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
 	watches.PrependWatchReactor("things", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		after, err := revisionOf(action.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
-		assert.NoError(t, err)
+		require.NoError(t, err)
 		watcher := watch.NewFakeWithChanSize(most, false)
 		left := most
 		for _, event := range history {

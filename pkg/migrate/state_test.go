@@ -26,7 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/client/v3"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
@@ -105,28 +105,28 @@ func anyState(State) error { return nil }
 func TestClaim(t *testing.T) {
 	m := newMigration(t)
 	_, err := m.Status(t.Context())
-	assert.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNone)
 	_, err = m.resume(t.Context(), anyState)
-	assert.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNone)
 	first, err := m.begin(t.Context())
 	require.NoError(t, err)
 	_, err = m.begin(t.Context())
-	assert.ErrorIs(t, err, errSuperseded)
+	require.ErrorIs(t, err, errSuperseded)
 	_, err = first.write(t.Context(), clientv3.OpPut("/key", "first"))
 	assert.NoError(t, err)
 	assert.NoError(t, first.enter(t.Context(), Freezing))
 
 	refusal := errors.New("refused")
 	_, err = m.resume(t.Context(), func(State) error { return refusal })
-	assert.ErrorIs(t, err, refusal)
+	require.ErrorIs(t, err, refusal)
 	_, err = first.write(t.Context(), clientv3.OpPut("/key", "still first"))
-	assert.NoError(t, err, "a claim that is refused must not change anything")
+	require.NoError(t, err, "a claim that is refused must not change anything")
 	second, err := m.resume(t.Context(), anyState)
 	require.NoError(t, err)
 	assert.Equal(t, Freezing, second.state.Phase)
 	_, err = first.write(t.Context(), clientv3.OpPut("/key", "late"))
-	assert.ErrorIs(t, err, errSuperseded)
-	assert.ErrorIs(t, first.enter(t.Context(), Switching), errSuperseded)
+	require.ErrorIs(t, err, errSuperseded)
+	require.ErrorIs(t, first.enter(t.Context(), Switching), errSuperseded)
 	got, err := m.config.Etcd.Get(t.Context(), "/key")
 	require.NoError(t, err)
 	assert.Equal(t, "still first", string(got.Kvs[0].Value), "the first process may no longer write")

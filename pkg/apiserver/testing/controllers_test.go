@@ -54,7 +54,9 @@ func (c *controller) Run(ctx context.Context) {
 	begun := machine("")
 	begun.SetGenerateName("begun-")
 	_, err := c.client.Resource(machineResource).Namespace("default").Create(ctx, begun, metav1.CreateOptions{})
-	assert.NoError(c.t, err, "the controller can't write by the loopback client")
+	if err != nil {
+		assert.Fail(c.t, "the controller can't write by the loopback client", err.Error())
+	}
 	c.started <- struct{}{}
 	<-ctx.Done()
 	c.stopped <- struct{}{}

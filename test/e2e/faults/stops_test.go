@@ -109,13 +109,15 @@ func stopOnce(t *testing.T, cp *controlplane.ControlPlane, server *controlplane.
 	var late []func()
 	if random.IntN(2) == 0 {
 		moment = "while it starts"
-		if !assert.NoError(t, server.Launch()) {
+		if err := server.Launch(); err != nil {
+			assert.Fail(t, err.Error())
 			return moment, 0
 		}
 		time.Sleep(time.Duration(random.Int64N(int64(longestStart))))
 	} else {
 		moment = "when it serves"
-		if !assert.NoError(t, server.Start(t.Context())) {
+		if err := server.Start(t.Context()); err != nil {
+			assert.Fail(t, err.Error())
 			return moment, 0
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +156,8 @@ func occupy(ctx context.Context, t *testing.T, cp *controlplane.ControlPlane, se
 	}()
 	open := func() net.Conn {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(server.URL(), "https://"))
-		if !assert.NoError(t, err) {
+		if err != nil {
+			assert.Fail(t, err.Error())
 			return nil
 		}
 		context.AfterFunc(ctx, func() { _ = conn.Close() })

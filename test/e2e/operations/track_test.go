@@ -195,7 +195,8 @@ func TestAThousandTracks(t *testing.T) {
 				SetHeader(transport.ImpersonateUserHeader, fmt.Sprintf("user-%d", client)).
 				SetHeader(transport.ImpersonateGroupHeader, user.SystemPrivilegedGroup).
 				Param("follow", "true").Param("timeoutSeconds", "3600").Stream(ctx)
-			if !assert.NoError(t, err) {
+			if err != nil {
+				assert.Fail(t, err.Error())
 				return
 			}
 			defer stream.Close()

@@ -112,7 +112,7 @@ func (r *pairResults) race(t *testing.T, p pair) {
 	ctx := t.Context()
 	topping := &restaurantv1.Topping{ObjectMeta: metav1.ObjectMeta{Name: p.name()}, Spec: restaurantv1.ToppingSpec{Cost: ptr.To(resource.MustParse("1"))}}
 	_, err := p.user.Toppings().Create(ctx, topping, metav1.CreateOptions{})
-	assert.NoError(t, err)
+	noError(t, err)
 	use, pizza := p.use(t)
 	var used, deleted error
 	var both sync.WaitGroup
@@ -127,13 +127,18 @@ func (r *pairResults) race(t *testing.T, p pair) {
 	switch {
 	case used == nil && apierrors.IsForbidden(deleted):
 		r.used++
-		assert.NoError(t, p.user.Pizzas(p.namespace).Delete(ctx, pizza, metav1.DeleteOptions{}))
-		assert.NoError(t, p.delete(t))
+		noError(t, p.user.Pizzas(p.namespace).Delete(ctx, pizza, metav1.DeleteOptions{}))
+		noError(t, p.delete(t))
 	case deleted == nil && apierrors.IsInvalid(used):
 		r.deleted++
 	default:
 		assert.Failf(t, "neither was refused", "pair %d: the use returned %v, and the deletion %v", p.number, used, deleted)
 	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	assert.NoError(t, err) // Not in the test's own goroutine.
 }
 
 // use returns what puts the topping on a pizza, and the pizza's name.
@@ -146,7 +151,7 @@ func (p pair) use(t *testing.T) (use func() error, pizza string) {
 		return func() error { _, err := pizzas.Create(ctx, object, metav1.CreateOptions{}); return err }, object.Name
 	}
 	_, err := pizzas.Create(ctx, object, metav1.CreateOptions{})
-	assert.NoError(t, err)
+	noError(t, err)
 	patch := fmt.Appendf(nil, `{"spec":{"toppings":[{"name":%q}]}}`, p.name())
 	return func() error {
 		_, err := pizzas.Patch(ctx, object.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
