@@ -19,7 +19,8 @@
 #
 #   hack/build-chart.sh [DIR]    by default _output/chart
 #
-# VERSION is that of chart and image, REGISTRY where the image is. It needs _output/bin/kubectl.
+# VERSION is that of chart and images, REGISTRY where these are, and the file DIGESTS has a line
+# NAME=DIGEST for each. It needs _output/bin/kubectl.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -32,6 +33,9 @@ mkdir -p "${out%/*}"
 cp --recursive artifacts/chart "${out}"
 printf 'version: %s\nappVersion: %s\n' "${version#v}" "${version}" >>"${out}/Chart.yaml"
 sed --in-place "s|registry.example.com/restaurant/|${registry}/|" "${out}/values.yaml"
+while IFS='=' read -r name digest; do
+	sed --in-place "\|repository: ${registry}/${name}\$|,/tag:/ s|tag: \"\"|tag: ${version}@${digest}|" "${out}/values.yaml"
+done <"${DIGESTS:-/dev/null}"
 mkdir "${out}/manifests"
 
 work=$(mktemp --directory)

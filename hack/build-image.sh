@@ -14,59 +14,59 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Builds the image of a program from its binaries into an archive, and prints the image's
-# digest. Neither a daemon nor a registry nor the machine's own storage of images takes
-# part. The same binaries give the same image: its only time is that of the commit.
+# Builds an image of a program, with nothing else in it, into an OCI archive, and prints the archive
+# and the digest: reproducibly, by any user.
 #
 #   hack/build-image.sh [NAME [FILE]]    by default apiserver and _output/image/NAME.tar
 #
-# BINARIES says for which architectures there are binaries, and where: "amd64=DIR arm64=DIR".
-# By default that is this machine's, in _output/bin. VERSION goes into a label. DOCKERFILE
-# names another one than the servers'.
+# BINARIES says for which architectures there are programs, and where: "amd64=DIR arm64=DIR". By
+# default that is this machine's, in _output/bin. The image is called REGISTRY/NAME:VERSION.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 readonly name=${1:-apiserver}
 readonly archive=${2:-_output/image/${name}.tar}
-readonly image=localhost/${name}
+readonly image=${REGISTRY:-registry.example.com/restaurant}/${name}:${VERSION:-unreleased}
 architecture=$(go env GOARCH)
-readonly binaries=${BINARIES:-${architecture}=_output/bin}
-
-command -v buildah >/dev/null ||
-	fail 'buildah is missing. Install it (Debian: buildah), or build the Dockerfile by another program: docker build .'
-
-mkdir -p "$(dirname "${archive}")"
-storage=$(mktemp --directory)
-readonly storage
-trap cleanup EXIT
-
-# cleanup deletes the storage, in which files may belong to other users, for whom only
-# the builder may act if this is not root.
-cleanup() {
-	if ((EUID == 0)); then
-		rm -rf "${storage}"
-	else
-		buildah unshare rm -rf "${storage}"
-	fi
-}
-
-# The plain copying driver and isolation by chroot ask the least of the kernel.
-builder() {
-	buildah --root "${storage}/root" --runroot "${storage}/run" --storage-driver vfs "$@"
-}
-
+read -ra binaries <<<"${BINARIES:-${architecture}=_output/bin}"
 created=$(git log -1 --format=%ct 2>/dev/null || echo 0)
-labels=(
-	--label "org.opencontainers.image.title=${name}"
-	--label org.opencontainers.image.licenses=Apache-2.0
-	--label "org.opencontainers.image.revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)"
-	--label "org.opencontainers.image.version=${VERSION:-unreleased}"
-)
-rm -f "${archive}"
-builder manifest create "${image}" >/dev/null
-for binary in ${binaries}; do
-	builder build --quiet --isolation chroot --format oci --timestamp "${created}" --identity-label=false "${labels[@]}" \
-		--arch "${binary%%=*}" --build-arg "BINARIES=${binary#*=}" --file "${DOCKERFILE:-Dockerfile}" --target "${name}" --manifest "${image}" . >/dev/null
-done
-builder manifest push --quiet --all --format oci --digestfile "${archive}.digest" "${image}" "oci-archive:${archive}"
-echo "${archive} $(<"${archive}.digest")"
+arguments=("-out=${archive}" "-name=${image}" "-created=${created}" "${binaries[@]/#/-binaries=}")
+
+work=$(mktemp --directory)
+readonly work
+trap 'rm -r "${work}"' EXIT
+
+# Own images say where they come from, and have the licences of what they contain. The others stand in
+# for those of other projects in tests, with programs where these have them.
+programs=("/${name}")
+case ${name} in
+apiserver | crd-apiserver | webhook)
+	home=$(home)
+	revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+	arguments+=(
+		"-label=org.opencontainers.image.title=${name}"
+		"-label=org.opencontainers.image.version=${VERSION:-unreleased}"
+		"-label=org.opencontainers.image.revision=${revision}"
+		"-label=org.opencontainers.image.licenses=Apache-2.0"
+		"-label=org.opencontainers.image.url=${home}"
+		"-label=org.opencontainers.image.source=${home}"
+		"-label=org.opencontainers.image.documentation=${home}/docs"
+		-file=LICENSE
+		"-file=${work}/NOTICES"
+	)
+	build_tool sbom
+	directories=("${binaries[@]#*=}")
+	_output/bin/sbom "-notices=${work}/NOTICES" "${directories[@]/%//${name}}"
+	;;
+etcd) programs=(/usr/local/bin/etcd /usr/local/bin/etcdctl) arguments+=(-user=) ;;
+kube-scheduler) programs=(/usr/local/bin/kube-scheduler) arguments+=(-user=) ;;
+prometheus | prometheus-config-reloader) programs=("/bin/${name}") arguments+=(-user=) ;;
+prometheus-operator) programs=(/bin/operator=prometheus-operator) arguments+=(-user=) ;;
+metrics-server) arguments+=(-user=) ;;
+pause) ;;
+*) fail "There is no image ${name}: add it to hack/build-image.sh." ;;
+esac
+
+build_tool image
+digest=$(_output/bin/image "${arguments[@]}" "${programs[@]}")
+echo "${archive} ${digest}"

@@ -32,6 +32,19 @@ lint_tool() {
 	go tool -modfile=hack/tools/lint/go.mod "$@"
 }
 
+# build_tool builds a command of hack/tools into _output/bin.
+build_tool() {
+	CGO_ENABLED=0 go build -C "hack/tools/$1" -trimpath -buildvcs=false -o "${PWD}/_output/bin/$1" .
+}
+
+# home prints the URL of this project. It follows from the module's path, which
+# hack/rename-module.sh changes.
+home() {
+	local module
+	module=$(go list -m)
+	echo "https://${module}"
+}
+
 # files prints the files of the working tree that match the given git path
 # patterns, committed or about to be: all that is neither ignored nor deleted.
 files() {

@@ -19,9 +19,9 @@
 #
 #   hack/release.sh VERSION
 #
-# REGISTRY is where the images are going to be; PLATFORMS are those of the binaries, of which
-# the ones for Linux are in the images too. SIGNING_KEY is the file of a private key that
-# signs the checksums; without it there is no signature.
+# REGISTRY is where the images are going to be, DOWNLOADS the URL of the directory where the files
+# are. PLATFORMS are those of the binaries; the ones for Linux are in the images too. SIGNING_KEY is
+# the file of a private key that signs the checksums; without it there is no signature.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -29,17 +29,21 @@ readonly version=${1:?name a version, such as v0.37.0}
 readonly registry=${REGISTRY:-registry.example.com/restaurant}
 readonly platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}
 readonly out=_output/release
+home=$(home)
+readonly home downloads=${DOWNLOADS:-${home}/releases/download/${version}}
 
 [[ ${version} =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]] ||
 	fail "The version must be like v0.37.0 or v0.37.0-rc.1, not ${version}."
-# What comes before a release has what is not released yet.
-section=${version}
-[[ ${version} != *-* ]] || section=Unreleased
-readonly section
+# A candidate for a release has its notes.
+readonly section=${version%%-*}
 grep --quiet "^## ${section}\( \|$\)" CHANGELOG.md ||
 	fail "CHANGELOG.md has no section \"## ${section}\": write what is new for those who upgrade."
+# Nobody could make the same from the commit that the release names.
+changes=$(git status --porcelain)
+[[ -z ${changes} ]] ||
+	fail "${changes}" 'These files differ from the last commit. Commit or remove them: a release is made of a commit.'
 
-# What is signed and verified is the list of all files.
+# Everything has the time of the commit.
 created=$(git log -1 --format=%ct)
 readonly created
 
@@ -75,10 +79,13 @@ for platform in ${platforms}; do
 	binaries+=("${dir}"/*)
 done
 
-CGO_ENABLED=0 go run -trimpath ./hack/sbom -version "${version}" -created "${created}" "${binaries[@]}" >"${out}/apiserver-${version}.spdx.json"
+build_tool sbom
+_output/bin/sbom -version="${version}" -created="${created}" -spdx="${out}/apiserver-${version}.spdx.json" "${binaries[@]}"
 
+declare -A digests
 for name in apiserver crd-apiserver webhook; do
-	VERSION=${version} BINARIES="${images[*]}" hack/build-image.sh "${name}" "${out}/${name}-${version}-image.tar"
+	built=$(VERSION=${version} REGISTRY=${registry} BINARIES="${images[*]}" hack/build-image.sh "${name}" "${out}/${name}-${version}-image.tar")
+	digests[${name}]=${built##* }
 done
 
 # One file each for those who do not use kustomize.
@@ -88,7 +95,7 @@ install() {
 	mkdir "${work}"
 	cat >"${work}/kustomization.yaml" <<EOF
 resources: [../../../artifacts/$3]
-images: [{name: $2, newName: ${registry}/$2, newTag: ${version}}]
+images: [{name: $2, newName: ${registry}/$2, newTag: "${version}", digest: "${digests[$2]}"}]
 EOF
 	_output/bin/kubectl kustomize "${work}" >"${out}/install-$1.yaml"
 	rm -r "${work}"
@@ -99,25 +106,69 @@ install crd-apiserver-standalone crd-apiserver crd-apiserver/overlays/standalone
 install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/external-etcd
 
 # What has to be copied into a registry of a closed network: also for components, which are in
-# none of these files.
+# none of these files. Without digests, which programs that copy do not take beside a tag.
 {
-	sed -n 's/^ *image: //p' "${out}"/install-*.yaml
+	sed -n 's/^ *image: \([^@]*\).*/\1/p' "${out}"/install-*.yaml
 	sed -n 's/^ *image: \(.*\/.*\)/\1/p' artifacts/deploy/components/*/*.yaml
 	echo "${registry}/webhook:${version}"
 } | sort --unique >"${out}/images.txt"
 
-archive "${out}/manifests-${version}.tar.gz" . artifacts
-VERSION=${version} REGISTRY=${registry} hack/build-chart.sh "${out}/chart/restaurant-apiserver"
+# The chart is a file of its own, and tests are for those who have the repository.
+archive "${out}/manifests-${version}.tar.gz" . --exclude='*.go' --exclude=artifacts/chart artifacts
+for name in "${!digests[@]}"; do echo "${name}=${digests[${name}]}"; done >"${out}/digests"
+VERSION=${version} REGISTRY=${registry} DIGESTS=${out}/digests hack/build-chart.sh "${out}/chart/restaurant-apiserver"
 archive "${out}/restaurant-apiserver-${version#v}.tgz" "${out}/chart" restaurant-apiserver
-rm -r "${out}/chart"
+rm -r "${out}/chart" "${out}/digests"
+
+declare -A archives
 for platform in ${platforms}; do
 	dir=${platform/\//-}
+	_output/bin/sbom -notices="${out}/NOTICES" "${out}/${dir}"/*
 	cp LICENSE "${out}/${dir}"
+	mv "${out}/NOTICES" "${out}/${dir}"
 	archive "${out}/apiserver-${version}-${dir}.tar.gz" "${out}/${dir}" .
 	rm -r "${out:?}/${dir}"
+	archives[${platform}]=$(sha256sum "${out}/apiserver-${version}-${dir}.tar.gz")
 done
-awk -v start="## ${section}" 'index($0, start) == 1 { on = 1; next } /^## / { on = 0 } on' CHANGELOG.md >"${out}/notes.md"
-rm "${out}"/*.digest
+
+# Plugins of kubectl, for krew: each is a program of the archives.
+# plugin NAME PROGRAM SUMMARY
+plugin() {
+	local platform suffix
+	cat <<EOF
+apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: $1
+spec:
+  version: ${version}
+  homepage: ${home}
+  shortDescription: $3
+  description: See ${home}/docs.
+  platforms:
+EOF
+	for platform in ${platforms}; do
+		suffix=
+		[[ ${platform} != windows/* ]] || suffix=.exe
+		cat <<EOF
+    - selector: {matchLabels: {os: ${platform%%/*}, arch: ${platform##*/}}}
+      uri: ${downloads}/apiserver-${version}-${platform/\//-}.tar.gz
+      sha256: ${archives[${platform}]%% *}
+      bin: $2${suffix}
+      files: [{from: $2${suffix}, to: .}, {from: LICENSE, to: .}, {from: NOTICES, to: .}]
+EOF
+	done
+}
+while IFS='|' read -r name program summary; do
+	plugin "${name}" "${program}" "${summary}" >"${out}/krew-${name}.yaml"
+done <<'EOF'
+crd-apiserver|crd-apiserver|Move custom resources to an etcd of their own
+restaurant-apiserver|apiserver|Examine and migrate the restaurant's API server
+EOF
+
+# Beside the repository, links have to be absolute.
+awk -v start="## ${section}" 'index($0, start) == 1 { on = 1; next } /^## / { on = 0 } on' CHANGELOG.md |
+	sed "s|](\([a-z]*/\)|](${home}/blob/${version}/\1|g" >"${out}/notes.md"
 
 # It describes all other files, and the signature is that of the checksums.
 commit=$(git rev-parse HEAD)
@@ -127,6 +178,24 @@ mv "${out}.provenance" "${out}/provenance.intoto.json"
 
 (cd "${out}" && sha256sum -- * >SHA256SUMS)
 if [[ -n ${SIGNING_KEY:-} ]]; then
-	openssl dgst -sha256 -sign "${SIGNING_KEY}" "${out}/SHA256SUMS" | base64 --wrap=0 >"${out}/SHA256SUMS.sig"
+	# As a bundle of Sigstore, without an entry in its log.
+	signature=$(openssl dgst -sha256 -sign "${SIGNING_KEY}" "${out}/SHA256SUMS" | base64 --wrap=0)
+	digest=$(openssl dgst -sha256 -binary "${out}/SHA256SUMS" | base64 --wrap=0)
+	cat >"${out}/SHA256SUMS.sigstore.json" <<EOF
+{
+  "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+  "verificationMaterial": {"publicKey": {"hint": ""}},
+  "messageSignature": {
+    "messageDigest": {"algorithm": "SHA2_256", "digest": "${digest}"},
+    "signature": "${signature}"
+  }
+}
+EOF
 fi
 ls -l "${out}"
+
+# At the end, where they are seen.
+[[ -n ${SIGNING_KEY:-} ]] ||
+	echo 'WARNING: NOT SIGNED. Nobody can see who made this release: name a private key by SIGNING_KEY.' >&2
+! grep --quiet -e 'security@example[.]com' SECURITY.md ||
+	echo 'WARNING: NO CONTACT. SECURITY.md names no place to report vulnerabilities to: choose one by hack/rename-module.sh.' >&2

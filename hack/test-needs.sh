@@ -72,7 +72,6 @@ SSH (test/e2e/remote, test/bastion/local, and test/e2e/api a second time)|root n
 an HTTP proxy (test/e2e/remote)|root nsenter tinyproxy
 "kubectl proxy" (test/e2e/remote)|curl
 Konnectivity (test/e2e/konnectivity)|root nsenter openssl
-images (test/e2e/deploy, test/kit)|root buildah
 TABLE
 
 if ((skipped == 0)); then

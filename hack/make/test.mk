@@ -91,10 +91,10 @@ MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator pr
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
 test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
-	@hack/test-needs.sh root buildah containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
+	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
 	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING))
 	@for image in pause etcd kube-scheduler metrics-server $(MONITORING); do \
-		DOCKERFILE=test/nodes/Dockerfile hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
+		hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
 	@for version in v0.37.0 v0.37.1; do \
 		VERSION=$${version} DIRECTORY=_output/nodes hack/build-binaries.sh apiserver; \

@@ -17,167 +17,156 @@ limitations under the License.
 package deploy
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
-	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
-	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
-// builder runs buildah with storage of its own.
-type builder struct {
-	path    string
-	storage []string
-}
-
-func newBuilder(t *testing.T) *builder {
-	t.Helper()
-	path, err := exec.LookPath("buildah")
-	if err != nil {
-		t.Skip("buildah is not installed; Debian has a package of that name")
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("only root may run the image as the user that it names")
-	}
-	dir := t.TempDir()
-	return &builder{path, []string{"--root=" + filepath.Join(dir, "root"), "--runroot=" + filepath.Join(dir, "run"), "--storage-driver=vfs"}}
-}
-
-// do runs a command of buildah and returns its output.
-func (b *builder) do(t *testing.T, args ...string) string {
-	t.Helper()
-	return run(t, b.path, append(b.storage, args...)...)
-}
-
-// run runs a command. What the kernel forbids, as it may inside of a container, is
-// nobody's fault.
-func run(t *testing.T, command string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), command, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if err != nil && strings.Contains(stderr.String(), "operation not permitted") {
-		t.Skipf("hardware: this kernel lets nobody build or run images: %s", strings.TrimSpace(stderr.String()))
-	}
-	require.NoError(t, err, stderr.String())
-	return strings.TrimSpace(stdout.String())
-}
-
-// build runs the script that builds the image and returns the archive and its digest.
-func build(t *testing.T) (archive, digest string) {
-	t.Helper()
-	archive = filepath.Join(t.TempDir(), "apiserver.tar")
-	_, digest, found := strings.Cut(run(t, filepath.Join(root, "hack", "build-image.sh"), "apiserver", archive), " sha256:")
-	require.True(t, found)
-	return archive, digest
-}
-
-// TestImage builds the image twice, which gives the same, and runs the pod of the overlay
-// "standalone" in it.
+// TestImage builds the image twice, which gives the same, for two architectures. What is in it runs
+// on nodes in "make test-nodes".
 func TestImage(t *testing.T) {
-	framework.Long(t, "images are built")
-	builder := newBuilder(t)
-	archive, digest := build(t)
 	binary := framework.Program(t, cp, "apiserver")
+	archive, digest := buildImage(t, binary)
 	require.NoError(t, os.Chtimes(binary, time.Now(), time.Now()))
-	_, again := build(t)
+	_, again := buildImage(t, binary)
 	require.Equal(t, digest, again)
 
-	image := builder.do(t, "pull", "--quiet", "oci-archive:"+archive)
-	var inspected struct {
-		OCIv1 struct {
+	type descriptor struct {
+		Digest      string
+		Annotations map[string]string
+		Platform    struct{ Architecture, OS string }
+	}
+	type index struct{ Manifests []descriptor }
+	blobs := untar(t, archive)
+	var outer, inner index
+	decodeBlob(t, blobs["index.json"], &outer)
+	require.Len(t, outer.Manifests, 1)
+	require.Equal(t, digest, outer.Manifests[0].Digest)
+	const name = "registry.example.com/restaurant/apiserver:v0.37.0"
+	require.Equal(t, map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}, outer.Manifests[0].Annotations)
+	blob := func(digest string) []byte { return blobs["blobs/sha256/"+strings.TrimPrefix(digest, "sha256:")] }
+	decodeBlob(t, blob(digest), &inner)
+	require.Len(t, inner.Manifests, 2)
+	commit := run(t, "git", "rev-parse", "HEAD")
+	home := "https://" + run(t, "go", "list", "-m")
+	user := imageUser(t)
+	for i, architecture := range []string{"amd64", "arm64"} {
+		require.Equal(t, architecture, inner.Manifests[i].Platform.Architecture)
+		require.Equal(t, "linux", inner.Manifests[i].Platform.OS)
+		var manifest struct {
+			Config descriptor
+			Layers []descriptor
+		}
+		decodeBlob(t, blob(inner.Manifests[i].Digest), &manifest)
+		var config struct {
 			Config struct {
 				User       string
 				Entrypoint []string
+				Labels     map[string]string
 			}
 		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(builder.do(t, "inspect", "--type=image", image)), &inspected))
-	config := inspected.OCIv1.Config
-	require.Equal(t, []string{"/apiserver"}, config.Entrypoint)
-	container := builder.do(t, "from", "--pull-never", image)
-	mounted := builder.do(t, "mount", container)
-	require.Equal(t, []string{"apiserver"}, files(t, mounted))
-
-	install(t, overlayDirectory("standalone"))
-	pod := pods(t, systemNamespace, overlays()["standalone"])[serverName][0]
-	require.Equal(t, fmt.Sprintf("%d:%d", *pod.Spec.SecurityContext.RunAsUser, *pod.Spec.SecurityContext.RunAsGroup), config.User)
-	machine := newMachine("image-")
-	port := machine.port(t, pod.Name, "8443")
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	content, err := os.ReadFile(kubeconfigOf(t, pod))
-	require.NoError(t, err)
-	data := t.TempDir()
-	uid, gid := int(*pod.Spec.SecurityContext.RunAsUser), int(*pod.Spec.SecurityContext.FSGroup)
-	require.NoError(t, os.WriteFile(kubeconfig, content, 0o600))
-	require.NoError(t, os.Chown(kubeconfig, uid, gid))
-	// As kubelets do for the group of a volume.
-	require.NoError(t, os.Chown(data, 0, gid))
-	require.NoError(t, os.Chmod(data, 0o775|os.ModeSetgid))
-
-	args := append(slices.Clone(builder.storage), "run", "--isolation=chroot", "--network=host", "--volume="+kubeconfig+":/kubeconfig:ro")
-	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
-		if mount.Name == "data" {
-			args = append(args, "--volume="+data+":"+mount.MountPath+":rw")
+		decodeBlob(t, blob(manifest.Config.Digest), &config)
+		require.Equal(t, []string{"/apiserver"}, config.Config.Entrypoint)
+		require.Equal(t, user, config.Config.User)
+		require.Equal(t, map[string]string{
+			"org.opencontainers.image.title":         "apiserver",
+			"org.opencontainers.image.version":       "v0.37.0",
+			"org.opencontainers.image.revision":      commit,
+			"org.opencontainers.image.licenses":      "Apache-2.0",
+			"org.opencontainers.image.url":           home,
+			"org.opencontainers.image.source":        home,
+			"org.opencontainers.image.documentation": home + "/docs",
+		}, config.Config.Labels)
+		require.Len(t, manifest.Layers, 1)
+		layer, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
+		require.NoError(t, err)
+		files := untar(t, layer)
+		require.Len(t, files, 3)
+		content, err := os.ReadFile(binary)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(content, files["apiserver"]))
+		license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+		require.NoError(t, err)
+		require.Equal(t, string(license), string(files["LICENSE"]))
+		for _, of := range []string{"\nk8s.io/apiserver v0.", "\ngo.etcd.io/etcd/server/v3 v3.", "\nstdlib " + strings.TrimPrefix(runtime.Version(), "go") + " (LICENSE)\n"} {
+			require.Contains(t, string(files["NOTICES"]), of)
 		}
 	}
-	for _, variable := range pod.Spec.Containers[0].Env {
-		if variable.ValueFrom == nil {
-			args = append(args, "--env="+variable.Name+"="+variable.Value)
-		}
-	}
-	args = append(args, container, "--")
-	args = append(args, config.Entrypoint...)
-	for _, argument := range pod.Spec.Containers[0].Args {
-		args = append(args, securePort.ReplaceAllString(argument, fmt.Sprintf("--secure-port=%d", port)))
-	}
-	server, err := cp.NewProgram("image", controlplane.Program{
-		Binary: builder.path,
-		Args:   append(args, "--bind-address=127.0.0.1", "--kubeconfig=/kubeconfig"),
-		Port:   port,
-		Check:  machine.probe(t, pod, pod.Spec.Containers[0]),
-	})
-	require.NoError(t, err)
-	t.Cleanup(server.Kill)
-	require.NoError(t, server.Start(t.Context()))
-	restaurant := serve(t, server)
-	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato"))
-	_, err = restaurant.Toppings().Get(t.Context(), "tomato", metav1.GetOptions{})
-	require.NoError(t, err)
-
-	// What the builder itself puts into every container, and where the kubeconfig is
-	// mounted, is all that has been added.
-	require.Subset(t, []string{"apiserver", "kubeconfig", "etc/hostname", "etc/hosts", "etc/resolv.conf", "run/.containerenv"}, files(t, mounted))
-	info, err := os.Stat(filepath.Join(data, "apiserver"))
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-// files returns the regular files below a directory.
-func files(t *testing.T, dir string) []string {
+// buildImage runs the script that builds the image and returns the archive and its digest. Both
+// architectures have the same program: what it is made of does not depend on them.
+func buildImage(t *testing.T, binary string) (archive io.Reader, digest string) {
 	t.Helper()
-	var found []string
-	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() {
-			relative, _ := filepath.Rel(dir, path)
-			found = append(found, relative)
+	dir, file := filepath.Dir(binary), filepath.Join(t.TempDir(), "apiserver.tar")
+	t.Setenv("VERSION", "v0.37.0")
+	t.Setenv("BINARIES", fmt.Sprintf("amd64=%s arm64=%s", dir, dir))
+	output := run(t, "hack/build-image.sh", "apiserver", file)
+	_, digest, found := strings.Cut(output, file+" ")
+	require.True(t, found, output)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return bytes.NewReader(content), digest
+}
+
+// imageUser returns the user and group that the overlays give to the server.
+func imageUser(t *testing.T) string {
+	t.Helper()
+	for _, workload := range workloads(t, render(t, overlayDirectory("standalone"))) {
+		if security := workload.spec.SecurityContext; workload.name == "apiserver" {
+			return fmt.Sprintf("%d:%d", *security.RunAsUser, *security.RunAsGroup)
 		}
-		return err
-	}))
-	return found
+	}
+	require.Fail(t, "the overlay has no server")
+	return ""
+}
+
+// run runs a command in the repository and returns its standard output.
+func run(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command, args...)
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	return strings.TrimSpace(string(stdout))
+}
+
+// untar returns the files of an archive by their names.
+func untar(t *testing.T, archive io.Reader) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	reader := tar.NewReader(archive)
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		require.NoError(t, err)
+		if header.Typeflag == tar.TypeReg {
+			files[header.Name], err = io.ReadAll(reader)
+			require.NoError(t, err)
+		}
+	}
+}
+
+func decodeBlob(t *testing.T, blob []byte, into any) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(blob, into), "%s", blob)
 }

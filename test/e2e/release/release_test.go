@@ -28,7 +28,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,49 +42,59 @@ const (
 	version = "v0.37.0-rc.0"
 )
 
-// run runs a command in the repository and returns its standard output.
-func run(t *testing.T, env []string, name string, args ...string) string {
+// clone returns a copy of the last commit: a release is made of nothing else.
+func clone(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	run(t, root, nil, "git", "clone", "--quiet", "--no-local", ".", dir)
+	kubectl, err := filepath.Abs(filepath.Join(root, "_output", "bin", "kubectl"))
+	require.NoError(t, err)
+	require.FileExists(t, kubectl)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "_output", "bin"), 0o700))
+	require.NoError(t, os.Symlink(kubectl, filepath.Join(dir, "_output", "bin", "kubectl")))
+	return dir
+}
+
+// run runs a command in a directory and returns its standard output.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	stdout, _ := runBoth(t, dir, env, name, args...)
+	return stdout
+}
+
+func runBoth(t *testing.T, dir string, env []string, name string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = root
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if err != nil && strings.Contains(stderr.String(), "operation not permitted") {
-		t.Skipf("hardware: this kernel lets nobody build images: %s", strings.TrimSpace(stderr.String()))
-	}
-	require.NoError(t, err, "%s%s", stdout.String(), stderr.String())
-	return stdout.String()
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	require.NoError(t, cmd.Run(), "%s%s", &out, &err)
+	return out.String(), err.String()
 }
 
 // TestRelease makes one, and with RELEASE_TWICE another, which is the same.
 func TestRelease(t *testing.T) {
 	framework.Long(t, "a release is made")
-	for _, tool := range []string{"buildah", "openssl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(tool + " is not installed; Debian has a package of that name")
-		}
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("openssl is not installed; Debian has a package of that name")
 	}
-	// Under "make stress" there are several of these, which would write the same files.
-	lock, err := os.Create(filepath.Join(root, "_output", "release.lock"))
-	require.NoError(t, err)
-	defer lock.Close()
-	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	source := clone(t)
 	platform := "linux-" + runtime.GOARCH
 	keys := t.TempDir()
 	key, public := filepath.Join(keys, "release.key"), filepath.Join(keys, "release.pub")
-	run(t, nil, "openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
-	run(t, nil, "openssl", "pkey", "-in", key, "-pubout", "-out", public)
-	env := []string{"REGISTRY=registry.example.org/a", "SIGNING_KEY=" + key, "PLATFORMS=linux/" + runtime.GOARCH}
+	run(t, source, nil, "openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
+	run(t, source, nil, "openssl", "pkey", "-in", key, "-pubout", "-out", public)
+	env := []string{"REGISTRY=registry.example.org/a", "DOWNLOADS=https://example.org/downloads", "SIGNING_KEY=" + key, "PLATFORMS=linux/" + runtime.GOARCH}
 	release := func() map[string][]byte {
 		t.Helper()
-		run(t, env, "hack/release.sh", version)
+		_, warnings := runBoth(t, source, env, "hack/release.sh", version)
+		require.NotContains(t, warnings, "NOT SIGNED")
 		files := map[string][]byte{}
-		entries, err := os.ReadDir(filepath.Join(root, "_output", "release"))
+		entries, err := os.ReadDir(filepath.Join(source, "_output", "release"))
 		require.NoError(t, err)
 		for _, entry := range entries {
-			files[entry.Name()], err = os.ReadFile(filepath.Join(root, "_output", "release", entry.Name()))
+			files[entry.Name()], err = os.ReadFile(filepath.Join(source, "_output", "release", entry.Name()))
 			require.NoError(t, err)
 		}
 		return files
@@ -97,9 +106,9 @@ func TestRelease(t *testing.T) {
 	}
 	slices.Sort(names)
 	require.Equal(t, []string{
-		"SHA256SUMS", "SHA256SUMS.sig",
+		"SHA256SUMS", "SHA256SUMS.sigstore.json",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
-		"crd-apiserver-" + version + "-image.tar", "images.txt", "install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
+		"crd-apiserver-" + version + "-image.tar", "images.txt", "install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml", "krew-crd-apiserver.yaml", "krew-restaurant-apiserver.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
 		"restaurant-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "webhook-" + version + "-image.tar",
 	}, names)
 	dir := t.TempDir()
@@ -119,20 +128,31 @@ func TestRelease(t *testing.T) {
 		require.Equal(t, want.String(), string(files["SHA256SUMS"]))
 	})
 	t.Run("signature", func(t *testing.T) {
-		script := `openssl dgst -sha256 -verify "$0" -signature <(base64 --decode "$1") "$2"`
-		require.Equal(t, "Verified OK\n", run(t, nil, "bash", "-c", script, public, path("SHA256SUMS.sig"), path("SHA256SUMS")))
+		var bundle struct {
+			MessageSignature struct{ Signature []byte }
+		}
+		require.NoError(t, json.Unmarshal(files["SHA256SUMS.sigstore.json"], &bundle))
+		signature := filepath.Join(keys, "signature")
+		require.NoError(t, os.WriteFile(signature, bundle.MessageSignature.Signature, 0o600))
+		require.Equal(t, "Verified OK\n", run(t, source, nil, "openssl", "dgst", "-sha256", "-verify", public, "-signature", signature, path("SHA256SUMS")))
 	})
 	t.Run("binaries", func(t *testing.T) {
 		archive := path("apiserver-" + version + "-" + platform + ".tar.gz")
-		run(t, nil, "tar", "--extract", "--directory="+dir, "--file="+archive)
+		run(t, source, nil, "tar", "--extract", "--directory="+dir, "--file="+archive)
 		for _, name := range []string{"apiserver", "crd-apiserver"} {
-			require.Equal(t, name+" version "+version+"\n", run(t, nil, path(name), "--version"))
+			require.Equal(t, name+" version "+version+"\n", run(t, source, nil, path(name), "--version"))
 		}
-		require.Contains(t, run(t, nil, path("webhook"), "--version"), version)
+		require.Contains(t, run(t, source, nil, path("webhook"), "--version"), version)
 		require.FileExists(t, path("LICENSE"))
+		notices, err := os.ReadFile(path("NOTICES"))
+		require.NoError(t, err)
+		require.Contains(t, string(notices), "\nk8s.io/apiserver v0.")
 	})
 	t.Run("manifests", func(t *testing.T) {
-		require.Contains(t, run(t, nil, "tar", "--list", "--file="+path("manifests-"+version+".tar.gz")), "artifacts/deploy/overlays/ha/etcd.yaml\n")
+		packed := run(t, source, nil, "tar", "--list", "--file="+path("manifests-"+version+".tar.gz"))
+		require.Contains(t, packed, "artifacts/deploy/overlays/ha/etcd.yaml\n")
+		require.NotContains(t, packed, ".go\n")
+		require.NotContains(t, packed, "artifacts/chart")
 		for file, test := range map[string]struct {
 			deployments     int
 			server, overlay string
@@ -143,25 +163,46 @@ func TestRelease(t *testing.T) {
 			"crd-apiserver-external-etcd": {2, "crd-apiserver", "crd-apiserver/overlays/external-etcd"},
 		} {
 			manifest := string(files["install-"+file+".yaml"])
-			image := "registry.example.org/a/" + test.server + ":" + version
+			image := "registry.example.org/a/" + test.server + ":" + version + "@" + digest(t, source, path(test.server+"-"+version+"-image.tar"))
 			require.Equal(t, test.deployments, strings.Count(manifest, "image: "+image+"\n"), file)
-			want := run(t, nil, "_output/bin/kubectl", "kustomize", "artifacts/"+test.overlay)
+			want := run(t, source, nil, "_output/bin/kubectl", "kustomize", "artifacts/"+test.overlay)
 			require.Equal(t, want, strings.ReplaceAll(manifest, image, test.server))
 		}
 		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\nregistry\.k8s\.io/kube-scheduler:v[0-9.]+\n$`, string(files["images.txt"]))
 	})
 	t.Run("chart", func(t *testing.T) {
 		helm, archive := framework.Helm(t, root), path("restaurant-apiserver-"+strings.TrimPrefix(version, "v")+".tgz")
-		require.Contains(t, run(t, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
+		require.Contains(t, run(t, source, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
 		for _, mode := range []string{"standalone", "ha"} {
-			objects := run(t, nil, helm, "template", "release", archive, "--namespace=restaurant-system", "--set=createNamespace=true,storage.keep=false,mode="+mode)
+			objects := run(t, source, nil, helm, "template", "release", archive, "--namespace=restaurant-system", "--set=createNamespace=true,storage.keep=false,mode="+mode)
 			require.Equal(t, decode(t, string(files["install-"+mode+".yaml"])), decode(t, objects))
+		}
+	})
+	t.Run("plugins", func(t *testing.T) {
+		archive := "apiserver-" + version + "-" + platform + ".tar.gz"
+		for name, program := range map[string]string{"crd-apiserver": "crd-apiserver", "restaurant-apiserver": "apiserver"} {
+			var plugin map[string]any
+			require.NoError(t, yaml.UnmarshalStrict(files["krew-"+name+".yaml"], &plugin))
+			require.Equal(t, map[string]any{"name": name}, plugin["metadata"])
+			spec := plugin["spec"].(map[string]any)
+			require.Equal(t, version, spec["version"])
+			require.Equal(t, []any{map[string]any{
+				"selector": map[string]any{"matchLabels": map[string]any{"os": "linux", "arch": runtime.GOARCH}},
+				"uri":      "https://example.org/downloads/" + archive,
+				"sha256":   fmt.Sprintf("%x", sha256.Sum256(files[archive])),
+				"bin":      program,
+				"files": []any{
+					map[string]any{"from": program, "to": "."},
+					map[string]any{"from": "LICENSE", "to": "."},
+					map[string]any{"from": "NOTICES", "to": "."},
+				},
+			}}, spec["platforms"])
 		}
 	})
 	t.Run("bill of materials", func(t *testing.T) {
 		var document struct {
 			SPDXVersion   string
-			Packages      []struct{ SPDXID, Name, VersionInfo string }
+			Packages      []struct{ SPDXID, Name, VersionInfo, LicenseDeclared string }
 			Relationships []struct{ SPDXElementID, RelationshipType, RelatedSPDXElement string }
 		}
 		require.NoError(t, json.Unmarshal(files["apiserver-"+version+".spdx.json"], &document))
@@ -169,6 +210,8 @@ func TestRelease(t *testing.T) {
 		described := map[string]string{"SPDXRef-DOCUMENT": "the document"}
 		for _, part := range document.Packages {
 			require.NotContains(t, described, part.SPDXID)
+			require.NotEqual(t, "NOASSERTION", part.LicenseDeclared, part.Name)
+			require.NotEmpty(t, part.LicenseDeclared, part.Name)
 			described[part.SPDXID] = part.Name + " " + part.VersionInfo
 		}
 		for _, relationship := range document.Relationships {
@@ -210,27 +253,37 @@ func TestRelease(t *testing.T) {
 		}), described)
 		definition := statement.Predicate.BuildDefinition
 		require.Equal(t, map[string]string{"version": version, "registry": "registry.example.org/a", "platforms": "linux/" + runtime.GOARCH}, definition.ExternalParameters)
-		require.Equal(t, strings.TrimSpace(run(t, nil, "git", "rev-parse", "HEAD")), definition.ResolvedDependencies[0].Digest["gitCommit"])
+		require.Equal(t, strings.TrimSpace(run(t, source, nil, "git", "rev-parse", "HEAD")), definition.ResolvedDependencies[0].Digest["gitCommit"])
 	})
 	t.Run("images", func(t *testing.T) {
 		for _, name := range []string{"apiserver", "crd-apiserver", "webhook"} {
-			listed := run(t, nil, "tar", "--list", "--file="+path(name+"-"+version+"-image.tar"))
+			listed := run(t, source, nil, "tar", "--list", "--file="+path(name+"-"+version+"-image.tar"))
 			require.Contains(t, listed, "oci-layout\n")
+			require.Regexp(t, "^sha256:[0-9a-f]{64}$", digest(t, source, path(name+"-"+version+"-image.tar")))
 		}
 	})
 	t.Run("notes", func(t *testing.T) {
-		require.Contains(t, string(files["notes.md"]), "`make release`.")
+		require.Contains(t, string(files["notes.md"]), "API servers")
 		require.NotContains(t, string(files["notes.md"]), "## v")
 	})
 	// To link everything once more takes long: this is for "make test-release".
 	if os.Getenv("RELEASE_TWICE") != "" {
 		again := release()
 		for _, name := range names {
-			if name != "SHA256SUMS.sig" { // ECDSA takes a random number.
+			if name != "SHA256SUMS.sigstore.json" { // ECDSA takes a random number.
 				require.True(t, bytes.Equal(files[name], again[name]), name)
 			}
 		}
 	}
+}
+
+// digest returns that of the image in an archive.
+func digest(t *testing.T, source, archive string) string {
+	t.Helper()
+	var index struct{ Manifests []struct{ Digest string } }
+	require.NoError(t, json.Unmarshal([]byte(run(t, source, nil, "tar", "--extract", "--to-stdout", "--file="+archive, "index.json")), &index))
+	require.Len(t, index.Manifests, 1)
+	return index.Manifests[0].Digest
 }
 
 // decode returns objects by what tells them apart.
@@ -252,15 +305,23 @@ func decode(t *testing.T, manifests string) map[string]any {
 	return objects
 }
 
-// TestReleaseRefusals leaves no release without a version that is described.
+// TestReleaseRefusals leaves no release without a version that is described, nor of anything but a
+// commit.
 func TestReleaseRefusals(t *testing.T) {
-	for name, test := range map[string]struct{ version, want string }{
-		"no version":                {"latest", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
-		"nothing in the change log": {"v99.0.0", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
+	source := clone(t)
+	for name, test := range map[string]struct{ version, file, want string }{
+		"no version":                {"latest", "", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
+		"nothing in the change log": {"v99.0.0", "", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
+		"a new file":                {version, "new", "?? new\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
+		"a changed file":            {version, "LICENSE", " M LICENSE\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.file != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(source, test.file), nil, 0o600))
+				defer run(t, source, nil, "git", "stash", "--quiet", "--include-untracked")
+			}
 			cmd := exec.CommandContext(t.Context(), "hack/release.sh", test.version)
-			cmd.Dir = root
+			cmd.Dir = source
 			output, err := cmd.CombinedOutput()
 			require.Error(t, err)
 			require.Equal(t, test.want, string(output))

@@ -14,20 +14,21 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The sbom command prints what programs are made of, as a software bill of materials in
-// SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3), for the files that it is given. It reads
-// what Go's linker has written into them, so that it needs no source and no network, and the
-// same files give the same document.
+// Command sbom describes what the programs that it is given are made of: as a software bill of
+// materials in SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3), and as the licences and notices of
+// others that have to be passed on with the programs. It runs in the module that the programs are
+// built from: which modules they have is in the programs, and the modules' licences are in their
+// sources. The same programs give the same files.
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -39,8 +40,10 @@ import (
 func main() {
 	version := flag.String("version", "unreleased", "Version of the programs.")
 	created := flag.Int64("created", 0, "When the document is said to be created, in seconds since 1970.")
+	spdx := flag.String("spdx", "", "File for the bill of materials.")
+	notices := flag.String("notices", "", "File for the licences and notices of others.")
 	flag.Parse()
-	if err := run(os.Stdout, *version, time.Unix(*created, 0), flag.Args()); err != nil {
+	if err := run(*version, time.Unix(*created, 0), *spdx, *notices, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -98,8 +101,8 @@ const (
 	noAssertion = "NOASSERTION"
 )
 
-// run writes the document of the files.
-func run(out io.Writer, version string, created time.Time, files []string) error {
+// run writes the files that have a name.
+func run(version string, created time.Time, spdx, notices string, files []string) error {
 	doc := document{
 		SPDXVersion:  "SPDX-2.3",
 		DataLicense:  "CC0-1.0",
@@ -108,9 +111,19 @@ func run(out io.Writer, version string, created time.Time, files []string) error
 		CreationInfo: creationInfo{created.UTC().Format(time.RFC3339), []string{"Organization: The Restaurant API Server Authors"}},
 	}
 	modules := map[string]spdxPackage{}
+	licences := licences{}
 	sums := sha256.New()
+	home := ""
 	for _, file := range files {
-		if err := doc.addProgram(file, version, modules); err != nil {
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		home = "https://" + info.Main.Path
+		if err := licences.find(info); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := doc.addProgram(file, version, info, modules, licences); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		fmt.Fprintln(sums, doc.Packages[len(doc.Packages)-1].Checksums)
@@ -122,19 +135,27 @@ func run(out io.Writer, version string, created time.Time, files []string) error
 	slices.SortFunc(doc.Relationships, func(a, b relationship) int {
 		return cmp.Or(strings.Compare(a.Element, b.Element), strings.Compare(a.Type, b.Type), strings.Compare(a.Related, b.Related))
 	})
-	doc.DocumentNamespace = fmt.Sprintf("https://restaurant.programming-kubernetes.info/spdx/%s-%x", doc.Name, sums.Sum(nil))
-	encoder := json.NewEncoder(out)
+	doc.DocumentNamespace = fmt.Sprintf("%s/spdx/%s-%x", home, doc.Name, sums.Sum(nil))
+	var content bytes.Buffer
+	encoder := json.NewEncoder(&content)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(doc)
+	if err := encoder.Encode(doc); err != nil {
+		return err
+	}
+	return cmp.Or(write(spdx, content.Bytes()), write(notices, licences.notices()))
+}
+
+// write writes a file that others may read, if it has a name.
+func write(file string, content []byte) error {
+	if file == "" {
+		return nil
+	}
+	return os.WriteFile(file, content, 0o644) //nolint:gosec // G306: it is published.
 }
 
 // addProgram adds a file, and the modules that it is made of.
-func (d *document) addProgram(file, version string, modules map[string]spdxPackage) error {
+func (d *document) addProgram(file, version string, info *buildinfo.BuildInfo, modules map[string]spdxPackage, licences licences) error {
 	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	info, err := buildinfo.ReadFile(file)
 	if err != nil {
 		return err
 	}
@@ -147,23 +168,28 @@ func (d *document) addProgram(file, version string, modules map[string]spdxPacka
 	}
 	d.Packages = append(d.Packages, program)
 	d.Relationships = append(d.Relationships, relationship{documentID, "DESCRIBES", program.SPDXID})
-	// The standard library is a part as any other.
-	parts := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...)
-	for _, module := range parts {
-		if module.Replace != nil {
-			module = module.Replace
-		}
-		part := describe(module)
+	for _, module := range parts(info) {
+		part := describe(module, licences[key(module)].expression())
 		modules[part.SPDXID] = part
 		d.Relationships = append(d.Relationships, relationship{program.SPDXID, "CONTAINS", part.SPDXID})
 	}
 	return nil
 }
 
-func describe(module *debug.Module) spdxPackage {
+// parts returns the modules of a program, of which the standard library is one.
+func parts(info *buildinfo.BuildInfo) []*debug.Module {
+	return append([]*debug.Module{{Path: standardLibrary, Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...)
+}
+
+const standardLibrary = "stdlib"
+
+// key names a module in messages and notices.
+func key(module *debug.Module) string { return module.Path + " " + module.Version }
+
+func describe(module *debug.Module, licence string) spdxPackage {
 	return spdxPackage{
 		Name: module.Path, SPDXID: id("Module", module.Path+"-"+module.Version), VersionInfo: module.Version,
-		DownloadLocation: noAssertion, LicenseDeclared: noAssertion,
+		DownloadLocation: noAssertion, LicenseDeclared: licence,
 		// Its hash in go.sum is one of its files, and of no archive that could be compared.
 		Comment:      module.Sum,
 		ExternalRefs: []externalRef{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + module.Version}},
