@@ -14,12 +14,17 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Gives the module another path: rename-module.sh PATH. The API group keeps its name. It belongs in a
-# commit of its own, before anybody imports the module.
+# Gives the project a home: another path of the module, where to report vulnerabilities, and who maintains
+# it. The API group keeps its name. It belongs in a commit of its own, before anybody imports the module.
+#
+#   hack/rename-module.sh PATH [CONTACT [MAINTAINERS]]
+#
+# PATH, with https:// before it, is the URL of images, packages and plugins as well. CONTACT and MAINTAINERS
+# stay what they are if they are not named.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly new=${1:?"name the new path, such as example.org/apiserver"}
+readonly new=${1:?"name the new path, such as example.org/apiserver"} contact=${2:-} maintainers=${3:-}
 old=$(go list -m)
 readonly old
 
@@ -35,6 +40,15 @@ old_protobuf=$(protobuf_name "${old}")
 new_protobuf=$(protobuf_name "${new}")
 mapfile -t files < <(git grep --files-with-matches --fixed-strings -e "${old}" -e "${old_protobuf}" -e "${old//./\\.}")
 sed -i "s|${old//./\\.}|${new}|g; s|${old_protobuf//./\\.}|${new_protobuf}|g; s|${old//./\\\\\\.}|${new//./\\\\.}|g" "${files[@]}"
+
+# replace REGEX WITH puts a value where there is none yet.
+replace() {
+	local files
+	mapfile -t files < <(git grep --files-with-matches -e "$1" -- '*.md' .github)
+	[[ -z $2 ]] || sed -i "s|$1|$2|g" "${files[@]}"
+}
+replace 'security@example[.]com' "${contact}"
+replace '@example/maintainers' "${maintainers}"
 
 # Its order of imports and names follows from the path.
 hack/update-codegen.sh

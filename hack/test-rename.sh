@@ -13,6 +13,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
+
 # Shows that rename-module.sh gives a copy of the last commit another path: it builds, and nothing
 # names the old path.
 
@@ -25,10 +26,14 @@ readonly copy old new=example.org/some-team/apiserver
 
 git clone --quiet --no-local . "${copy}"
 cd "${copy}"
-hack/rename-module.sh "${new}"
+hack/rename-module.sh "${new}" security@example.org @some-team/reviewers
 go build ./cmd/... ./pkg/...
 left=$(git grep --files-with-matches --fixed-strings "${old}" || true)
 [[ -z ${left} ]] || fail "These files still name ${old}:" "${left}"
+left=$(git grep -e 'security@example[.]com' -e '@example/maintainers' -- '*.md' .github || true)
+[[ -z ${left} ]] || fail 'There is a contact that nobody has chosen:' "${left}"
+grep --quiet security@example.org SECURITY.md || fail 'SECURITY.md does not name the contact.'
+grep --quiet '^\* @some-team/reviewers$' .github/CODEOWNERS || fail 'CODEOWNERS does not name the maintainers.'
 module=$(go list -m)
 [[ ${module} == "${new}" ]] || fail "The module is ${module}, and not ${new}."
 
