@@ -19,6 +19,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+readonly root=${PWD}
 repository=$(mktemp -d)
 trap 'rm -rf "${repository}"' EXIT
 
@@ -127,6 +128,20 @@ mkdir -p pkg/handy
 go_file handy >pkg/handy/handy.go <<<'import _ "strings"'
 rejects boundaries './pkg/handy belongs to no layer.'
 rm -r pkg/handy
+
+mkdir -p docs/reference hack/reference
+cp "${root}/hack/update-reference.sh" hack
+go_file main >hack/reference/main.go <<'EOF'
+import "os"
+
+func main() { os.WriteFile(os.Args[1]+"/flags.md", []byte("--fresh\n"), 0o600) }
+EOF
+rejects reference '+--fresh'
+echo --fresh >docs/reference/flags.md
+passes reference
+echo --gone >docs/reference/other.md
+rejects reference '---gone'
+rm -r docs/reference hack/reference hack/update-reference.sh
 
 mkdir -p docs/figures
 echo 'digraph figure { a -> b }' >docs/figures/figure.dot

@@ -58,6 +58,10 @@ verify-modules: ## Checks that every go.mod and go.sum is tidy
 verify-codegen: ## Checks that generated code is fresh
 	hack/verify-codegen.sh
 
+.PHONY: verify-reference
+verify-reference: ## Checks that docs/reference is fresh
+	hack/verify-reference.sh
+
 .PHONY: verify-vulnerabilities
 verify-vulnerabilities: ## Checks for known vulnerabilities, where their database can be reached
 	hack/verify-vulnerabilities.sh
@@ -67,6 +71,10 @@ verify-vulnerabilities: ## Checks for known vulnerabilities, where their databas
 .PHONY: update-codegen
 update-codegen: ## Generates code
 	hack/update-codegen.sh
+
+.PHONY: update-reference
+update-reference: ## Writes docs/reference: flags, metrics, and the values of the chart
+	hack/update-reference.sh
 
 .PHONY: update-format
 update-format: ## Formats Go code and shell scripts

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+
+# Copyright The Restaurant API Server Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# Writes the pages of docs/reference, or into the directory that is named.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+CGO_ENABLED=0 go run -trimpath ./hack/reference "${1:-docs/reference}"
