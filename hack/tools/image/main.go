@@ -27,6 +27,8 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -45,6 +47,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
+	spec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 func main() {
@@ -62,12 +66,12 @@ func main() {
 	flag.Parse()
 	o.created = time.Unix(*created, 0).UTC()
 	o.programs = flag.Args()
-	digest, err := o.write()
+	hash, err := o.write()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println(digest)
+	fmt.Println(hash)
 }
 
 // pairs are KEY=VALUE in the order of the command line.
@@ -94,27 +98,64 @@ func (o *options) write() (v1.Hash, error) {
 	if o.out == "" || o.name == "" || len(o.binaries) == 0 || len(o.programs) == 0 {
 		return v1.Hash{}, errors.New("name an archive by -out, the image by -name, at least one -binaries, and at least one program")
 	}
+	dir, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	defer os.RemoveAll(dir)
+	files, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return v1.Hash{}, err
+	}
 	labels := map[string]string{}
 	for _, label := range o.labels {
 		labels[label[0]] = label[1]
 	}
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	// Registries show the annotations of the index.
+	index := spec.Index{MediaType: spec.MediaTypeImageIndex, Annotations: labels}
 	for _, binaries := range o.binaries {
 		image, err := o.image(binaries[0], binaries[1], labels)
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{
-			Platform: &v1.Platform{OS: "linux", Architecture: binaries[0]},
-		}})
+		if err := files.WriteImage(image); err != nil {
+			return v1.Hash{}, err
+		}
+		manifest, err := image.RawManifest()
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		descriptor := describe(spec.MediaTypeImageManifest, manifest)
+		descriptor.Platform = &spec.Platform{OS: "linux", Architecture: binaries[0]}
+		index.Manifests = append(index.Manifests, descriptor)
 	}
-	// Registries show what the index says.
-	index = mutate.Annotations(index, labels).(v1.ImageIndex)
-	digest, err := index.Digest()
+	content, err := serialize(index)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	return digest, o.archive(index)
+	// Programs that copy an archive want one entry in its outer index.
+	outer := describe(spec.MediaTypeImageIndex, content)
+	// containerd and what is built on it read the first annotation, podman the second.
+	outer.Annotations = map[string]string{"io.containerd.image.name": o.name, spec.AnnotationRefName: o.name}
+	all, err := serialize(spec.Index{MediaType: spec.MediaTypeImageIndex, Manifests: []spec.Descriptor{outer}})
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	hash, err := v1.NewHash(outer.Digest.String())
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	return hash, cmp.Or(files.WriteBlob(hash, io.NopCloser(bytes.NewReader(content))), files.WriteFile("index.json", all, 0o600), o.pack(dir))
+}
+
+// serialize writes an index as skopeo would: if it had to change a byte, the digest would change.
+func serialize(index spec.Index) ([]byte, error) {
+	index.SchemaVersion = 2
+	return json.Marshal(index)
+}
+
+func describe(mediaType string, content []byte) spec.Descriptor {
+	return spec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
 }
 
 // image makes the image of one architecture.
@@ -159,27 +200,10 @@ func (o *options) image(architecture, dir string, labels map[string]string) (v1.
 	return mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "hack/tools/image"}})
 }
 
-// archive writes the index as an OCI layout in a tar archive.
-func (o *options) archive(index v1.ImageIndex) error {
-	dir, err := os.MkdirTemp("", "image-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	// Programs that copy an archive want one entry in its outer index.
-	outer := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
-		Add: index,
-		// containerd and what is built on it read the first annotation, podman the second.
-		Descriptor: v1.Descriptor{Annotations: map[string]string{
-			"io.containerd.image.name":          o.name,
-			"org.opencontainers.image.ref.name": o.name,
-		}},
-	})
-	if _, err := layout.Write(dir, outer); err != nil {
-		return err
-	}
+// pack writes the files of a directory into the archive.
+func (o *options) pack(dir string) error {
 	var files []string
-	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
 			files = append(files, file)
 		}
