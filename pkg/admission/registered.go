@@ -33,6 +33,7 @@ type Webhook struct {
 	Client              admissionregistrationv1.WebhookClientConfig
 	Rules               []admissionregistrationv1.RuleWithOperations
 	FailurePolicy       *admissionregistrationv1.FailurePolicyType
+	NamespaceSelector   *metav1.LabelSelector
 }
 
 // ListWebhooks returns the webhooks of a cluster, the validating ones first.
@@ -44,7 +45,7 @@ func ListWebhooks(ctx context.Context, client kubernetes.Interface) (webhooks []
 	}
 	for _, c := range validating.Items {
 		for _, w := range c.Webhooks {
-			webhooks = append(webhooks, Webhook{w.Name, "ValidatingWebhookConfiguration " + c.Name, w.ClientConfig, w.Rules, w.FailurePolicy})
+			webhooks = append(webhooks, Webhook{w.Name, "ValidatingWebhookConfiguration " + c.Name, w.ClientConfig, w.Rules, w.FailurePolicy, w.NamespaceSelector})
 		}
 	}
 	mutating, err := registration.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
@@ -53,7 +54,7 @@ func ListWebhooks(ctx context.Context, client kubernetes.Interface) (webhooks []
 	}
 	for _, c := range mutating.Items {
 		for _, w := range c.Webhooks {
-			webhooks = append(webhooks, Webhook{w.Name, "MutatingWebhookConfiguration " + c.Name, w.ClientConfig, w.Rules, w.FailurePolicy})
+			webhooks = append(webhooks, Webhook{w.Name, "MutatingWebhookConfiguration " + c.Name, w.ClientConfig, w.Rules, w.FailurePolicy, w.NamespaceSelector})
 		}
 	}
 	return webhooks, nil

@@ -29,8 +29,8 @@ type Permission struct {
 	Resource schema.GroupResource
 	// Subresource, Namespace and Name are empty if they make no difference.
 	Subresource, Namespace, Name string
-	// Fix says how to allow it to a user.
-	Fix string
+	// Fix says how to allow it to a user, and Command does so, if it is known for whom.
+	Fix, Command string
 	// Optional is set if the server works without it, in another way. It is the same
 	// for all permissions with the same Fix.
 	Optional bool

@@ -28,6 +28,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/egressselector"
@@ -45,7 +46,9 @@ func (e *examination) checkAdmission(context.Context) ([]Finding, error) {
 	return []Finding{ok("all admission plugins of this server are on; those of kube-apiserver, such as OwnerReferencesPermissionEnforcement, do not apply to its groups")}, nil
 }
 
-// checkWebhooks connects to the webhooks that are asked about the groups' objects.
+// checkWebhooks connects to the webhooks that are asked about the groups' objects, or where that is for
+// the server alone to do looks whether it could. It also looks for webhooks without
+// which the server itself can't work.
 func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 	webhooks, err := admission.ListWebhooks(ctx, e.kube)
 	if err != nil {
@@ -54,20 +57,99 @@ func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	count := 0
 	for _, webhook := range webhooks {
-		if !e.concerns(webhook.Rules) {
+		concerns := e.concerns(webhook.Rules)
+		needs := !concerns && !ignored(webhook.FailurePolicy) && e.needs(ctx, webhook)
+		if !concerns && !needs {
 			continue
 		}
 		count++
+		subject, status, consequence := "what it is asked about", Failure, "is refused"
+		switch {
+		case needs:
+			subject, consequence = "what the server needs itself", "is refused, such as its pods or its reviews"
+		case ignored(webhook.FailurePolicy):
+			status, consequence = Warning, "passes without it"
+		}
+		kind, name, _ := strings.Cut(webhook.Configuration, " ")
 		if err := e.call(ctx, webhook.Client); err != nil {
-			status, consequence := Failure, "is refused"
-			if ignored(webhook.FailurePolicy) {
-				status, consequence = Warning, "passes without it"
-			}
 			result := explain("its address", status, err)
-			results = append(results, explained(result, "the webhook "+webhook.Name+" of the "+webhook.Configuration, "does not answer, and what it is asked about "+consequence))
+			if result.Status != Skipped && (result.Command == "" || needs) {
+				result = result.by("kubectl delete %s %s", strings.ToLower(kind), name)
+			}
+			results = append(results, explained(result, "the webhook "+webhook.Name+" of the "+webhook.Configuration, "does not answer, and "+subject+" "+consequence))
+			continue
+		}
+		if service := webhook.Client.Service; needs && service != nil && slices.Contains(e.backends(), newBackend(service.Namespace, service.Name, service.Port)) {
+			results = append(results, warning(fmt.Sprintf("the webhook %s of the %s is this server itself, and asked about what the server needs, so that it can't start again once it is down", webhook.Name, webhook.Configuration),
+				"except its namespace by the namespaceSelector").by("kubectl edit %s %s", strings.ToLower(kind), name))
 		}
 	}
-	return orOK(results, "all webhooks that are asked about the groups answer (%d)", count), nil
+	found, err := e.checkAsks(ctx, webhooks)
+	return orOK(append(results, found...), "all webhooks that are asked about the groups answer (%d)", count), err
+}
+
+// checkAsks looks for webhooks about the groups that the server is not allowed to find.
+func (e *examination) checkAsks(ctx context.Context, webhooks []admission.Webhook) ([]Finding, error) {
+	if !e.foreign || e.ServiceAccount == "" {
+		return nil, nil
+	}
+	var results []Finding
+	for _, kind := range []string{"Validating", "Mutating"} {
+		resource := strings.ToLower(kind) + "webhookconfigurations"
+		i := slices.IndexFunc(webhooks, func(webhook admission.Webhook) bool {
+			return strings.HasPrefix(webhook.Configuration, kind) && slices.ContainsFunc(webhook.Rules, e.isAbout)
+		})
+		if i < 0 {
+			continue
+		}
+		allowed, err := e.allowed(ctx, cluster.Permission{Verb: "list", Resource: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: resource}})
+		if err != nil {
+			return results, unreadable{"what " + e.user() + " may do", err}
+		}
+		if !allowed {
+			results = append(results, warning(fmt.Sprintf("the webhook %s of the %s is for objects of this server, which does not ask it, since %s may not list %s", webhooks[i].Name, webhooks[i].Configuration, e.user(), resource), "let it, if it asks webhooks at all").
+				by("%s", e.allow(resource+"."+admissionregistrationv1.GroupName)))
+		}
+	}
+	return results, nil
+}
+
+// allow is a command that lets the server read a resource.
+func (e *examination) allow(resource string) string {
+	resource = strings.TrimSuffix(resource, ".") // Of the core group.
+	role := fmt.Sprintf("%s:%s:%s", e.namespace(), e.ServiceAccount, resource)
+	return fmt.Sprintf("kubectl create clusterrole %[1]s --verb=get,list,watch --resource=%[2]s && kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[3]s:%[4]s",
+		role, resource, e.namespace(), e.ServiceAccount)
+}
+
+// needs tells whether a webhook is asked about what the server needs from kube-apiserver: its pods, and reviews.
+func (e *examination) needs(ctx context.Context, webhook admission.Webhook) bool {
+	if len(e.apiServices) == 0 || !slices.ContainsFunc(webhook.Rules, isNeeded) {
+		return false
+	}
+	reviews := slices.ContainsFunc(webhook.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return has(rule.APIGroups, "authorization.k8s.io") || has(rule.APIGroups, "authentication.k8s.io")
+	})
+	if reviews { // They are in no namespace, and no selector excepts them.
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
+	if err != nil || webhook.NamespaceSelector == nil {
+		return webhook.NamespaceSelector == nil
+	}
+	namespace, err := e.kube.CoreV1().Namespaces().Get(ctx, e.namespace(), metav1.GetOptions{})
+	return err == nil && selector.Matches(labels.Set(namespace.Labels))
+}
+
+// isNeeded tells whether a rule is about the creation of pods or reviews.
+func isNeeded(rule admissionregistrationv1.RuleWithOperations) bool {
+	creates := slices.Contains(rule.Operations, admissionregistrationv1.Create) || slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
+	return creates && slices.ContainsFunc([]schema.GroupResource{
+		{Resource: "pods"}, {Group: "apps", Resource: "replicasets"},
+		{Group: "authentication.k8s.io", Resource: "tokenreviews"}, {Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
+	}, func(needed schema.GroupResource) bool {
+		return has(rule.APIGroups, needed.Group) && (has(rule.Resources, needed.Resource) || slices.Contains(rule.Resources, "*/*"))
+	})
 }
 
 // explained puts a result into context. What is not known has no consequence.
@@ -85,10 +167,13 @@ func ignored(policy *admissionregistrationv1.FailurePolicyType) bool {
 
 // call connects to a webhook and says nothing to it.
 func (e *examination) call(ctx context.Context, client admissionregistrationv1.WebhookClientConfig) error {
+	if client.Service == nil && e.foreign {
+		return nil // It may be reached from the server only.
+	}
 	if client.Service == nil {
 		address, err := url.Parse(*client.URL)
 		if err != nil {
-			return &problem{fmt.Sprintf("its URL is none (%v)", err), "correct it"}
+			return &problem{fmt.Sprintf("its URL is none (%v)", err), "correct it", ""}
 		}
 		port := address.Port()
 		if port == "" {
@@ -104,7 +189,7 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 	}
 	backend := newBackend(client.Service.Namespace, client.Service.Name, client.Service.Port)
 	addresses, err := e.resolve(ctx, backend)
-	if err != nil {
+	if err != nil || e.foreign {
 		return err
 	}
 	// The others are behind the same Service: one is enough.
@@ -127,6 +212,11 @@ func (e *examination) connect(ctx context.Context, network egressselector.Egress
 // concerns tells whether rules are about resources of the groups.
 func (e *examination) concerns(rules []admissionregistrationv1.RuleWithOperations) bool {
 	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return e.matches(rule.Rule) })
+}
+
+// isAbout tells whether a rule names one of the groups, and not just all.
+func (e *examination) isAbout(rule admissionregistrationv1.RuleWithOperations) bool {
+	return !slices.Contains(rule.APIGroups, "*") && e.matches(rule.Rule)
 }
 
 // matches tells whether a rule is for resources of the groups.
@@ -164,13 +254,14 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 		if dependsOn(policy, aggregated) {
 			results = append(results, warning(fmt.Sprintf("the parameters of the %s %s are of %s, which a server behind kube-apiserver has, and it is for other groups, too: after a restart of kube-apiserver, all of that is refused until the server answers",
 				policy.Kind, policy.Name, policy.Parameters.APIVersion),
-				"use parameters that kube-apiserver has itself, such as ConfigMaps, or the failurePolicy Ignore"))
+				"use parameters that kube-apiserver has itself, such as ConfigMaps, or the failurePolicy Ignore").
+				by(`kubectl patch %s %s --type=merge --patch='{"spec":{"failurePolicy":"Ignore"}}'`, strings.ToLower(policy.Kind), policy.Name))
 		}
 		if !e.concerns(policy.Rules) {
 			continue
 		}
 		count++
-		if policy.Parameters == nil {
+		if policy.Parameters == nil || e.ServiceAccount == "" {
 			continue
 		}
 		if err := e.readsParameters(ctx, *policy.Parameters); err != nil {
@@ -179,6 +270,9 @@ func (e *examination) checkPolicies(ctx context.Context) ([]Finding, error) {
 				status, consequence = Warning, "passes without it"
 			}
 			result := explain("what it needs", status, err)
+			if result.Status != Skipped && result.Command == "" {
+				result = result.by("kubectl get %s %s --output=yaml", strings.ToLower(policy.Kind), policy.Name)
+			}
 			results = append(results, explained(result, "the "+policy.Kind+" "+policy.Name, "can't be evaluated, and what it is for "+consequence))
 		}
 	}
@@ -224,7 +318,7 @@ func dependsOn(policy admission.Policy, groups sets.Set[string]) bool {
 func (e *examination) readsParameters(ctx context.Context, kind admissionregistrationv1.ParamKind) error {
 	version, err := schema.ParseGroupVersion(kind.APIVersion)
 	if err != nil {
-		return &problem{fmt.Sprintf("the apiVersion of its parameters is none (%v)", err), "correct its paramKind"}
+		return &problem{fmt.Sprintf("the apiVersion of its parameters is none (%v)", err), "correct its paramKind", ""}
 	}
 	resources, err := e.kube.Discovery().ServerResourcesForGroupVersion(kind.APIVersion)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -237,7 +331,7 @@ func (e *examination) readsParameters(ctx context.Context, kind admissionregistr
 		})
 	}
 	if i < 0 {
-		return &problem{fmt.Sprintf("the cluster has no %s of %s, of which its parameters are", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind"}
+		return &problem{fmt.Sprintf("the cluster has no %s of %s, of which its parameters are", kind.Kind, kind.APIVersion), "correct its paramKind, or install what has that kind", ""}
 	}
 	for _, verb := range []string{"list", "watch"} {
 		permission := cluster.Permission{Verb: verb, Resource: schema.GroupResource{Group: version.Group, Resource: resources.APIResources[i].Name}}
@@ -246,7 +340,8 @@ func (e *examination) readsParameters(ctx context.Context, kind admissionregistr
 			return err
 		}
 		if !allowed {
-			return &problem{fmt.Sprintf("%s may not %s, which are its parameters", e.user(), permission), "bind a ClusterRole to that user that allows get, list and watch"}
+			return &problem{fmt.Sprintf("%s may not %s, which are its parameters", e.user(), permission), "bind a ClusterRole to that user that allows get, list and watch",
+				e.allow(resources.APIResources[i].Name + "." + version.Group)}
 		}
 	}
 	return nil

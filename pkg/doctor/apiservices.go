@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -154,7 +155,7 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 
 // checkAvailability looks at what kube-apiserver itself says of the server. What has
 // a cause that another check finds is not repeated here.
-func (e *examination) checkAvailability(context.Context) ([]Finding, error) {
+func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) {
 	if len(e.apiServices) == 0 {
 		return []Finding{skipped("no version is registered")}, nil
 	}
@@ -172,10 +173,54 @@ func (e *examination) checkAvailability(context.Context) ([]Finding, error) {
 	}
 	var results []Finding
 	for _, condition := range conditions {
-		results = append(results, failure(fmt.Sprintf("kube-apiserver gets no answer from the server of %s (%s: %s)", strings.Join(names[condition.Reason], ", "), condition.Reason, condition.Message),
-			"see the log of the server, and what is between the two: network policies, firewalls, an egress proxy"))
+		affected := names[condition.Reason]
+		found := failure(fmt.Sprintf("kube-apiserver gets no answer from the server of %s (%s: %s)", strings.Join(affected, ", "), condition.Reason, condition.Message),
+			"see the log of the server, and what is between the two: firewalls, an egress proxy")
+		for _, answer := range answers() {
+			if answer.message.MatchString(condition.Message) {
+				found.Fix = answer.fix
+				found = found.by("%s", answer.command(e, ctx, strings.Join(affected, " ")))
+				break
+			}
+		}
+		results = append(results, found)
 	}
 	return orOK(results, "kube-apiserver gets answers from the server"), nil
+}
+
+// answer is what kube-apiserver says of a server that it gets no good answer from, and what to do then.
+type answer struct {
+	message *regexp.Regexp
+	fix     string
+	command func(e *examination, ctx context.Context, names string) string
+}
+
+func answers() []answer {
+	logs := func(e *examination, ctx context.Context, _ string) string { return e.logs(ctx, e.backends()[0]) }
+	restart := func(e *examination, ctx context.Context, _ string) string { return e.restart(ctx, e.backends()[0]) }
+	remove := func(_ *examination, _ context.Context, names string) string {
+		return "kubectl delete apiservice " + names
+	}
+	endpoints := func(e *examination, _ context.Context, _ string) string {
+		return fmt.Sprintf("kubectl get service,endpointslices,pods --namespace=%s --output=wide", e.namespace())
+	}
+	return []answer{
+		{regexp.MustCompile(`bad status from .*: 401`), "restart the server, which has read the certificate authority of kube-apiserver's front proxy at its start, if at all", restart},
+		{regexp.MustCompile(`bad status from .*: 403`), "see the log of the server for why it refuses kube-apiserver, and give it what it needs to ask", logs},
+		{regexp.MustCompile(`bad status from .*: 404`), "install a server that has the version, or if it is gone, delete the APIService", remove},
+		{regexp.MustCompile(`bad status from .*: `), "see the log of the server", logs},
+		{regexp.MustCompile(`connection refused`), "see whether the server listens on all addresses of its pods, at the targetPort of the Service", endpoints},
+		{regexp.MustCompile(`no such host`), "correct the externalName of the Service", endpoints},
+		{regexp.MustCompile(`ClusterIP "None"`), "give the Service a cluster IP, or kube-apiserver the flag --enable-aggregator-routing", func(e *examination, _ context.Context, _ string) string {
+			b := e.backends()[0]
+			return fmt.Sprintf("kubectl patch service %s --namespace=%s --type=merge --patch='{\"spec\":{\"clusterIP\":\"\",\"clusterIPs\":null}}' --dry-run=client --output=json | kubectl replace --force --filename=-", b.name, b.namespace)
+		}},
+		{regexp.MustCompile(`HTTP response to HTTPS client|first record does not look like a TLS handshake|tls: `), "have the Service lead to the port at which the server speaks TLS", endpoints},
+		{silence, "let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy", endpoints},
+		{regexp.MustCompile(`has not looked at it yet`), "see the log of kube-apiserver, unless the APIService is new", func(_ *examination, _ context.Context, names string) string {
+			return "kubectl describe apiservice " + names
+		}},
+	}
 }
 
 // availability is the condition Available of an APIService, which may not have one yet.
@@ -201,8 +246,7 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 		if e.owns(apiService.Spec.Group) {
 			status, of = Failure, "a release that is not this one"
 		}
-		results = append(results, Finding{status, fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")),
-			"if it is not coming back: kubectl delete apiservice " + apiService.Name})
+		results = append(results, Finding{Status: status, Cause: fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")), Fix: "if it is not coming back: kubectl delete apiservice " + apiService.Name})
 	}
 	return orOK(results, "all APIServices of others have a server"), nil
 }

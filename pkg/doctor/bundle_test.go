@@ -173,7 +173,7 @@ func TestBundle(t *testing.T) {
 	defer cluster.Close()
 
 	var out bytes.Buffer
-	results := []Result{{"etcd", Finding{Failure, "the URL with " + planted + " does not answer", "start it"}}}
+	results := []Result{{"", "etcd", Finding{Status: Failure, Cause: "the URL with " + planted + " does not answer", Fix: "start it"}}}
 	require.NoError(t, WriteBundle(t.Context(), Config{Cluster: &rest.Config{Host: cluster.URL}, Namespace: "kitchen"}, results, &out))
 	files := untar(t, &out)
 	for name, content := range files {

@@ -55,6 +55,10 @@ func (e *examination) checkCertificate(ctx context.Context) ([]Finding, error) {
 	}
 	var results []Finding
 	for _, backend := range e.backends() {
+		if e.foreign {
+			results = append(results, e.checkTrust(ctx, backend)...)
+			continue
+		}
 		results = append(results, e.checkBackend(ctx, backend)...)
 	}
 	return results, nil
@@ -72,11 +76,11 @@ func (e *examination) checkBackend(ctx context.Context, b backend) []Finding {
 	var expires time.Time
 	for _, trust := range e.trusts(b) {
 		if trust.anybody {
-			results = append(results, warning(trust.names()+" trusts whoever answers, since insecureSkipTLSVerify is set", "set caBundle instead"))
+			results = append(results, warning(trust.names(", ")+" trusts whoever answers, since insecureSkipTLSVerify is set", "set caBundle instead"))
 			continue
 		}
 		for _, address := range addresses {
-			state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+trust.names())
+			state, err := connect(ctx, nil, address, b.host(), []byte(trust.bundle), "caBundle of "+trust.names(", "))
 			if away := (unreachable{}); errors.As(err, &away) {
 				result := explain(address, Failure, err)
 				result.Fix += ", or name by --server-address where a forwarded port leads to it"
@@ -105,12 +109,12 @@ type trust struct {
 	apiServices []*apiregistrationv1.APIService
 }
 
-func (t *trust) names() string {
+func (t *trust) names(separator string) string {
 	var names []string
 	for _, apiService := range t.apiServices {
 		names = append(names, apiService.Name)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, separator)
 }
 
 // trusts are those of the APIServices that lead to a Service.
@@ -118,7 +122,7 @@ func (e *examination) trusts(b backend) []*trust {
 	var trusts []*trust
 	for _, apiService := range e.apiServices {
 		spec := apiService.Spec
-		if newBackend(spec.Service.Namespace, spec.Service.Name, spec.Service.Port) != b {
+		if backendOf(apiService) != b {
 			continue
 		}
 		found := false
@@ -152,7 +156,7 @@ func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, b
 	}
 	raw, err := dial(ctx, "tcp", address)
 	if direct && errors.Is(err, syscall.ECONNREFUSED) {
-		return tls.ConnectionState{}, &problem{"nobody listens at " + address, "see whether the server runs, and the log of one that does not"}
+		return tls.ConnectionState{}, &problem{"nobody listens at " + address, "see whether the server runs, and the log of one that does not", ""}
 	}
 	if err != nil {
 		return tls.ConnectionState{}, unreachable{err}
@@ -164,7 +168,7 @@ func connect(ctx context.Context, dial utilnet.DialFunc, address, host string, b
 		return tls.ConnectionState{}, untrustedProblem(untrusted, address, host, bundleName)
 	}
 	if err != nil {
-		return tls.ConnectionState{}, &problem{fmt.Sprintf("%s does not speak TLS (%v)", address, err), "see what listens there"}
+		return tls.ConnectionState{}, &problem{fmt.Sprintf("%s does not speak TLS (%v)", address, err), "see what listens there", ""}
 	}
 	return connection.ConnectionState(), nil
 }
@@ -209,14 +213,14 @@ func trusting(bundle []byte, bundleName string) (*tls.Config, error) {
 	if len(bundle) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(bundle) {
-			return nil, &problem{"there is no certificate in " + bundleName, "put the server's certificate authority into it, in PEM format"}
+			return nil, &problem{"there is no certificate in " + bundleName, "put the server's certificate authority into it, in PEM format", ""}
 		}
 	}
 	return config, nil
 }
 
 func untrustedProblem(untrusted *tls.CertificateVerificationError, address, host, bundleName string) *problem {
-	return &problem{fmt.Sprintf("the certificate %q that %s serves can't be trusted (%v)", untrusted.UnverifiedCertificates[0].Subject, address, untrusted.Err), trustFix(untrusted.Err, host, bundleName)}
+	return &problem{fmt.Sprintf("the certificate %q that %s serves can't be trusted (%v)", untrusted.UnverifiedCertificates[0].Subject, address, untrusted.Err), trustFix(untrusted.Err, host, bundleName), ""}
 }
 
 func trustFix(err error, host, bundleName string) string {

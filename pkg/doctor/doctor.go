@@ -34,6 +34,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -64,7 +65,10 @@ const (
 
 // Result is what a check has found, or why it could not be made.
 type Result struct {
-	Check string `json:"check"`
+	// Server is the Service of the server that was examined, if ExamineAPIServices has found that, with
+	// the APIServices that lead to it.
+	Server string `json:"server,omitempty"`
+	Check  string `json:"check"`
 	Finding
 }
 
@@ -73,8 +77,12 @@ type Finding struct {
 	Status Status `json:"status"`
 	// Cause says what was found.
 	Cause string `json:"cause"`
+	// Since is when it began, if that is known, as RFC 3339 has it.
+	Since string `json:"since,omitempty"`
 	// Fix says what to do about it, unless the cause says so itself.
 	Fix string `json:"fix,omitempty"`
+	// Command does that, or shows what to decide by, as a line for a shell.
+	Command string `json:"command,omitempty"`
 }
 
 // Config says what to examine.
@@ -117,16 +125,34 @@ type examination struct {
 	kube       kubernetes.Interface
 	aggregator aggregator.Interface
 	registration
+	// foreign is set for a server whose flags are not known.
+	foreign bool
+	facts   *facts
 	// self is the user who wants to know, once that is known.
 	self string
 }
 
+// scope says what a check is about.
+type scope int
+
+const (
+	// ofCluster is what is the same for all servers.
+	ofCluster scope = iota
+	// ofServer is what can be known of any server.
+	ofServer
+	// ofFlags is what only the flags of the server say.
+	ofFlags
+)
+
 // check is an entry in the table of checks.
 type check struct {
-	name string
+	name  string
+	scope scope
 	// needs are checks without whose success this one could only repeat, in other
 	// words, what they have found.
 	needs []string
+	// explains is set if its failures are why the server is unavailable, and as old as that.
+	explains bool
 	// run returns what it has found, and an error if it could not look.
 	run func(*examination, context.Context) ([]Finding, error)
 }
@@ -137,27 +163,37 @@ func checks() []check {
 		version        = "kube-apiserver"
 		requestHeaders = "request-headers"
 		registered     = "apiservices"
+		definitions    = "definitions"
 		permissions    = "permissions"
+		network        = "network"
 		service        = "service"
 		certificate    = "certificate"
+		availability   = "availability"
+		discovery      = "discovery"
 		etcd           = "etcd"
 	)
 	return []check{
-		{version, nil, (*examination).checkVersion},
-		{requestHeaders, []string{version}, (*examination).checkRequestHeaders},
-		{registered, []string{version}, (*examination).checkRegistered},
-		{permissions, []string{version}, (*examination).checkPermissions},
-		{"priority", []string{version, registered}, (*examination).checkPriority},
-		{service, []string{registered}, (*examination).checkService},
-		{certificate, []string{service}, (*examination).checkCertificate},
-		{"availability", []string{requestHeaders, registered, service, certificate}, (*examination).checkAvailability},
-		{"admission", nil, (*examination).checkAdmission},
-		{"webhooks", []string{version}, (*examination).checkWebhooks},
-		{"policies", []string{version, permissions}, (*examination).checkPolicies},
-		{etcd, nil, (*examination).checkEtcd},
-		{"storage", []string{etcd}, (*examination).checkStorage},
-		{"proxy", []string{version}, (*examination).checkProxy},
-		{"leftovers", []string{version}, (*examination).checkLeftovers},
+		{version, ofCluster, nil, false, (*examination).checkVersion},
+		{requestHeaders, ofCluster, []string{version}, false, (*examination).checkRequestHeaders},
+		{registered, ofFlags, []string{version}, false, (*examination).checkRegistered},
+		{definitions, ofServer, []string{version, registered}, false, (*examination).checkDefinitions},
+		{permissions, ofServer, []string{version}, false, (*examination).checkPermissions},
+		{"priority", ofServer, []string{version, registered}, false, (*examination).checkPriority},
+		{network, ofServer, []string{registered}, true, (*examination).checkNetwork},
+		{service, ofServer, []string{registered, network}, true, (*examination).checkService},
+		{certificate, ofServer, []string{service}, true, (*examination).checkCertificate},
+		{availability, ofServer, []string{requestHeaders, registered, network, service, certificate}, true, (*examination).checkAvailability},
+		{discovery, ofServer, []string{availability}, false, (*examination).checkDiscovery},
+		{"precedence", ofServer, []string{discovery}, false, (*examination).checkPrecedence},
+		{"lists", ofServer, []string{discovery, permissions}, false, (*examination).checkLists},
+		{"admission", ofFlags, nil, false, (*examination).checkAdmission},
+		{"webhooks", ofServer, []string{version}, false, (*examination).checkWebhooks},
+		{"policies", ofServer, []string{version, permissions}, false, (*examination).checkPolicies},
+		{etcd, ofFlags, nil, false, (*examination).checkEtcd},
+		{"storage", ofFlags, []string{etcd}, false, (*examination).checkStorage},
+		{"proxy", ofServer, []string{version}, false, (*examination).checkProxy},
+		{"leftovers", ofFlags, []string{version}, false, (*examination).checkLeftovers},
+		{"consequences", ofServer, []string{version}, false, (*examination).checkConsequences},
 	}
 }
 
@@ -167,15 +203,7 @@ func Examine(ctx context.Context, config Config) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
-	failed := map[string]bool{}
-	for _, check := range checks() {
-		for _, found := range e.runOne(ctx, check, failed) {
-			failed[check.name] = failed[check.name] || found.Status == Failure
-			results = append(results, Result{check.name, found})
-		}
-	}
-	return results, ctx.Err()
+	return e.runAll(ctx, "", map[string]bool{}, ofCluster, ofServer, ofFlags), ctx.Err()
 }
 
 func newExamination(ctx context.Context, config Config) (*examination, error) {
@@ -187,9 +215,23 @@ func newExamination(ctx context.Context, config Config) (*examination, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &examination{Config: config, kube: kube, aggregator: apiServices}
+	e := &examination{Config: config, kube: kube, aggregator: apiServices, facts: newFacts(ctx, kube)}
 	e.registration = e.findRegistration(ctx)
 	return e, nil
+}
+
+// runAll runs the checks of some scopes, and notes in failed which of them have failed.
+func (e *examination) runAll(ctx context.Context, server string, failed map[string]bool, scopes ...scope) (results []Result) {
+	for _, check := range checks() {
+		if !slices.Contains(scopes, check.scope) {
+			continue
+		}
+		for _, found := range e.runOne(ctx, check, failed) {
+			failed[check.name] = failed[check.name] || found.Status == Failure
+			results = append(results, Result{server, check.name, found})
+		}
+	}
+	return results
 }
 
 func (e *examination) runOne(ctx context.Context, check check, failed map[string]bool) []Finding {
@@ -203,19 +245,35 @@ func (e *examination) runOne(ctx context.Context, check check, failed map[string
 	if err != nil {
 		found = append(found, explain("", Failure, err))
 	}
+	for i := range found {
+		if check.explains && found[i].Status == Failure && found[i].Since == "" {
+			found[i] = found[i].since(e.unavailable().LastTransitionTime)
+		}
+	}
 	return found
 }
 
-// Print writes a line for each result.
+// Print writes a line for each result, below it its command, and above those of a server its name.
 func Print(out io.Writer, results []Result) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	server := ""
 	for _, result := range results {
+		if result.Server != server {
+			server = result.Server
+			fmt.Fprintf(table, "\n%s\n", server)
+		}
 		text := result.Cause
+		if result.Since != "" {
+			text += " (since " + result.Since + ")"
+		}
 		if result.Fix != "" {
 			text += ": " + result.Fix
 		}
 		// Messages of others can have several lines.
 		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Status, result.Check, strings.Join(strings.Fields(text), " "))
+		if result.Command != "" {
+			fmt.Fprintf(table, "\t\t  %s\n", result.Command)
+		}
 	}
 	return table.Flush()
 }
@@ -236,13 +294,27 @@ func skipped(format string, args ...any) Finding {
 	return Finding{Status: Skipped, Cause: fmt.Sprintf(format, args...)}
 }
 
-func warning(cause, fix string) Finding { return Finding{Warning, cause, fix} }
+func warning(cause, fix string) Finding { return Finding{Status: Warning, Cause: cause, Fix: fix} }
 
-func failure(cause, fix string) Finding { return Finding{Failure, cause, fix} }
+func failure(cause, fix string) Finding { return Finding{Status: Failure, Cause: cause, Fix: fix} }
+
+// by adds the command that fixes what was found.
+func (f Finding) by(format string, args ...any) Finding {
+	f.Command = fmt.Sprintf(format, args...)
+	return f
+}
+
+// since adds when it began.
+func (f Finding) since(began metav1.Time) Finding {
+	if !began.IsZero() {
+		f.Since = date(began.Time)
+	}
+	return f
+}
 
 // problem is an error that says what to do about it.
 type problem struct {
-	cause, fix string
+	cause, fix, command string
 }
 
 // Error returns cause and fix.
@@ -257,10 +329,10 @@ type unreadable struct {
 // explain returns what an error about something means; the status is that of a problem.
 func explain(what string, status Status, err error) Finding {
 	if found := (*problem)(nil); errors.As(err, &found) {
-		return Finding{status, found.cause, found.fix}
+		return Finding{Status: status, Cause: found.cause, Fix: found.fix, Command: found.command}
 	}
 	if away := (unreachable{}); errors.As(err, &away) {
-		return Finding{Skipped, fmt.Sprintf("%s can't be reached from here (%v)", what, away.error), "run this in a pod of the cluster"}
+		return Finding{Status: Skipped, Cause: fmt.Sprintf("%s can't be reached from here (%v)", what, away.error), Fix: "run this in a pod of the cluster"}
 	}
 	if unread := (unreadable{}); errors.As(err, &unread) {
 		what, err = unread.what, unread.error

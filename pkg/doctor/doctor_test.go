@@ -67,8 +67,8 @@ func TestTheTableOfChecks(t *testing.T) {
 func TestPrint(t *testing.T) {
 	var out strings.Builder
 	if err := Print(&out, []Result{
-		{"short", Finding{OK, "all is well", ""}},
-		{"of some length", Finding{Failure, "two lines\n\tof another", "fix it"}},
+		{"", "short", Finding{Status: OK, Cause: "all is well"}},
+		{"", "of some length", Finding{Status: Failure, Cause: "two lines\n\tof another", Fix: "fix it"}},
 	}); err != nil {
 		t.Fatal(err)
 	}

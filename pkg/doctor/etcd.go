@@ -66,7 +66,7 @@ func (e *examination) etcdAway() (Finding, bool) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return Finding{}, false
 	}
-	return Finding{Skipped, fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers"}, true
+	return Finding{Status: Skipped, Cause: fmt.Sprintf("the embedded etcd can't be looked at from here (%v)", err), Fix: "run this in the server's pod and as its user, with the server's --data-dir, or name an external etcd by --etcd-servers"}, true
 }
 
 func (e *examination) checkMember(ctx context.Context, endpoint string) []Finding {

@@ -38,16 +38,20 @@ func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 	if e.namespace() == "" {
 		return []Finding{skipped("it is not known in which namespace the server is going to be: name it by --namespace")}, nil
 	}
+	if e.ServiceAccount == "" {
+		return nobody(), nil
+	}
 	if _, err := e.kube.CoreV1().ServiceAccounts(e.namespace()).Get(ctx, e.ServiceAccount, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		if len(e.apiServices) == 0 {
 			return []Finding{skipped("there is no service account %s in the namespace %s yet", e.ServiceAccount, e.namespace())}, nil
 		}
 		return []Finding{failure(fmt.Sprintf("there is no service account %s in the namespace %s", e.ServiceAccount, e.namespace()),
-			"create it, or name the one of the server's pods by --namespace and --service-account")}, nil
+			"create it, or name the one of the server's pods by --namespace and --service-account").
+			by("kubectl create serviceaccount %s --namespace=%s", e.ServiceAccount, e.namespace())}, nil
 	}
 	permissions := e.Permissions(e.namespace())
 	var fixes []string
-	optional := map[string]bool{}
+	known := map[string]cluster.Permission{}
 	missing := map[string][]string{}
 	for _, permission := range permissions {
 		allowed, err := e.allowed(ctx, permission)
@@ -59,7 +63,7 @@ func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 		}
 		if missing[permission.Fix] == nil {
 			fixes = append(fixes, permission.Fix)
-			optional[permission.Fix] = permission.Optional
+			known[permission.Fix] = permission
 		}
 		missing[permission.Fix] = append(missing[permission.Fix], permission.String())
 	}
@@ -69,10 +73,10 @@ func (e *examination) checkPermissions(ctx context.Context) ([]Finding, error) {
 	}
 	for _, fix := range fixes {
 		status := Failure
-		if optional[fix] {
+		if known[fix].Optional {
 			status = Warning
 		}
-		results = append(results, Finding{status, e.user() + " may not " + strings.Join(missing[fix], ", "), fix})
+		results = append(results, Finding{Status: status, Cause: e.user() + " may not " + strings.Join(missing[fix], ", "), Fix: fix, Command: known[fix].Command})
 	}
 	return orOK(results, "%s has %s", e.user(), plural(len(permissions), "permission")), nil
 }
@@ -88,7 +92,8 @@ func (e *examination) checkEverything(ctx context.Context) ([]Finding, error) {
 		return nil, nil
 	}
 	return []Finding{warning(e.user()+" may do everything in the cluster, and so may whoever gets into the server",
-		"unless objects are being moved, delete the ClusterRoleBinding of the component migrate, which \"kubectl get clusterrolebindings --output=wide\" shows")}, nil
+		"unless objects are being moved, delete the ClusterRoleBinding that allows it, which of servers of this module is that of the component migrate").
+		by("kubectl get clusterrolebindings --output=wide")}, nil
 }
 
 // user is the server's.

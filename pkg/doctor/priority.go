@@ -38,6 +38,9 @@ func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
 	if len(e.apiServices) == 0 {
 		return []Finding{skipped("no version is registered")}, nil
 	}
+	if e.ServiceAccount == "" {
+		return nobody(), nil
+	}
 	schemas, err := e.kube.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return []Finding{skipped("kube-apiserver has no FlowSchemas")}, nil
@@ -55,10 +58,18 @@ func (e *examination) checkPriority(ctx context.Context) ([]Finding, error) {
 		first := slices.IndexFunc(schemas.Items, func(schema flowcontrolv1.FlowSchema) bool { return e.decides(schema.Spec, review) })
 		if first < 0 || schemas.Items[first].Spec.PriorityLevelConfiguration.Name != flowcontrolv1.PriorityLevelConfigurationNameExempt {
 			return []Finding{warning(fmt.Sprintf("%s that %s creates wait in kube-apiserver behind the requests that wait for them, so that many of these can fail at once", review, e.user()),
-				"install the FlowSchema that the manifests of this server have, which lets them pass")}, nil
+				"install a FlowSchema that lets them pass, as the manifests of this server do").by("%s", e.flowSchema())}, nil
 		}
 	}
 	return []Finding{ok("kube-apiserver answers reviews before anything else")}, nil
+}
+
+// flowSchema is a command that has reviews of the server pass.
+func (e *examination) flowSchema() string {
+	return fmt.Sprintf(`echo '{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"%[1]s-%[2]s-reviews"},"spec":{"matchingPrecedence":100,`+
+		`"priorityLevelConfiguration":{"name":"exempt"},"rules":[{"subjects":[{"kind":"ServiceAccount","serviceAccount":{"namespace":"%[1]s","name":"%[2]s"}}],`+
+		`"resourceRules":[{"verbs":["create"],"apiGroups":["authentication.k8s.io","authorization.k8s.io"],"resources":["tokenreviews","subjectaccessreviews"],"clusterScope":true}]}]}}' | kubectl apply --filename=-`,
+		e.namespace(), e.ServiceAccount)
 }
 
 // decides tells whether a FlowSchema is for the reviews that the server creates.

@@ -58,7 +58,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	for _, environment := range environments {
 		if environment.hidden {
-			results = append(results, Finding{Skipped, fmt.Sprintf("the environment of %s is not all in its manifest", environment.of), "run this in it"})
+			results = append(results, Finding{Status: Skipped, Cause: fmt.Sprintf("the environment of %s is not all in its manifest", environment.of), Fix: "run this in it"})
 			continue
 		}
 		through := environment.proxy.ProxyFunc()
@@ -75,10 +75,20 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 		}
 		if len(exceptions) > 0 {
 			results = append(results, warning(fmt.Sprintf("by the environment of %s, requests to %s go through the proxy of HTTPS_PROXY", environment.of, strings.Join(reasons, ", ")),
-				"add "+strings.Join(exceptions, ",")+" to NO_PROXY"))
+				"add "+strings.Join(exceptions, ",")+" to NO_PROXY").by("%s", e.setEnvironment(ctx, "NO_PROXY="+strings.Join(exceptions, ","))))
 		}
 	}
 	return orOK(results, "no proxy is between the server and the cluster"), nil
+}
+
+// setEnvironment is a command that gives a variable to the server.
+func (e *examination) setEnvironment(ctx context.Context, variable string) string {
+	for _, b := range e.backends() {
+		if found, err := e.look(ctx, b); err == nil && found.deployment != nil {
+			return fmt.Sprintf("kubectl set env deployment/%s --namespace=%s %s", found.deployment.Name, b.namespace, variable)
+		}
+	}
+	return ""
 }
 
 // destination is where the server sends requests.
@@ -172,7 +182,7 @@ func (e *examination) environments(ctx context.Context) ([]environment, error) {
 			}
 		}
 	}
-	if len(environments) == 0 {
+	if len(environments) == 0 && !e.foreign {
 		environments = append(environments, environment{of: "this command", proxy: proxyConfig(os.Getenv)})
 	}
 	return environments, nil

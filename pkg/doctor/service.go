@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,8 +61,7 @@ func (b backend) host() string { return b.name + "." + b.namespace + ".svc" }
 func (e *examination) backends() []backend {
 	var backends []backend
 	for _, apiService := range e.apiServices {
-		service := apiService.Spec.Service
-		if backend := newBackend(service.Namespace, service.Name, service.Port); !slices.Contains(backends, backend) {
+		if backend := backendOf(apiService); !slices.Contains(backends, backend) {
 			backends = append(backends, backend)
 		}
 	}
@@ -77,11 +77,16 @@ func (e *examination) checkService(ctx context.Context) ([]Finding, error) {
 	for _, backend := range e.backends() {
 		addresses, err := e.resolve(ctx, backend)
 		if err != nil {
-			results = append(results, explain(backend.String(), Failure, err))
+			found := explain(backend.String(), Failure, err)
+			if found.Status == Failure && found.Command == "" {
+				found = found.by("kubectl delete apiservice %s", e.names(" "))
+			}
+			results = append(results, found)
 			continue
 		}
 		results = append(results, ok("%s leads to %s", backend, strings.Join(addresses, ", ")))
 		results = append(results, e.checkSpread(ctx, backend)...)
+		results = append(results, e.checkStrangers(ctx, backend)...)
 	}
 	return results, nil
 }
@@ -112,34 +117,52 @@ func (e *examination) checkSpread(ctx context.Context, b backend) []Finding {
 	)}
 }
 
+// checkStrangers warns of a Service that selects pods of others, which get a part of the requests.
+func (e *examination) checkStrangers(ctx context.Context, b backend) []Finding {
+	found, err := e.look(ctx, b)
+	if err != nil {
+		return nil
+	}
+	for _, pod := range found.readyPods() {
+		if first := found.readyPods()[0]; pod.Spec.ServiceAccountName != first.Spec.ServiceAccountName {
+			return []Finding{warning(fmt.Sprintf("%s selects pods of several servers, such as %s and %s, so that each gets requests for the others", b, first.Name, pod.Name),
+				"give it a selector that only one of them matches").by("kubectl get pods --namespace=%s --selector=%s --show-labels", b.namespace, labels.Set(found.service.Spec.Selector))}
+		}
+	}
+	return nil
+}
+
 // resolve returns the addresses behind a Service. The error is a problem if
 // something is wrong with the Service.
 func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) {
-	service, err := e.service(ctx, b)
-	if err != nil {
-		return nil, err
-	}
+	found, err := e.look(ctx, b)
+	service := found.service
 	if service == nil {
-		return nil, &problem{b.String() + " does not exist", "create this Service, through which requests reach the pods"}
+		if err == nil {
+			err = &problem{b.String() + " does not exist", "create this Service, through which requests reach the pods, or delete what leads to it", ""}
+		}
+		return nil, err
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return []string{net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(b.port)))}, nil
 	}
+	patch := fmt.Sprintf("kubectl patch service %s --namespace=%s --type=json --patch=", b.name, b.namespace)
 	i := slices.IndexFunc(service.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == b.port })
 	if i < 0 {
-		return nil, &problem{fmt.Sprintf("%s has no port %d", b, b.port), "add the port to it, or name another port where the Service is named"}
+		return nil, &problem{fmt.Sprintf("%s has no port %d", b, b.port), "add the port to it, or name another port where the Service is named",
+			patch + fmt.Sprintf(`'[{"op":"replace","path":"/spec/ports/0/port","value":%d}]'`, b.port)}
 	}
 	port := service.Spec.Ports[i]
-	pods, err := e.pods(ctx, service)
 	if apierrors.IsForbidden(err) {
 		return clusterAddress(service, port, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, pod := range pods {
+	for _, pod := range found.pods {
 		if port.TargetPort.Type == intstr.String && !hasPort(pod, port.TargetPort.StrVal) {
-			return nil, &problem{fmt.Sprintf("the target port %q of %s is not a port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort"}
+			return nil, &problem{fmt.Sprintf("the target port %q of %s is not a port of its pod %s", port.TargetPort.StrVal, b, pod.Name), "give a port of the container that name, or the Service another targetPort",
+				patch + fmt.Sprintf(`'[{"op":"replace","path":"/spec/ports/%d/targetPort","value":%d}]'`, i, portOf(pod))}
 		}
 	}
 	addresses, err := e.endpoints(ctx, b, port)
@@ -149,14 +172,67 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 	if err != nil || len(addresses) > 0 {
 		return addresses, err
 	}
-	switch {
-	case len(service.Spec.Selector) == 0:
-		return nil, &problem{b.String() + " has no selector, and no endpoint that is ready", "give it a selector of the server's pods"}
-	case len(pods) == 0:
-		return nil, &problem{fmt.Sprintf("no pod matches the selector %s of %s", labels.Set(service.Spec.Selector), b), "check the labels of the pods, and the Deployment that is to create them"}
-	default:
-		return nil, &problem{fmt.Sprintf("none of the pods of %s is ready, of which there are %d", b, len(pods)), "see their events and logs"}
+	return nil, found.problem(b, port)
+}
+
+// portOf is where a pod seems to serve TLS.
+func portOf(pod corev1.Pod) int32 {
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			return port.ContainerPort
+		}
 	}
+	return defaultPort
+}
+
+// problem says why nobody is behind a Service.
+func (found behind) problem(b backend, port corev1.ServicePort) error {
+	selector := labels.Set(found.service.Spec.Selector)
+	slicesOf := fmt.Sprintf("kubectl get endpointslices --namespace=%s --selector=%s=%s --output=yaml", b.namespace, discoveryv1.LabelServiceName, b.name)
+	switch deployment := found.deployment; {
+	case len(selector) == 0:
+		return &problem{b.String() + " has no selector, and no endpoint that is ready", "give it a selector of the server's pods", slicesOf}
+	case len(found.readyPods()) > 0:
+		return &problem{fmt.Sprintf("the pod %s of %s is ready, but no endpoint has the port %q", found.readyPods()[0].Name, b, port.Name), "see whether kube-controller-manager runs, which writes the EndpointSlices", slicesOf}
+	case len(found.pods) > 0:
+		return found.notReady(b)
+	case deployment != nil && !selects(found.service, deployment.Spec.Template.Labels):
+		return &problem{fmt.Sprintf("no pod matches the selector %s of %s", selector, b), "check the labels of the pods, and the Deployment that is to create them",
+			fmt.Sprintf("kubectl set selector service %s --namespace=%s %s", b.name, b.namespace, labels.Set(deployment.Spec.Template.Labels))}
+	case deployment != nil && deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == 0:
+		return &problem{fmt.Sprintf("no pod matches the selector %s of %s, since the Deployment %s is to have none", selector, b, deployment.Name), "scale it up",
+			fmt.Sprintf("kubectl scale --namespace=%s deployment/%s --replicas=1", b.namespace, deployment.Name)}
+	case deployment != nil:
+		why := ""
+		for _, condition := range deployment.Status.Conditions {
+			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+				why = " (" + condition.Message + ")"
+			}
+		}
+		return &problem{fmt.Sprintf("no pod matches the selector %s of %s, since none of the Deployment %s can be created%s", selector, b, deployment.Name, why), "see its events and those of its ReplicaSet",
+			fmt.Sprintf("kubectl describe --namespace=%s deployment,replicasets --selector=%s", b.namespace, selector)}
+	default:
+		return &problem{fmt.Sprintf("no pod matches the selector %s of %s", selector, b), "check the labels of the pods, and the Deployment that is to create them",
+			fmt.Sprintf("kubectl get pods,deployments --namespace=%s --show-labels", b.namespace)}
+	}
+}
+
+// notReady says why the pods of a Service are not ready.
+func (found behind) notReady(b backend) error {
+	pod := found.pods[0]
+	why, command := "", fmt.Sprintf("kubectl describe pod %s --namespace=%s", pod.Name, b.namespace)
+	if condition := podCondition(pod, corev1.PodScheduled); condition.Status == corev1.ConditionFalse {
+		why = ": " + condition.Reason + ", " + condition.Message
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if waiting := container.State.Waiting; waiting != nil && waiting.Reason != "" {
+			why = ": " + waiting.Reason
+		}
+		if container.RestartCount > 0 {
+			command = fmt.Sprintf("kubectl logs %s --namespace=%s --container=%s --previous", pod.Name, b.namespace, container.Name)
+		}
+	}
+	return &problem{fmt.Sprintf("none of the pods of %s is ready, of which there are %d%s", b, len(found.pods), why), "see their events and logs", command}
 }
 
 // service returns nil if there is none. It lists, which is what the server may do itself.

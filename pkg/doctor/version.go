@@ -20,8 +20,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 	baseversion "k8s.io/component-base/version"
@@ -53,6 +56,9 @@ func (e *examination) checkVersion(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, unreadable{"the version of kube-apiserver", err}
 	}
+	if e.foreign {
+		return []Finding{ok("kube-apiserver at %s is %s", e.Cluster.Host, described(info))}, nil
+	}
 	ours := utilversion.MustParse(baseversion.DefaultKubeBinaryVersion)
 	if err := skew(ours, theirs); err != nil {
 		return []Finding{explain("the version of kube-apiserver", Warning, err)}, nil
@@ -81,17 +87,20 @@ func skew(ours, theirs *utilversion.Version) error {
 	difference := int(theirs.Minor()) - int(ours.Minor())
 	switch {
 	case theirs.Major() != ours.Major() || difference > newerReleases:
-		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s newer", theirs.Major(), theirs.Minor(), ours, plural(newerReleases, "minor release")),
-			"install a newer version of this server"}
+		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s newer", theirs.Major(), theirs.Minor(), ours, plural(newerReleases, "minor release")), "install a newer version of this server", ""}
+
 	case difference < -olderReleases:
-		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s older", theirs.Major(), theirs.Minor(), ours, plural(olderReleases, "minor release")),
-			"upgrade the cluster, or install an older version of this server"}
+		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s older", theirs.Major(), theirs.Minor(), ours, plural(olderReleases, "minor release")), "upgrade the cluster, or install an older version of this server", ""}
+
 	}
 	return nil
 }
 
 // checkRequestHeaders looks at how kube-apiserver says for whom it makes a request.
 func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error) {
+	if e.foreign {
+		return e.checkAuthenticationConfig(ctx)
+	}
 	err := e.Authentication(ctx)
 	switch {
 	case err == nil:
@@ -101,4 +110,37 @@ func (e *examination) checkRequestHeaders(ctx context.Context) ([]Finding, error
 	default:
 		return []Finding{{Status: Failure, Cause: err.Error()}}, nil
 	}
+}
+
+// authenticationConfig is the ConfigMap in which kube-apiserver says how its front proxy is known.
+const authenticationConfig = "extension-apiserver-authentication"
+
+// checkAuthenticationConfig looks at what servers read to know kube-apiserver's front proxy.
+func (e *examination) checkAuthenticationConfig(ctx context.Context) ([]Finding, error) {
+	const flags, show = "start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file", "kubectl get configmap " + authenticationConfig + " --namespace=kube-system --output=yaml"
+	config, err := e.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfig, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return []Finding{failure("there is no ConfigMap "+authenticationConfig+", by which servers know kube-apiserver", "see the log of kube-apiserver, which writes it").by(show)}, nil
+	}
+	if err != nil {
+		return nil, unreadable{"the request-header configuration", err}
+	}
+	authorities := parseCertificates([]byte(config.Data["requestheader-client-ca-file"]))
+	if len(authorities) == 0 {
+		return []Finding{failure("there is no request-header CA, so that servers do not know kube-apiserver's front proxy, and refuse what it forwards", flags).by(show)}, nil
+	}
+	var results []Finding
+	for _, authority := range authorities {
+		if renewalDue(authority, time.Now()) {
+			results = append(results, warning(fmt.Sprintf("the request-header CA %q expires on %s", authority.Subject, date(authority.NotAfter)), "renew it, and give kube-apiserver the new one beside it").by(show))
+		}
+	}
+	if names := config.Data["requestheader-allowed-names"]; names == "" || names == "[]" {
+		for _, client := range parseCertificates([]byte(config.Data["client-ca-file"])) {
+			if slices.ContainsFunc(authorities, client.Equal) {
+				results = append(results, failure("the request-header CA is a client CA, too, and no names are required, so that every user with a certificate can be anybody to servers", flags).by(show))
+			}
+		}
+	}
+	return orOK(results, "servers can know kube-apiserver's front proxy"), nil
 }

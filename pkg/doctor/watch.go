@@ -29,10 +29,10 @@ import (
 // an error. It reports all results first, and then those of checks that have found something
 // else: a result of another status, or another cause of a warning or a failure, apart from
 // numbers in it.
-func Watch(ctx context.Context, config Config, pause time.Duration, report func([]Result) error) error {
+func Watch(ctx context.Context, examine func(context.Context) ([]Result, error), pause time.Duration, report func([]Result) error) error {
 	known := map[string][]Result{}
 	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
-		results, err := Examine(ctx, config)
+		results, err := examine(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -50,15 +50,17 @@ func Watch(ctx context.Context, config Config, pause time.Duration, report func(
 // changes returns the results of checks that have found something else than what is known, and
 // makes it known.
 func changes(known map[string][]Result, results []Result) (found []Result) {
-	byCheck := map[string][]Result{}
-	for _, result := range results {
-		byCheck[result.Check] = append(byCheck[result.Check], result)
-	}
-	for _, check := range checks() {
-		if !slices.EqualFunc(known[check.name], byCheck[check.name], alike) {
-			found = append(found, byCheck[check.name]...)
+	for len(results) > 0 {
+		first := results[0]
+		end := slices.IndexFunc(results, func(result Result) bool { return result.Server != first.Server || result.Check != first.Check })
+		if end < 0 {
+			end = len(results)
 		}
-		known[check.name] = byCheck[check.name]
+		key := first.Server + "/" + first.Check
+		if !slices.EqualFunc(known[key], results[:end], alike) {
+			found = append(found, results[:end]...)
+		}
+		known[key], results = results[:end], results[end:]
 	}
 	return found
 }

@@ -24,19 +24,19 @@ import (
 
 func TestNews(t *testing.T) {
 	known := map[string][]Result{}
-	version := Result{"kube-apiserver", Finding{OK, "v1.37.1", ""}}
+	version := Result{"", "kube-apiserver", Finding{Status: OK, Cause: "v1.37.1"}}
 	for _, step := range []struct {
 		name    string
 		results []Result
 		want    []Result
 	}{
-		{"the first time", []Result{version, {"etcd", Finding{OK, "answers in 1.2 ms", ""}}}, []Result{version, {"etcd", Finding{OK, "answers in 1.2 ms", ""}}}},
-		{"the same", []Result{version, {"etcd", Finding{OK, "answers in 1.2 ms", ""}}}, nil},
-		{"another number", []Result{version, {"etcd", Finding{OK, "answers in 20 ms", ""}}}, nil},
-		{"another status", []Result{version, {"etcd", Finding{Warning, "takes 120 ms", "get another disk"}}}, []Result{{"etcd", Finding{Warning, "takes 120 ms", "get another disk"}}}},
-		{"another number in a warning", []Result{version, {"etcd", Finding{Warning, "takes 99.5 ms", "get another disk"}}}, nil},
-		{"another warning", []Result{version, {"etcd", Finding{Warning, "has 90 MiB left", "get another disk"}}}, []Result{{"etcd", Finding{Warning, "has 90 MiB left", "get another disk"}}}},
-		{"one more", []Result{version, {"etcd", Finding{OK, "first", ""}}, {"etcd", Finding{OK, "second", ""}}}, []Result{{"etcd", Finding{OK, "first", ""}}, {"etcd", Finding{OK, "second", ""}}}},
+		{"the first time", []Result{version, {"", "etcd", Finding{Status: OK, Cause: "answers in 1.2 ms"}}}, []Result{version, {"", "etcd", Finding{Status: OK, Cause: "answers in 1.2 ms"}}}},
+		{"the same", []Result{version, {"", "etcd", Finding{Status: OK, Cause: "answers in 1.2 ms"}}}, nil},
+		{"another number", []Result{version, {"", "etcd", Finding{Status: OK, Cause: "answers in 20 ms"}}}, nil},
+		{"another status", []Result{version, {"", "etcd", Finding{Status: Warning, Cause: "takes 120 ms", Fix: "get another disk"}}}, []Result{{"", "etcd", Finding{Status: Warning, Cause: "takes 120 ms", Fix: "get another disk"}}}},
+		{"another number in a warning", []Result{version, {"", "etcd", Finding{Status: Warning, Cause: "takes 99.5 ms", Fix: "get another disk"}}}, nil},
+		{"another warning", []Result{version, {"", "etcd", Finding{Status: Warning, Cause: "has 90 MiB left", Fix: "get another disk"}}}, []Result{{"", "etcd", Finding{Status: Warning, Cause: "has 90 MiB left", Fix: "get another disk"}}}},
+		{"one more", []Result{version, {"", "etcd", Finding{Status: OK, Cause: "first"}}, {"", "etcd", Finding{Status: OK, Cause: "second"}}}, []Result{{"", "etcd", Finding{Status: OK, Cause: "first"}}, {"", "etcd", Finding{Status: OK, Cause: "second"}}}},
 	} {
 		if diff := cmp.Diff(step.want, changes(known, step.results)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)

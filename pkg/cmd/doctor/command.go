@@ -46,8 +46,12 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 	options := apiserver.NewOptions(name, groups...)
 	options.Base = base
 	config := doctor.Config{Groups: groups}
-	var format, bundle string
-	var pause time.Duration
+	var (
+		report      report
+		bundle      string
+		apiServices []string
+		all         bool
+	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Finds what keeps this server from working in a cluster",
@@ -55,41 +59,34 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 			"Besides its own flags it takes the server's, and checks what a server with these flags needs. The exit code is 1 if there is a failure.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := tool.CheckFormat(format); err != nil {
+			if err := report.check(); err != nil {
 				return err
 			}
 			if _, _, err := net.SplitHostPort(config.Address); err != nil && config.Address != "" {
 				return fmt.Errorf("--server-address must be host:port: %w", err)
 			}
-			if pause < 0 {
-				return errors.New("--watch must be longer than nothing, for instance 5m")
-			}
-			if pause != 0 && bundle != "" {
+			others := all || len(apiServices) > 0
+			switch {
+			case all && len(apiServices) > 0:
+				return errors.New("--all examines every APIService: leave out --apiservice")
+			case report.pause != 0 && bundle != "":
 				return errors.New("--bundle is written once: leave out --watch")
+			case others && bundle != "":
+				return errors.New("--bundle is about this server: leave out --apiservice and --all")
 			}
 			if err := complete(options, &config); err != nil {
 				return err
 			}
-			if pause != 0 {
-				return doctor.Watch(cmd.Context(), config, pause, func(results []doctor.Result) error {
-					return printNews(cmd.OutOrStdout(), format, results)
-				})
-			}
-			results, err := doctor.Examine(cmd.Context(), config)
-			if err != nil {
-				return err
-			}
-			if bundle != "" {
-				if err := writeBundle(cmd.Context(), bundle, config, results); err != nil {
-					return err
+			return report.run(cmd, func(ctx context.Context) ([]doctor.Result, error) {
+				if others {
+					return doctor.ExamineAPIServices(ctx, config.Cluster, apiServices...)
 				}
-			}
-			if format == tool.FormatJSON {
-				err = tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"results": results})
-			} else {
-				err = doctor.Print(cmd.OutOrStdout(), results)
-			}
-			return errors.Join(err, failures(results))
+				results, err := doctor.Examine(ctx, config)
+				if err == nil && bundle != "" {
+					err = writeBundle(ctx, bundle, config, results)
+				}
+				return results, err
+			})
 		},
 	}
 	sections := cliflag.NamedFlagSets{}
@@ -102,9 +99,11 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 		"Where the server can be reached from here, as host:port, for instance by \"kubectl port-forward\". By default the endpoints of its Service are tried.")
 	own.StringVar(&bundle, "bundle", "", ""+
 		"File to write, for instance support.tar.gz, with what others need to find a fault: findings, versions, and the logs, metrics and objects of the server's namespace, without what is confidential.")
-	own.DurationVar(&pause, "watch", 0, ""+
-		"How long to wait before examining again, for instance 5m, until Ctrl-C. After the first time, only what has changed is printed. 0 examines once.")
-	own.StringVarP(&format, "output", "o", "", `"json" for programs.`)
+	own.StringArrayVar(&apiServices, "apiservice", nil, ""+
+		"Name of an APIService, of this server or any other, for instance v1beta1.metrics.k8s.io. It can be given several times. It and the server that it leads to are examined instead of this server, without its flags.")
+	own.BoolVar(&all, "all", false, ""+
+		"Whether to examine all APIServices of the cluster that lead to a server, as --apiservice does one.")
+	report.addFlags(own)
 	// It writes no log, but takes a server's flags as they are.
 	server := tool.ServerFlags(options, logsapi.NewLoggingConfiguration())
 	for _, name := range server.Order {

@@ -1,0 +1,131 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/doctor"
+)
+
+// NewPlugin returns the command of the plugin "kubectl apiservices".
+func NewPlugin() *cobra.Command {
+	var report report
+	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
+	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	cmd := &cobra.Command{
+		Use:   "kubectl-apiservices [NAME ...]",
+		Short: "Says what is wrong with APIServices and the servers behind them",
+		Long: "Examines the APIServices that are named, or all that lead to a server, and prints one line per finding: what is wrong, since when, and how to fix it, " +
+			"with a command below it. It changes nothing, and connects to kube-apiserver only. The exit code is 1 if there is a failure.",
+		Example:     "  kubectl apiservices\n  kubectl apiservices v1beta1.metrics.k8s.io --output=json",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl apiservices"},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			cluster, err := config.ClientConfig()
+			if err != nil {
+				return err
+			}
+			return report.run(cmd, func(ctx context.Context) ([]doctor.Result, error) {
+				return doctor.ExamineAPIServices(ctx, cluster, names...)
+			})
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			names, err := completions(cmd.Context(), config)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		SilenceUsage: true,
+	}
+	cmd.Flags().StringVar(&rules.ExplicitPath, "kubeconfig", "", "File with the configuration of kubectl.")
+	clientcmd.BindOverrideFlags(overrides, cmd.Flags(), clientcmd.RecommendedConfigOverrideFlags(""))
+	report.addFlags(cmd.Flags())
+	return tool.AsTool(cmd)
+}
+
+// completions are the names of the APIServices that lead to a server, each with the name of its Service.
+func completions(ctx context.Context, config clientcmd.ClientConfig) (names []cobra.Completion, err error) {
+	cluster, err := config.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := aggregator.NewForConfig(cluster)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, apiService := range list.Items {
+		if service := apiService.Spec.Service; service != nil {
+			names = append(names, cobra.CompletionWithDesc(apiService.Name, service.Namespace+"/"+service.Name))
+		}
+	}
+	return names, nil
+}
+
+// report is how results are printed, and how often.
+type report struct {
+	format string
+	pause  time.Duration
+}
+
+func (r *report) addFlags(flags *pflag.FlagSet) {
+	flags.DurationVar(&r.pause, "watch", 0, ""+
+		"How long to wait before examining again, for instance 5m, until Ctrl-C. After the first time, only what has changed is printed. 0 examines once.")
+	flags.StringVarP(&r.format, "output", "o", "", `"json" for programs.`)
+}
+
+func (r *report) check() error {
+	if r.pause < 0 {
+		return errors.New("--watch must be longer than nothing, for instance 5m")
+	}
+	return tool.CheckFormat(r.format)
+}
+
+// run examines and prints. The error says so if there are failures.
+func (r *report) run(cmd *cobra.Command, examine func(context.Context) ([]doctor.Result, error)) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.pause != 0 {
+		return doctor.Watch(cmd.Context(), examine, r.pause, func(results []doctor.Result) error {
+			return printNews(cmd.OutOrStdout(), r.format, results)
+		})
+	}
+	results, err := examine(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if r.format == tool.FormatJSON {
+		err = tool.PrintJSON(cmd.OutOrStdout(), map[string]any{"results": results})
+	} else {
+		err = doctor.Print(cmd.OutOrStdout(), results)
+	}
+	return errors.Join(err, failures(results))
+}

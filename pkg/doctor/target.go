@@ -1,0 +1,265 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
+)
+
+// ExamineAPIServices examines APIServices and the servers that they lead to: those that are named, or
+// all. It connects to kube-apiserver only. What it finds is all that can be known without
+// the flags of the servers.
+func ExamineAPIServices(ctx context.Context, config *rest.Config, names ...string) ([]Result, error) {
+	e, err := newExamination(ctx, Config{
+		Cluster: config,
+		Egress:  func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return nil, nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.foreign = true
+	failed := map[string]bool{}
+	results := e.runAll(ctx, "", failed, ofCluster)
+	if failed[checks()[0].name] {
+		return results, ctx.Err()
+	}
+	servers, err := e.servers(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, server := range servers {
+		known := map[string]bool{}
+		for name := range failed {
+			known[name] = failed[name]
+		}
+		results = append(results, server.runAll(ctx, server.title(), known, ofServer)...)
+	}
+	return results, ctx.Err()
+}
+
+// servers are those that APIServices lead to, each with all of its own.
+func (e *examination) servers(ctx context.Context, names []string) ([]*examination, error) {
+	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the APIServices can't be read: %w", err)
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(list.Items, func(apiService apiregistrationv1.APIService) bool { return apiService.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no APIService %s: \"kubectl get apiservices\" lists those that there are", name)
+		}
+		if list.Items[i].Spec.Service == nil {
+			return nil, fmt.Errorf("the APIService %s leads to no server, since kube-apiserver serves it itself", name)
+		}
+	}
+	var servers []*examination
+	for i := range list.Items {
+		apiService := &list.Items[i]
+		if apiService.Spec.Service == nil || len(names) > 0 && !slices.Contains(names, apiService.Name) {
+			continue
+		}
+		to := backendOf(apiService)
+		j := slices.IndexFunc(servers, func(server *examination) bool { return server.backends()[0] == to })
+		if j < 0 {
+			server := *e
+			server.resources = map[string][]string{}
+			j, servers = len(servers), append(servers, &server)
+		}
+		servers[j].add(apiService)
+		servers[j].learnResources(ctx, apiService)
+	}
+	for _, server := range servers {
+		server.learnAccount(ctx)
+	}
+	return servers, nil
+}
+
+func backendOf(apiService *apiregistrationv1.APIService) backend {
+	service := apiService.Spec.Service
+	return newBackend(service.Namespace, service.Name, service.Port)
+}
+
+// title names a server and what it serves.
+func (e *examination) title() string {
+	return fmt.Sprintf("%s: %s", strings.TrimPrefix(e.backends()[0].String(), "the "), e.names(", "))
+}
+
+// names are those of the APIServices.
+func (e *examination) names(separator string) string {
+	var names []string
+	for _, apiService := range e.apiServices {
+		names = append(names, apiService.Name)
+	}
+	return strings.Join(names, separator)
+}
+
+// learnAccount finds out as whom a server runs.
+func (e *examination) learnAccount(ctx context.Context) {
+	found, err := e.look(ctx, e.backends()[0])
+	if err != nil {
+		return // The check of the Service says why.
+	}
+	switch {
+	case len(found.pods) > 0:
+		e.ServiceAccount = cmp.Or(found.pods[0].Spec.ServiceAccountName, "default")
+	case found.deployment != nil:
+		e.ServiceAccount = cmp.Or(found.deployment.Spec.Template.Spec.ServiceAccountName, "default")
+	}
+	e.Permissions = func(namespace string) []cluster.Permission { return delegation(namespace, e.ServiceAccount) }
+}
+
+// nobody is found where the account of the server is not known.
+func nobody() []Finding {
+	return []Finding{skipped("the service account of the server is not known, since none of its pods can be seen")}
+}
+
+// delegation is what any server needs to ask kube-apiserver who users are and what they may do.
+func delegation(namespace, account string) []cluster.Permission {
+	binding := fmt.Sprintf("%s:%s", namespace, account)
+	delegator := cluster.Permission{
+		Verb: "create", Fix: "bind the ClusterRole system:auth-delegator to its user",
+		Command: fmt.Sprintf("kubectl create clusterrolebinding %s:auth-delegator --clusterrole=system:auth-delegator --serviceaccount=%s", binding, binding),
+	}
+	reader := cluster.Permission{
+		Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: metav1.NamespaceSystem, Name: authenticationConfig,
+		Fix:     "bind the Role extension-apiserver-authentication-reader to its user",
+		Command: fmt.Sprintf("kubectl create rolebinding %s:auth-reader --namespace=kube-system --role=extension-apiserver-authentication-reader --serviceaccount=%s", binding, binding),
+	}
+	var permissions []cluster.Permission
+	for _, resource := range []schema.GroupResource{{Group: "authentication.k8s.io", Resource: "tokenreviews"}, {Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}} {
+		delegator.Resource = resource
+		permissions = append(permissions, delegator)
+	}
+	for _, verb := range []string{"get", "list", "watch"} {
+		reader.Verb = verb
+		permissions = append(permissions, reader)
+	}
+	return permissions
+}
+
+// unavailable is the condition of the first APIService without an answer, or the zero value.
+func (e *examination) unavailable() apiregistrationv1.APIServiceCondition {
+	for _, apiService := range e.apiServices {
+		if condition := availability(apiService); condition.Status != apiregistrationv1.ConditionTrue {
+			return condition
+		}
+	}
+	return apiregistrationv1.APIServiceCondition{}
+}
+
+// behind is what there is behind a Service.
+type behind struct {
+	service *corev1.Service
+	pods    []corev1.Pod
+	// deployment has such pods, or is the only one of the namespace.
+	deployment *appsv1.Deployment
+}
+
+// look finds what is behind a Service. Without permission to see Deployments, none is found.
+func (e *examination) look(ctx context.Context, b backend) (found behind, err error) {
+	if found.service, err = e.service(ctx, b); err != nil || found.service == nil {
+		return found, err
+	}
+	if found.pods, err = e.pods(ctx, found.service); err != nil {
+		return found, err
+	}
+	list, err := e.kube.AppsV1().Deployments(b.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return found, nil //nolint:nilerr // See above.
+	}
+	for i := range list.Items {
+		if selects(found.service, list.Items[i].Spec.Template.Labels) {
+			found.deployment = &list.Items[i]
+			return found, nil
+		}
+	}
+	if len(list.Items) == 1 && len(found.pods) == 0 {
+		found.deployment = &list.Items[0]
+	}
+	return found, nil
+}
+
+func selects(service *corev1.Service, of map[string]string) bool {
+	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(of))
+}
+
+// readyPods are those that are ready.
+func (b behind) readyPods() (ready []corev1.Pod) {
+	for _, pod := range b.pods {
+		if condition := podCondition(pod, corev1.PodReady); condition.Status == corev1.ConditionTrue {
+			ready = append(ready, pod)
+		}
+	}
+	return ready
+}
+
+func podCondition(pod corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == kind {
+			return condition
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+// workload is how kubectl names the pods of a server.
+func (b behind) workload() string {
+	switch {
+	case b.deployment != nil:
+		return "deployment/" + b.deployment.Name
+	case b.service != nil && len(b.service.Spec.Selector) > 0:
+		return "--selector=" + labels.Set(b.service.Spec.Selector).String()
+	}
+	return ""
+}
+
+// logs is a command that shows the log of a server.
+func (e *examination) logs(ctx context.Context, b backend) string {
+	found, _ := e.look(ctx, b)
+	if found.workload() == "" {
+		return fmt.Sprintf("kubectl get service,endpointslices --namespace=%s --output=wide", b.namespace)
+	}
+	return fmt.Sprintf("kubectl logs --namespace=%s %s --all-containers --tail=100", b.namespace, found.workload())
+}
+
+// restart is a command that has a server read certificates and configuration again.
+func (e *examination) restart(ctx context.Context, b backend) string {
+	found, _ := e.look(ctx, b)
+	switch {
+	case found.deployment != nil:
+		return fmt.Sprintf("kubectl rollout restart --namespace=%s deployment/%s", b.namespace, found.deployment.Name)
+	case found.workload() != "":
+		return fmt.Sprintf("kubectl delete pods --namespace=%s %s", b.namespace, found.workload())
+	}
+	return e.logs(ctx, b)
+}

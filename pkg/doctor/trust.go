@@ -1,0 +1,214 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// certificateName is the annotation by which cert-manager marks the Secret of a Certificate.
+const certificateName = "cert-manager.io/certificate-name"
+
+// servedSecret is a Secret from which the pods of a server may take their certificate.
+type servedSecret struct {
+	*corev1.Secret
+	chain []*x509.Certificate
+}
+
+// checkTrust judges certificates by what the cluster says of them: the condition Available, the
+// caBundles, and the Secrets of the server's pods as far as they may be read.
+func (e *examination) checkTrust(ctx context.Context, b backend) (results []Finding) {
+	secrets := e.servedSecrets(ctx, b)
+	var expires time.Time
+	for _, trust := range e.trusts(b) {
+		if trust.anybody {
+			results = append(results, warning(trust.names(", ")+" trusts whoever answers, since insecureSkipTLSVerify is set", "set caBundle instead").
+				by("%s", trustCommand(trust, secrets)))
+			continue
+		}
+		found, end := e.checkBundle(ctx, b, trust, secrets)
+		results = append(results, found...)
+		if expires.IsZero() || end.Before(expires) {
+			expires = end
+		}
+	}
+	if expires.IsZero() {
+		return orOK(results, "kube-apiserver trusts the server, by the certificate authorities of its machine")
+	}
+	return orOK(results, "kube-apiserver trusts the server, by a caBundle that is valid until %s", date(expires))
+}
+
+// checkBundle judges a caBundle, which ends at the time that is returned.
+func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, secrets []servedSecret) (results []Finding, end time.Time) {
+	bundle := parseCertificates([]byte(trust.bundle))
+	named := "caBundle of " + trust.names(", ")
+	if len(bundle) == 0 && trust.bundle != "" {
+		_, err := trusting([]byte(trust.bundle), named)
+		return []Finding{explain(named, Failure, err).by("%s", trustCommand(trust, secrets))}, end
+	}
+	for _, certificate := range bundle {
+		if certificate.NotAfter.After(end) {
+			end = certificate.NotAfter
+		}
+	}
+	if len(bundle) > 0 && time.Now().After(end) {
+		return []Finding{failure(fmt.Sprintf("the %s has expired on %s", named, date(end)), "put the certificate authority that issued the server's certificate into it").by("%s", trustCommand(trust, secrets)).since(metav1.NewTime(end))}, end
+	}
+	if found := e.checkHandshake(ctx, b, trust, secrets); len(found) > 0 {
+		return found, end
+	}
+	for _, certificate := range bundle {
+		if certificate.NotAfter.Equal(end) && renewalDue(certificate, time.Now()) {
+			results = append(results, warning(fmt.Sprintf("the %s expires on %s", named, date(end)), "renew the certificate authority, and put the new one beside it").by("%s", trustCommand(trust, secrets)))
+		}
+	}
+	return append(results, checkSecrets(b, trust, bundle, secrets)...), end
+}
+
+// checkHandshake explains what kube-apiserver says of the certificate that it was shown.
+func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trust, secrets []servedSecret) []Finding {
+	for _, apiService := range trust.apiServices {
+		condition := availability(apiService)
+		for _, kind := range []struct {
+			message    *regexp.Regexp
+			cause, fix string
+			command    func() string
+		}{
+			{regexp.MustCompile(`certificate has expired or is not yet valid`), "the certificate that the server serves has expired, or is not valid yet", "renew it", func() string { return e.renew(ctx, b, secrets) }},
+			{
+				regexp.MustCompile(`certificate is (not )?valid for|IP SANs|legacy Common Name|not valid for any names`), "the certificate that the server serves is for another name", "issue one for " + b.host(),
+				func() string { return e.rename(ctx, b, secrets) },
+			},
+			{regexp.MustCompile(`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`), "the certificate that the server serves is of another certificate authority than those of caBundle", "put the one that issued it into caBundle of " + trust.names(", "), func() string { return trustCommand(trust, secrets) }},
+		} {
+			if kind.message.MatchString(condition.Message) {
+				return []Finding{failure(fmt.Sprintf("%s (%s)", kind.cause, condition.Message), kind.fix).by("%s", kind.command()).since(condition.LastTransitionTime)}
+			}
+		}
+	}
+	return nil
+}
+
+// checkSecrets looks for certificates that are going to be served, and not to be trusted.
+func checkSecrets(b backend, trust *trust, bundle []*x509.Certificate, secrets []servedSecret) (results []Finding) {
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	for _, certificate := range bundle {
+		roots.AddCert(certificate)
+	}
+	for _, secret := range secrets {
+		leaf := secret.chain[0]
+		if leaf.VerifyHostname(b.host()) != nil {
+			continue // It is for something else, since kube-apiserver trusts the server.
+		}
+		if renewalDue(leaf, time.Now()) {
+			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s expires on %s", secret.Namespace, secret.Name, date(leaf.NotAfter)), "renew it").
+				by("%s", secret.renewal()))
+			continue
+		}
+		for _, certificate := range secret.chain[1:] {
+			intermediates.AddCert(certificate)
+		}
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates}); err != nil && len(bundle) > 0 {
+			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s is not of caBundle, so that kube-apiserver refuses the server once it serves that (%v)", secret.Namespace, secret.Name, err),
+				"put the certificate authority that issued it into caBundle of "+trust.names(", ")).by("%s", trustCommand(trust, []servedSecret{secret})))
+		}
+	}
+	return results
+}
+
+// servedSecrets are the Secrets of type TLS that the server's pods mount.
+func (e *examination) servedSecrets(ctx context.Context, b backend) (secrets []servedSecret) {
+	found, err := e.look(ctx, b)
+	if err != nil {
+		return nil
+	}
+	var volumes []corev1.Volume
+	if len(found.pods) > 0 {
+		volumes = found.pods[0].Spec.Volumes
+	} else if found.deployment != nil {
+		volumes = found.deployment.Spec.Template.Spec.Volumes
+	}
+	for _, volume := range volumes {
+		if volume.Secret == nil {
+			continue
+		}
+		secret, err := e.kube.CoreV1().Secrets(b.namespace).Get(ctx, volume.Secret.SecretName, metav1.GetOptions{})
+		if err != nil {
+			continue
+		}
+		if chain := parseCertificates(secret.Data[corev1.TLSCertKey]); len(chain) > 0 {
+			secrets = append(secrets, servedSecret{secret, chain})
+		}
+	}
+	return secrets
+}
+
+// parseCertificates returns what is a certificate.
+func parseCertificates(data []byte) (certificates []*x509.Certificate) {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
+			certificates = append(certificates, certificate)
+		}
+	}
+	return certificates
+}
+
+// trustCommand has APIServices trust the certificate authority of a Secret.
+func trustCommand(trust *trust, secrets []servedSecret) string {
+	for _, secret := range secrets {
+		if len(secret.Data["ca.crt"]) > 0 {
+			return fmt.Sprintf(`kubectl patch apiservice %s --type=merge --patch='{"spec":{"insecureSkipTLSVerify":false,"caBundle":"'$(kubectl get secret %s --namespace=%s --output='jsonpath={.data.ca\.crt}')'"}}'`,
+				trust.names(" "), secret.Name, secret.Namespace)
+		}
+	}
+	return "kubectl edit apiservice " + trust.names(" ")
+}
+
+// renewal has cert-manager issue a certificate again, or shows whoever else does.
+func (s servedSecret) renewal() string {
+	if s.Annotations[certificateName] != "" {
+		return fmt.Sprintf("kubectl delete secret %s --namespace=%s", s.Name, s.Namespace)
+	}
+	return fmt.Sprintf("kubectl describe secret %s --namespace=%s", s.Name, s.Namespace)
+}
+
+func (e *examination) renew(ctx context.Context, b backend, secrets []servedSecret) string {
+	for _, secret := range secrets {
+		if secret.Annotations[certificateName] != "" {
+			return secret.renewal()
+		}
+	}
+	return e.restart(ctx, b)
+}
+
+// rename has cert-manager issue a certificate for the Service, or the server itself.
+func (e *examination) rename(ctx context.Context, b backend, secrets []servedSecret) string {
+	for _, secret := range secrets {
+		if name := secret.Annotations[certificateName]; name != "" {
+			return fmt.Sprintf(`kubectl patch certificate %s --namespace=%s --type=json --patch='[{"op":"add","path":"/spec/dnsNames/-","value":"%s"}]'`, name, b.namespace, b.host())
+		}
+	}
+	return e.restart(ctx, b)
+}
