@@ -207,6 +207,8 @@ func Examine(ctx context.Context, config Config) ([]Result, error) {
 }
 
 func newExamination(ctx context.Context, config Config) (*examination, error) {
+	config.Cluster = rest.CopyConfig(config.Cluster)
+	config.Cluster.QPS = -1 // kube-apiserver's priority and fairness is enough.
 	kube, err := kubernetes.NewForConfig(config.Cluster)
 	if err != nil {
 		return nil, err

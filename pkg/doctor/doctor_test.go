@@ -356,7 +356,8 @@ func TestCheckPriority(t *testing.T) {
 			}
 			want := ok("kube-apiserver answers reviews before anything else")
 			if test.want != "" {
-				want = warning(test.want+" that system:serviceaccount:kitchen:apiserver creates "+waiting, "install the FlowSchema that the manifests of this server have, which lets them pass")
+				want = warning(test.want+" that system:serviceaccount:kitchen:apiserver creates "+waiting, "install a FlowSchema that lets them pass, as the manifests of this server do")
+				want = want.by("%s", e.flowSchema())
 			}
 			if !slices.Equal(found, []Finding{want}) {
 				t.Errorf("got %v, want %v", found, want)

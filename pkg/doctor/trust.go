@@ -118,10 +118,10 @@ func checkSecrets(b backend, trust *trust, bundle []*x509.Certificate, secrets [
 		roots.AddCert(certificate)
 	}
 	for _, secret := range secrets {
-		leaf := secret.chain[0]
-		if leaf.VerifyHostname(b.host()) != nil {
+		if len(secret.chain) == 0 || secret.chain[0].VerifyHostname(b.host()) != nil {
 			continue // It is for something else, since kube-apiserver trusts the server.
 		}
+		leaf := secret.chain[0]
 		if renewalDue(leaf, time.Now()) {
 			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s expires on %s", secret.Namespace, secret.Name, date(leaf.NotAfter)), "renew it").
 				by("%s", secret.renewal()))
@@ -138,7 +138,7 @@ func checkSecrets(b backend, trust *trust, bundle []*x509.Certificate, secrets [
 	return results
 }
 
-// servedSecrets are the Secrets of type TLS that the server's pods mount.
+// servedSecrets are the Secrets that the server's pods mount.
 func (e *examination) servedSecrets(ctx context.Context, b backend) (secrets []servedSecret) {
 	found, err := e.look(ctx, b)
 	if err != nil {
@@ -158,9 +158,7 @@ func (e *examination) servedSecrets(ctx context.Context, b backend) (secrets []s
 		if err != nil {
 			continue
 		}
-		if chain := parseCertificates(secret.Data[corev1.TLSCertKey]); len(chain) > 0 {
-			secrets = append(secrets, servedSecret{secret, chain})
-		}
+		secrets = append(secrets, servedSecret{secret, parseCertificates(secret.Data[corev1.TLSCertKey])})
 	}
 	return secrets
 }
