@@ -46,6 +46,10 @@ test-e2e: binaries ## Runs the tests against a real control plane
 test-crd-apiserver: binaries ## Runs the tests of custom resources again, with crd-apiserver
 	E2E_CRD_APISERVER=true $(TEST_E2E) -timeout=10m ./test/e2e/crd
 
+.PHONY: test-apiservices
+test-apiservices: binaries $(BIN)/sample-apiserver $(BIN)/metrics-server ## Seeds faults in three servers, and has the doctor find each
+	$(TEST_E2E) -timeout=40m ./test/e2e/apiservices
+
 .PHONY: test-controller-runtime
 test-controller-runtime: binaries ## Runs a controller built with controller-runtime
 	go -C test/controllerruntime test -vet=off -count=1 -timeout=10m ./...

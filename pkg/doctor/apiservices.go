@@ -156,9 +156,6 @@ func (e *examination) checkRegistered(context.Context) ([]Finding, error) {
 // checkAvailability looks at what kube-apiserver itself says of the server. What has
 // a cause that another check finds is not repeated here.
 func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) {
-	if len(e.apiServices) == 0 {
-		return []Finding{skipped("no version is registered")}, nil
-	}
 	var conditions []apiregistrationv1.APIServiceCondition
 	names := map[string][]string{}
 	for _, apiService := range e.apiServices {

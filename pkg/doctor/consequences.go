@@ -36,9 +36,6 @@ const patience = 5 * time.Second
 
 // checkConsequences looks for what suffers from the server.
 func (e *examination) checkConsequences(ctx context.Context) ([]Finding, error) {
-	if len(e.apiServices) == 0 {
-		return []Finding{skipped("no version is registered")}, nil
-	}
 	parts := []func(context.Context) ([]Finding, error){e.stuckNamespaces, e.blindAutoscalers}
 	if e.unavailable().Type != "" {
 		parts = append(parts, e.staleQuotas, e.uncollected)

@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +32,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -96,19 +96,12 @@ func pathOf(apiService *apiregistrationv1.APIService) string {
 }
 
 // learnResources notes the resources of a version, as far as kube-apiserver knows them.
-func (e *examination) learnResources(_ context.Context, apiService *apiregistrationv1.APIService) {
-	group := apiService.Spec.Group
-	e.resources[group] = append(e.resources[group], []string{}...)
-	known, err := e.facts.version(group, apiService.Spec.Version)
-	if err != nil || known == nil {
-		return
+func (e *examination) learnResources(apiService *apiregistrationv1.APIService) {
+	names := sets.New(e.resources[apiService.Spec.Group]...)
+	if known, err := e.facts.version(apiService.Spec.Group, apiService.Spec.Version); err == nil && known != nil {
+		names = names.Union(namesIn(known))
 	}
-	for name := range namesIn(known) {
-		if !slices.Contains(e.resources[group], name) {
-			e.resources[group] = append(e.resources[group], name)
-		}
-	}
-	slices.Sort(e.resources[group])
+	e.resources[apiService.Spec.Group] = sets.List(names)
 }
 
 // namesIn are the resources of a version and their subresources.
@@ -249,7 +242,7 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 		}
 		for _, other := range e.apiServices {
 			a, b := apiService.Spec, other.Spec
-			if a.Group == b.Group && a.VersionPriority > b.VersionPriority && !isStable(a.Version) && isStable(b.Version) {
+			if a.Group == b.Group && a.VersionPriority > b.VersionPriority && !stable.MatchString(a.Version) && stable.MatchString(b.Version) {
 				results = append(results, warning(fmt.Sprintf("by its versionPriority, clients prefer %s to %s, which is stable", apiService.Name, other.Name), "raise that of the stable one").
 					by(`kubectl patch apiservice %s --type=merge --patch='{"spec":{"versionPriority":%d}}'`, other.Name, min(a.VersionPriority+1, 1000)))
 				break
@@ -259,9 +252,7 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "clients choose groups and versions as one expects"), nil
 }
 
-func isStable(version string) bool {
-	return apimachineryversion.CompareKubeAwareVersionStrings(version, "v0") > 0 && !strings.ContainsAny(strings.TrimPrefix(version, "v"), "ab")
-}
+var stable = regexp.MustCompile(`^v[0-9]+$`)
 
 // callable are the names by which clients may call resources.
 func callable(versions ...apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {

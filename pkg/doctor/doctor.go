@@ -151,6 +151,8 @@ type check struct {
 	// needs are checks without whose success this one could only repeat, in other
 	// words, what they have found.
 	needs []string
+	// registered is set if there is nothing to look at without an APIService.
+	registered bool
 	// explains is set if its failures are why the server is unavailable, and as old as that.
 	explains bool
 	// run returns what it has found, and an error if it could not look.
@@ -173,27 +175,27 @@ func checks() []check {
 		etcd           = "etcd"
 	)
 	return []check{
-		{version, ofCluster, nil, false, (*examination).checkVersion},
-		{requestHeaders, ofCluster, []string{version}, false, (*examination).checkRequestHeaders},
-		{registered, ofFlags, []string{version}, false, (*examination).checkRegistered},
-		{definitions, ofServer, []string{version, registered}, false, (*examination).checkDefinitions},
-		{permissions, ofServer, []string{version}, false, (*examination).checkPermissions},
-		{"priority", ofServer, []string{version, registered}, false, (*examination).checkPriority},
-		{network, ofServer, []string{registered}, true, (*examination).checkNetwork},
-		{service, ofServer, []string{registered, network}, true, (*examination).checkService},
-		{certificate, ofServer, []string{service}, true, (*examination).checkCertificate},
-		{availability, ofServer, []string{requestHeaders, registered, network, service, certificate}, true, (*examination).checkAvailability},
-		{discovery, ofServer, []string{availability}, false, (*examination).checkDiscovery},
-		{"precedence", ofServer, []string{discovery}, false, (*examination).checkPrecedence},
-		{"lists", ofServer, []string{discovery, permissions}, false, (*examination).checkLists},
-		{"admission", ofFlags, nil, false, (*examination).checkAdmission},
-		{"webhooks", ofServer, []string{version}, false, (*examination).checkWebhooks},
-		{"policies", ofServer, []string{version, permissions}, false, (*examination).checkPolicies},
-		{etcd, ofFlags, nil, false, (*examination).checkEtcd},
-		{"storage", ofFlags, []string{etcd}, false, (*examination).checkStorage},
-		{"proxy", ofServer, []string{version}, false, (*examination).checkProxy},
-		{"leftovers", ofFlags, []string{version}, false, (*examination).checkLeftovers},
-		{"consequences", ofServer, []string{version}, false, (*examination).checkConsequences},
+		{version, ofCluster, nil, false, false, (*examination).checkVersion},
+		{requestHeaders, ofCluster, []string{version}, false, false, (*examination).checkRequestHeaders},
+		{registered, ofFlags, []string{version}, false, false, (*examination).checkRegistered},
+		{definitions, ofServer, []string{version, registered}, true, false, (*examination).checkDefinitions},
+		{permissions, ofServer, []string{version}, false, false, (*examination).checkPermissions},
+		{"priority", ofServer, []string{version, registered}, true, false, (*examination).checkPriority},
+		{network, ofServer, []string{registered}, true, true, (*examination).checkNetwork},
+		{service, ofServer, []string{registered, network}, true, true, (*examination).checkService},
+		{certificate, ofServer, []string{service}, true, true, (*examination).checkCertificate},
+		{availability, ofServer, []string{requestHeaders, registered, network, service, certificate}, true, true, (*examination).checkAvailability},
+		{discovery, ofServer, []string{availability}, true, false, (*examination).checkDiscovery},
+		{"precedence", ofServer, []string{discovery}, true, false, (*examination).checkPrecedence},
+		{"lists", ofServer, []string{discovery, permissions}, true, false, (*examination).checkLists},
+		{"admission", ofFlags, nil, false, false, (*examination).checkAdmission},
+		{"webhooks", ofServer, []string{version}, false, false, (*examination).checkWebhooks},
+		{"policies", ofServer, []string{version, permissions}, false, false, (*examination).checkPolicies},
+		{etcd, ofFlags, nil, false, false, (*examination).checkEtcd},
+		{"storage", ofFlags, []string{etcd}, false, false, (*examination).checkStorage},
+		{"proxy", ofServer, []string{version}, false, false, (*examination).checkProxy},
+		{"leftovers", ofFlags, []string{version}, false, false, (*examination).checkLeftovers},
+		{"consequences", ofServer, []string{version}, true, false, (*examination).checkConsequences},
 	}
 }
 
@@ -240,6 +242,9 @@ func (e *examination) runOne(ctx context.Context, check check, failed map[string
 	if i := slices.IndexFunc(check.needs, func(name string) bool { return failed[name] }); i >= 0 {
 		failed[check.name] = true
 		return []Finding{skipped("not looked at because of %s", check.needs[i])}
+	}
+	if check.registered && len(e.apiServices) == 0 {
+		return []Finding{skipped("no version is registered")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -41,7 +42,7 @@ func (e *examination) checkNetwork(ctx context.Context) ([]Finding, error) {
 	if condition.Type == "" {
 		return []Finding{ok("nothing is between kube-apiserver and the server")}, nil
 	}
-	var results []Finding
+	addresses, ports := e.kubeAPIServer(ctx)
 	for _, b := range e.backends() {
 		found, err := e.look(ctx, b)
 		if err != nil {
@@ -54,93 +55,68 @@ func (e *examination) checkNetwork(ctx context.Context) ([]Finding, error) {
 		if err != nil {
 			return nil, unreadable{"the NetworkPolicies", err}
 		}
-		from := e.kubeAPIServer(ctx)
+		var closed []Finding
 		if ready := found.readyPods(); len(ready) == 0 {
-			for _, pod := range found.pods {
-				results = append(results, shutIn(list.Items, pod, from)...)
-			}
+			closed = shut(list.Items, found.pods[0], networkingv1.PolicyTypeEgress, "the pod %s can't connect to port %d of kube-apiserver, and is not ready", ports, addresses)
 		} else if silence.MatchString(condition.Message) {
-			for _, pod := range ready {
-				results = append(results, shutOut(list.Items, pod, found.service, b, from)...)
-			}
+			closed = shut(list.Items, ready[0], networkingv1.PolicyTypeIngress, "kube-apiserver can't connect to the pod %s at port %d", []int32{targetOf(found.service, b, ready[0])}, addresses)
 		}
-		results = results[:min(len(results), 1)] // Replicas have the same.
+		if len(closed) > 0 {
+			return closed, nil
+		}
 	}
-	return orOK(results, "no NetworkPolicy is between kube-apiserver and the server"), nil
+	return []Finding{ok("no NetworkPolicy is between kube-apiserver and the server")}, nil
 }
 
-// kubeAPIServer is where kube-apiserver is, or nothing if that is not known.
-func (e *examination) kubeAPIServer(ctx context.Context) (found []netip.AddrPort) {
+// kubeAPIServer is where kube-apiserver is, as far as that is known.
+func (e *examination) kubeAPIServer(ctx context.Context) (addresses []netip.Addr, ports []int32) {
 	list, err := e.endpointSlices(ctx, newBackend(metav1.NamespaceDefault, "kubernetes", nil))
 	if err != nil {
-		return nil
+		return nil, []int32{defaultPort}
 	}
 	for _, slice := range list {
 		for _, endpoint := range slice.Endpoints {
-			for _, port := range slice.Ports {
-				if address, err := netip.ParseAddr(endpoint.Addresses[0]); err == nil && port.Port != nil {
-					found = append(found, netip.AddrPortFrom(address, uint16(*port.Port))) //nolint:gosec // G115: validated by kube-apiserver.
-				}
+			if address, err := netip.ParseAddr(endpoint.Addresses[0]); err == nil {
+				addresses = append(addresses, address)
+			}
+		}
+		for _, port := range slice.Ports {
+			if port.Port != nil {
+				ports = append(ports, *port.Port)
 			}
 		}
 	}
-	return found
+	return addresses, append(ports, defaultPort)
 }
 
-// shutOut finds a policy that keeps kube-apiserver out of a pod.
-func shutOut(policies []networkingv1.NetworkPolicy, pod corev1.Pod, service *corev1.Service, b backend, from []netip.AddrPort) []Finding {
-	var selecting []networkingv1.NetworkPolicy
-	port := targetOf(service, b, pod)
+// shut finds policies that let a pod have no connections of a direction with any of these ports and addresses. Its
+// cause has places for the pod and the port.
+func shut(policies []networkingv1.NetworkPolicy, pod corev1.Pod, direction networkingv1.PolicyType, cause string, ports []int32, addresses []netip.Addr) []Finding {
+	var closed []Finding
+	allows := func(allowed []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) bool {
+		return reaches(peers, addresses) && slices.ContainsFunc(ports, func(port int32) bool { return covers(allowed, pod, port) })
+	}
 	for _, policy := range policies {
-		if !applies(policy, pod, networkingv1.PolicyTypeIngress) {
+		if !applies(policy, pod, direction) {
 			continue
 		}
-		for _, rule := range policy.Spec.Ingress {
-			if covers(rule.Ports, pod, port) && reaches(rule.From, from) {
-				return nil
-			}
+		path, rules := "/spec/ingress", len(policy.Spec.Ingress)
+		open := slices.ContainsFunc(policy.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool { return allows(rule.Ports, rule.From) })
+		if direction == networkingv1.PolicyTypeEgress {
+			path, rules = "/spec/egress", len(policy.Spec.Egress)
+			open = slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return allows(rule.Ports, rule.To) })
 		}
-		selecting = append(selecting, policy)
-	}
-	if len(selecting) == 0 {
-		return nil
-	}
-	rule := fmt.Sprintf(`{"ports":[{"port":%d}]}`, port)
-	return []Finding{failure(fmt.Sprintf("the NetworkPolicy %s lets kube-apiserver not connect to port %d of the pod %s", selecting[0].Name, port, pod.Name), "let it, by a rule without from, since kube-apiserver is no pod").
-		by("%s", addRule(selecting[0], "ingress", len(selecting[0].Spec.Ingress), rule))}
-}
-
-// shutIn finds a policy that keeps a pod from kube-apiserver.
-func shutIn(policies []networkingv1.NetworkPolicy, pod corev1.Pod, to []netip.AddrPort) []Finding {
-	ports := []int32{defaultPort}
-	for _, address := range to {
-		ports = append(ports, int32(address.Port()))
-	}
-	var selecting []networkingv1.NetworkPolicy
-	for _, policy := range policies {
-		if !applies(policy, pod, networkingv1.PolicyTypeEgress) {
-			continue
+		if open {
+			return nil
 		}
-		for _, rule := range policy.Spec.Egress {
-			if slices.ContainsFunc(ports, func(port int32) bool { return covers(rule.Ports, corev1.Pod{}, port) }) && reaches(rule.To, to) {
-				return nil
-			}
+		rule := fmt.Sprintf(`{"ports":[{"port":%d}]}`, ports[0])
+		if path += "/-"; rules == 0 {
+			path, rule = strings.TrimSuffix(path, "/-"), "["+rule+"]"
 		}
-		selecting = append(selecting, policy)
+		closed = append(closed, failure(fmt.Sprintf(cause, pod.Name, ports[0])+", because of the NetworkPolicy "+policy.Name, "add a rule for any address, since kube-apiserver is no pod").
+			by(`kubectl patch networkpolicy %s --namespace=%s --type=json --patch='[{"op":"add","path":"%s","value":%s}]'`, policy.Name, policy.Namespace, path, rule))
 	}
-	if len(selecting) == 0 {
-		return nil
-	}
-	return []Finding{failure(fmt.Sprintf("the NetworkPolicy %s lets the pod %s not connect to kube-apiserver, and it is not ready", selecting[0].Name, pod.Name), "let it, by a rule without to, since kube-apiserver is no pod").
-		by("%s", addRule(selecting[0], "egress", len(selecting[0].Spec.Egress), `{"ports":[{"port":443},{"port":6443}]}`))}
-}
-
-func addRule(policy networkingv1.NetworkPolicy, direction string, rules int, rule string) string {
-	path, value := "/spec/"+direction+"/-", rule
-	if rules == 0 {
-		path, value = "/spec/"+direction, "["+rule+"]"
-	}
-	return fmt.Sprintf(`kubectl patch networkpolicy %s --namespace=%s --type=json --patch='[{"op":"add","path":"%s","value":%s}]'`, policy.Name, policy.Namespace, path, value)
+	return closed[:min(len(closed), 1)] // A rule in one of them is enough.
 }
 
 // applies tells whether a policy is about connections of a pod in one direction.
@@ -167,16 +143,16 @@ func covers(ports []networkingv1.NetworkPolicyPort, pod corev1.Pod, port int32) 
 }
 
 // reaches tells whether peers of a rule have kube-apiserver among them, which no selector of pods has.
-func reaches(peers []networkingv1.NetworkPolicyPeer, addresses []netip.AddrPort) bool {
+func reaches(peers []networkingv1.NetworkPolicyPeer, addresses []netip.Addr) bool {
 	return len(peers) == 0 || slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 		if peer.IPBlock == nil {
 			return false
 		}
-		within := func(cidr string, address netip.AddrPort) bool {
+		within := func(cidr string, address netip.Addr) bool {
 			prefix, err := netip.ParsePrefix(cidr)
-			return err == nil && prefix.Contains(address.Addr())
+			return err == nil && prefix.Contains(address)
 		}
-		return len(addresses) == 0 || slices.ContainsFunc(addresses, func(address netip.AddrPort) bool {
+		return len(addresses) == 0 || slices.ContainsFunc(addresses, func(address netip.Addr) bool {
 			return within(peer.IPBlock.CIDR, address) && !slices.ContainsFunc(peer.IPBlock.Except, func(except string) bool { return within(except, address) })
 		})
 	})

@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -58,11 +59,7 @@ func ExamineAPIServices(ctx context.Context, config *rest.Config, names ...strin
 		return nil, err
 	}
 	for _, server := range servers {
-		known := map[string]bool{}
-		for name := range failed {
-			known[name] = failed[name]
-		}
-		results = append(results, server.runAll(ctx, server.title(), known, ofServer)...)
+		results = append(results, server.runAll(ctx, server.title(), maps.Clone(failed), ofServer)...)
 	}
 	return results, ctx.Err()
 }
@@ -96,7 +93,7 @@ func (e *examination) servers(ctx context.Context, names []string) ([]*examinati
 			j, servers = len(servers), append(servers, &server)
 		}
 		servers[j].add(apiService)
-		servers[j].learnResources(ctx, apiService)
+		servers[j].learnResources(apiService)
 	}
 	for _, server := range servers {
 		server.learnAccount(ctx)

@@ -84,27 +84,20 @@ func (e *examination) checkBundle(ctx context.Context, b backend, trust *trust, 
 			results = append(results, warning(fmt.Sprintf("the %s expires on %s", named, date(end)), "renew the certificate authority, and put the new one beside it").by("%s", trustCommand(trust, secrets)))
 		}
 	}
-	return append(results, checkSecrets(b, trust, bundle, secrets)...), end
+	return append(results, e.checkSecrets(ctx, b, trust, bundle, secrets)...), end
 }
 
 // checkHandshake explains what kube-apiserver says of the certificate that it was shown.
 func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trust, secrets []servedSecret) []Finding {
 	for _, apiService := range trust.apiServices {
 		condition := availability(apiService)
-		for _, kind := range []struct {
-			message    *regexp.Regexp
-			cause, fix string
-			command    func() string
-		}{
-			{regexp.MustCompile(`certificate has expired or is not yet valid`), "the certificate that the server serves has expired, or is not valid yet", "renew it", func() string { return e.renew(ctx, b, secrets) }},
-			{
-				regexp.MustCompile(`certificate is (not )?valid for|IP SANs|legacy Common Name|not valid for any names`), "the certificate that the server serves is for another name", "issue one for " + b.host(),
-				func() string { return e.rename(ctx, b, secrets) },
-			},
-			{regexp.MustCompile(`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`), "the certificate that the server serves is of another certificate authority than those of caBundle", "put the one that issued it into caBundle of " + trust.names(", "), func() string { return trustCommand(trust, secrets) }},
+		for _, kind := range []struct{ message, cause, fix, command string }{
+			{`certificate has expired or is not yet valid`, "has expired, or is not valid yet", "renew it", e.reissue(ctx, b, secrets)},
+			{`certificate is (not )?valid for|IP SANs|legacy Common Name|not valid for any names`, "is for another name", "issue one for " + b.host(), e.reissue(ctx, b, secrets)},
+			{`unknown authority|certificate is not (trusted|standards compliant)|failed to verify certificate`, "is of another certificate authority than those of caBundle", "put the one that issued it into caBundle of " + trust.names(", "), trustCommand(trust, secrets)},
 		} {
-			if kind.message.MatchString(condition.Message) {
-				return []Finding{failure(fmt.Sprintf("%s (%s)", kind.cause, condition.Message), kind.fix).by("%s", kind.command()).since(condition.LastTransitionTime)}
+			if regexp.MustCompile(kind.message).MatchString(condition.Message) {
+				return []Finding{failure(fmt.Sprintf("the certificate that the server serves %s (%s)", kind.cause, condition.Message), kind.fix).by("%s", kind.command)}
 			}
 		}
 	}
@@ -112,7 +105,7 @@ func (e *examination) checkHandshake(ctx context.Context, b backend, trust *trus
 }
 
 // checkSecrets looks for certificates that are going to be served, and not to be trusted.
-func checkSecrets(b backend, trust *trust, bundle []*x509.Certificate, secrets []servedSecret) (results []Finding) {
+func (e *examination) checkSecrets(ctx context.Context, b backend, trust *trust, bundle []*x509.Certificate, secrets []servedSecret) (results []Finding) {
 	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, certificate := range bundle {
 		roots.AddCert(certificate)
@@ -124,7 +117,7 @@ func checkSecrets(b backend, trust *trust, bundle []*x509.Certificate, secrets [
 		leaf := secret.chain[0]
 		if renewalDue(leaf, time.Now()) {
 			results = append(results, warning(fmt.Sprintf("the certificate in the Secret %s/%s expires on %s", secret.Namespace, secret.Name, date(leaf.NotAfter)), "renew it").
-				by("%s", secret.renewal()))
+				by("%s", e.reissue(ctx, b, []servedSecret{secret})))
 			continue
 		}
 		for _, certificate := range secret.chain[1:] {
@@ -184,28 +177,11 @@ func trustCommand(trust *trust, secrets []servedSecret) string {
 	return "kubectl edit apiservice " + trust.names(" ")
 }
 
-// renewal has cert-manager issue a certificate again, or shows whoever else does.
-func (s servedSecret) renewal() string {
-	if s.Annotations[certificateName] != "" {
-		return fmt.Sprintf("kubectl delete secret %s --namespace=%s", s.Name, s.Namespace)
-	}
-	return fmt.Sprintf("kubectl describe secret %s --namespace=%s", s.Name, s.Namespace)
-}
-
-func (e *examination) renew(ctx context.Context, b backend, secrets []servedSecret) string {
+// reissue has cert-manager issue the certificate again, or the server itself.
+func (e *examination) reissue(ctx context.Context, b backend, secrets []servedSecret) string {
 	for _, secret := range secrets {
 		if secret.Annotations[certificateName] != "" {
-			return secret.renewal()
-		}
-	}
-	return e.restart(ctx, b)
-}
-
-// rename has cert-manager issue a certificate for the Service, or the server itself.
-func (e *examination) rename(ctx context.Context, b backend, secrets []servedSecret) string {
-	for _, secret := range secrets {
-		if name := secret.Annotations[certificateName]; name != "" {
-			return fmt.Sprintf(`kubectl patch certificate %s --namespace=%s --type=json --patch='[{"op":"add","path":"/spec/dnsNames/-","value":"%s"}]'`, name, b.namespace, b.host())
+			return fmt.Sprintf("kubectl delete secret %s --namespace=%s", secret.Name, secret.Namespace)
 		}
 	}
 	return e.restart(ctx, b)

@@ -118,13 +118,13 @@ func faults(t *testing.T) map[string]*fault {
 
 		// The network.
 		"a policy against everything": {server: ours, outside: silent, objects: network(ours, "policyTypes: [Ingress]"), repaired: true, since: true,
-			want: []wanted{{"failure", "network", `^the NetworkPolicy closed lets kube-apiserver not connect to port 6443 of the pod apiserver-0$`, `kubectl patch networkpolicy closed --namespace=restaurant-system --type=json --patch='\[\{"op":"add","path":"/spec/ingress","value":\[\{"ports":\[\{"port":6443\}\]\}\]\}\]'`, nil}}},
+			want: []wanted{{"failure", "network", `^kube-apiserver can't connect to the pod apiserver-0 at port 6443, because of the NetworkPolicy closed$`, `kubectl patch networkpolicy closed --namespace=restaurant-system --type=json --patch='\[\{"op":"add","path":"/spec/ingress","value":\[\{"ports":\[\{"port":6443\}\]\}\]\}\]'`, nil}}},
 		"a policy for pods": {server: sample, outside: nowhere, objects: network(sample, "ingress: [{from: [{namespaceSelector: {}}]}]"), repaired: true, since: true,
-			want: []wanted{{"failure", "network", `not connect to port 6443 of the pod api-0$`, `kubectl patch networkpolicy closed .*"/spec/ingress/-".*`, nil}}},
+			want: []wanted{{"failure", "network", `^kube-apiserver can't connect to the pod api-0 at port 6443, because of the NetworkPolicy closed$`, `kubectl patch networkpolicy closed .*"/spec/ingress/-".*`, nil}}},
 		"a policy for another port": {server: metrics, outside: nowhere, objects: network(metrics, "ingress: [{ports: [{port: 443}]}]"), repaired: true, since: true,
-			want: []wanted{{"failure", "network", `not connect to port 6443 of the pod metrics-server-0$`, `kubectl patch networkpolicy closed .*"/spec/ingress/-".*`, nil}}},
+			want: []wanted{{"failure", "network", `^kube-apiserver can't connect to the pod metrics-server-0 at port 6443, because of the NetworkPolicy closed$`, `kubectl patch networkpolicy closed .*"/spec/ingress/-".*`, nil}}},
 		"a policy against kube-apiserver": {server: metrics, outside: waiting("", 0), objects: network(metrics, "policyTypes: [Egress], egress: [{ports: [{port: 53}]}]"), since: true,
-			want: []wanted{{"failure", "network", `^the NetworkPolicy closed lets the pod metrics-server-0 not connect to kube-apiserver`, `kubectl patch networkpolicy closed .*"/spec/egress/-".*`, nil}}},
+			want: []wanted{{"failure", "network", `^the pod metrics-server-0 can't connect to port 443 of kube-apiserver, and is not ready, because of the NetworkPolicy closed$`, `kubectl patch networkpolicy closed .*"/spec/egress/-".*`, nil}}},
 		"nobody listens": {server: ours, outside: nowhere, short: true, since: true,
 			want: []wanted{{"failure", "availability", `connection refused\)$`, looksAround, nil}}},
 		"a firewall": {server: sample, outside: silent, since: true,
@@ -144,7 +144,7 @@ func faults(t *testing.T) map[string]*fault {
 		"a certificate for another name": {server: metrics, outside: shows(cp.PKI.ServingCA, controlplane.Certificate{Hosts: []string{"metrics-server"}}), repaired: true, since: true,
 			want: []wanted{{"failure", "certificate", `^the certificate that the server serves is for another name`, restarts, nil}}},
 		"a Secret that expires": {server: ours, objects: secret(ours, cp.PKI.ServingCA, now.Add(time.Hour)),
-			want: []wanted{{"warning", "certificate", `^the certificate in the Secret restaurant-system/apiserver-serving expires on `, `kubectl describe secret apiserver-serving --namespace=restaurant-system`, nil}}},
+			want: []wanted{{"warning", "certificate", `^the certificate in the Secret restaurant-system/apiserver-serving expires on `, restarts, nil}}},
 		"a Secret that is not trusted": {server: sample, objects: secret(sample, stranger, now.Add(480*time.Hour)),
 			want: []wanted{{"warning", "certificate", `^the certificate in the Secret wardle/api-serving is not of caBundle`, trustsServing, nil}}},
 
@@ -220,10 +220,13 @@ func faults(t *testing.T) map[string]*fault {
 				versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`,
 			want: []wanted{{"failure", "definitions", `^the CustomResourceDefinition minnows\.wardle\.example\.com defines a version that v1alpha1\.wardle\.example\.com has a server for, which has no such resource`, `kubectl get customresourcedefinition minnows\.wardle\.example\.com --output=yaml`, nil}}},
 		"a proxy for everything": {server: metrics,
-			commands: []string{"delete pod metrics-server-0 --namespace=kube-system --grace-period=0 --force"},
-			objects:  `{apiVersion: v1, kind: Pod, metadata: {namespace: kube-system, name: metrics-server-1, labels: {test: metrics-server}}, spec: {nodeName: node, serviceAccountName: metrics-server, containers: [{name: server, image: server, ports: [{name: https, containerPort: 6443}], env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]}]}}`,
-			outside:  func(*testing.T, *server) {},
-			want:     []wanted{{"warning", "proxy", `^by the environment of the pod metrics-server-1, requests to kube-apiserver \(127\.96\.0\.1:443\) go through the proxy`, `kubectl set env deployment/metrics-server --namespace=kube-system NO_PROXY=127\.96\.0\.1`, nil}}},
+			commands: []string{
+				"delete pod metrics-server-0 --namespace=kube-system --grace-period=0 --force",
+				patch(metrics, "pod", "metrics-server-1", `{"status":{"phase":"Running","podIP":"192.0.2.23","podIPs":[{"ip":"192.0.2.23"}],"conditions":[{"type":"Ready","status":"True"}]}}`) + " --subresource=status",
+			},
+			objects: `{apiVersion: v1, kind: Pod, metadata: {namespace: kube-system, name: metrics-server-1, labels: {test: metrics-server}}, spec: {nodeName: node, serviceAccountName: metrics-server, containers: [{name: server, image: server, ports: [{name: https, containerPort: 6443}], env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]}]}}`,
+			outside: func(*testing.T, *server) {},
+			want:    []wanted{{"warning", "proxy", `^by the environment of the pod metrics-server-1, requests to kube-apiserver \(127\.96\.0\.1:443\) go through the proxy`, `kubectl set env deployment/metrics-server --namespace=kube-system NO_PROXY=127\.96\.0\.1`, nil}}},
 
 		// What suffers.
 		"a namespace that waits": {server: sample, outside: nowhere, since: true,

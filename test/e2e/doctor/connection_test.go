@@ -50,7 +50,7 @@ func testDoctorOnPermissions(t *testing.T) {
 		"to tell of events": {"clusterrolebinding", "", "restaurant-apiserver:events",
 			mayNot + `create events\.events\.k8s\.io: bind a ClusterRole to its user that allows that, since its controllers tell users what they do by events`},
 		"to pass with reviews": {"flowschema", "", "restaurant-apiserver-reviews",
-			`warning priority: subjectaccessreviews\.authorization\.k8s\.io that ` + user + ` creates wait in kube-apiserver behind the requests that wait for them, so that many of these can fail at once: install the FlowSchema that the manifests of this server have, which lets them pass`},
+			`warning priority: subjectaccessreviews\.authorization\.k8s\.io that ` + user + ` creates wait in kube-apiserver behind the requests that wait for them, so that many of these can fail at once: install a FlowSchema that lets them pass, as the manifests of this server do`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := []string{}
@@ -86,7 +86,7 @@ func testDoctorOnPermissions(t *testing.T) {
 			}
 			return nil
 		})
-		requireSymptom(t, `warning permissions: `+user+` may do everything in the cluster, and so may whoever gets into the server: unless objects are being moved, delete the ClusterRoleBinding of the component migrate, which "kubectl get clusterrolebindings --output=wide" shows`)
+		requireSymptom(t, `warning permissions: `+user+` may do everything in the cluster, and so may whoever gets into the server: unless objects are being moved, delete the ClusterRoleBinding that allows it, which of servers of this module is that of the component migrate`)
 	})
 	t.Run("of another service account", func(t *testing.T) {
 		requireSymptom(t, `failure permissions: there is no service account other in the namespace restaurant-system: create it, or name the one of the server's pods by --namespace and --service-account`,
@@ -135,7 +135,7 @@ spec: {type: ClusterIP, clusterIP: None, externalName: null, selector: null, por
 	t.Run("that does not exist", func(t *testing.T) {
 		framework.RegisterAtEnd(t, cp)
 		framework.Kubectl(t, cp, "delete", "service", "apiserver", "--namespace="+serverNamespace)
-		requireSymptom(t, `failure service: the Service restaurant-system/apiserver does not exist: create this Service, through which requests reach the pods`)
+		requireSymptom(t, `failure service: the Service restaurant-system/apiserver does not exist: create this Service, through which requests reach the pods, or delete what leads to it`)
 	})
 	t.Run("that leads elsewhere", func(t *testing.T) {
 		framework.RegisterAtEnd(t, cp)

@@ -182,10 +182,10 @@ func TestDoctor(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		require.Empty(t, stderr)
 		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
-		require.Len(t, lines, 15)
+		require.Len(t, lines, 21)
 		require.Regexp(t, fmt.Sprintf(`^ok       kube-apiserver   kube-apiserver at https://127\.0\.0\.1:\d+ is v1\.%d\.\d+, this server is made for 1\.37$`, framework.Minor()), lines[0])
-		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[11])
-		require.Regexp(t, `^skipped  storage          the embedded etcd can't be looked at from here `, lines[12])
+		require.Regexp(t, `^skipped  etcd             the embedded etcd can't be looked at from here \(stat /var/lib/apiserver/etcd\.sock: no such file or directory\): run this in the server's pod`, lines[16])
+		require.Regexp(t, `^skipped  storage          the embedded etcd can't be looked at from here `, lines[17])
 	})
 
 	// Whoever may only read, and ask what others may do, finds the same.
@@ -195,8 +195,8 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: doctor}
 rules:
-  - apiGroups: ["", admissionregistration.k8s.io, apiregistration.k8s.io, discovery.k8s.io]
-    resources: [configmaps, endpointslices, pods, serviceaccounts, services, apiservices, mutatingadmissionpolicies, mutatingadmissionpolicybindings, mutatingwebhookconfigurations, validatingadmissionpolicies, validatingadmissionpolicybindings, validatingwebhookconfigurations]
+  - apiGroups: ["", admissionregistration.k8s.io, apiextensions.k8s.io, apiregistration.k8s.io, apps, discovery.k8s.io, `+groupName+`]
+    resources: [configmaps, customresourcedefinitions, deployments, endpointslices, namespaces, pizzas, pods, serviceaccounts, services, apiservices, mutatingadmissionpolicies, mutatingadmissionpolicybindings, mutatingwebhookconfigurations, validatingadmissionpolicies, validatingadmissionpolicybindings, validatingwebhookconfigurations]
     verbs: [get, list]
   - apiGroups: [flowcontrol.apiserver.k8s.io]
     resources: [flowschemas]
@@ -401,7 +401,7 @@ spec: {group: `+groupName+`, version: v1alpha1, groupPriorityMinimum: 1000, vers
 		waitUnavailable(t, "v1."+groupName)
 		waitUnavailable(t, "v1beta1."+groupName)
 		waitUnavailable(t, "v1alpha1."+groupName)
-		requireSymptom(t, `failure availability: kube-apiserver gets no answer from the server of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ \(FailedDiscoveryCheck: .* bad status from .*: 404\): see the log of the server, and what is between the two: network policies, firewalls, an egress proxy`)
+		requireSymptom(t, `failure availability: kube-apiserver gets no answer from the server of v1\.\S+, v1beta1\.\S+, v1alpha1\.\S+ \(FailedDiscoveryCheck: .* bad status from .*: 404\): install a server that has the version, or if it is gone, delete the APIService`)
 	})
 	t.Run("one has lost its server", func(t *testing.T) {
 		for name, want := range map[string]string{
@@ -487,6 +487,7 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.Equal(t, []string{absent}, symptoms(findings))
 	require.Equal(t, map[string]string{
+		"definitions": "skipped", "network": "skipped", "discovery": "skipped", "precedence": "skipped", "lists": "skipped", "consequences": "skipped",
 		"kube-apiserver": "ok", "request-headers": "ok", "apiservices": "warning", "permissions": "skipped", "priority": "skipped", "service": "skipped", "storage": "skipped", "certificate": "skipped",
 		"availability": "skipped", "admission": "ok", "webhooks": "ok", "policies": "ok", "etcd": "skipped", "proxy": "ok", "leftovers": "ok",
 	}, statuses(findings))

@@ -1,0 +1,140 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiservices
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	command "restaurant.programming-kubernetes.info/apiserver/pkg/cmd/doctor"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// No credentials of the caller reach a server: all that a server sees comes from kube-apiserver's front proxy.
+func TestCredentials(t *testing.T) {
+	kubectl(t, "create", "serviceaccount", "caller", "--namespace=default")
+	kubectl(t, "create", "clusterrolebinding", "caller", "--clusterrole=cluster-admin", "--serviceaccount=default:caller")
+	t.Cleanup(func() {
+		shell(t, "kubectl delete serviceaccount caller --namespace=default; kubectl delete clusterrolebinding caller; kubectl delete service,endpointslices stub --namespace=default; kubectl delete apiservice v1.stub.example.com")
+	})
+	output, err := cp.Kubectl(t.Context(), "create", "token", "caller", "--namespace=default").Output()
+	require.NoError(t, err)
+	token := strings.TrimSpace(string(output))
+
+	var mu sync.Mutex
+	callers := map[string]int{}
+	users := map[string]bool{}
+	watch := behaviour{seen: func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		for name, values := range r.Header {
+			if name == "Authorization" || strings.Contains(strings.Join(values, " "), token) {
+				t.Errorf("the server was sent %s", name)
+			}
+		}
+		caller := "nobody"
+		if len(r.TLS.PeerCertificates) > 0 {
+			caller = r.TLS.PeerCertificates[0].Subject.CommonName
+		}
+		callers[caller]++
+		users[r.Header.Get("X-Remote-User")] = true
+	}}
+	fault := fault{server: stub, objects: stub.registration(), outside: stubbed(watch)}
+	fault.seed(t)
+	t.Cleanup(func() { require.NoError(t, stub.relay.lead("")) })
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+		clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}`,
+		cp.KubeAPIServer.URL(), base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM()), token), 0o600))
+	controlplane.Eventually(t, func() error {
+		found, err := examine("--kubeconfig="+kubeconfig, "v1.stub.example.com")
+		if len(found) > 0 {
+			err = fmt.Errorf("found %v", found)
+		}
+		return err
+	})
+
+	mu.Lock()
+	defer mu.Unlock()
+	require.True(t, users["system:serviceaccount:default:caller"], "%v", users)
+	require.Len(t, callers, 1, "%v", callers)
+	require.Positive(t, callers["front-proxy-client"], "%v", callers)
+}
+
+func TestPlugin(t *testing.T) {
+	for name, test := range map[string]struct {
+		args      []string
+		out, fail string
+	}{
+		"names":                 {[]string{"v1." + ours.group}, "\nService restaurant-system/apiserver: v1." + ours.group + "\n", ""},
+		"an APIService of none": {[]string{"v1.nothing.example.com"}, "", `there is no APIService v1.nothing.example.com: "kubectl get apiservices" lists those that there are`},
+		"one of kube-apiserver": {[]string{"v1.apps"}, "", "the APIService v1.apps leads to no server, since kube-apiserver serves it itself"},
+		"a format that is none": {[]string{"--output=yaml"}, "", `--output must be "json" or left out, not "yaml"`},
+		"a negative pause":      {[]string{"--watch=-1s"}, "", "--watch must be longer than nothing, for instance 5m"},
+		"completion":            {[]string{"__complete", "v1."}, "v1." + ours.group + "\trestaurant-system/apiserver\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plugin := command.NewPlugin()
+			var out bytes.Buffer
+			plugin.SetOut(&out)
+			plugin.SetErr(&bytes.Buffer{})
+			args := append(test.args, "--kubeconfig="+cp.Kubeconfig())
+			if test.args[0] == "__complete" {
+				t.Setenv("KUBECONFIG", cp.Kubeconfig())
+				args = test.args
+			}
+			plugin.SetArgs(args)
+			err := plugin.ExecuteContext(t.Context())
+			if test.fail != "" {
+				require.EqualError(t, err, test.fail)
+				return
+			}
+			require.NoError(t, err, out.String())
+			require.Contains(t, out.String(), test.out)
+		})
+	}
+}
+
+// kubectl finds the plugin, and what completes its arguments, by their names.
+func TestKubectlFindsThePlugin(t *testing.T) {
+	framework.Long(t, "TestPlugin runs the command without building a program")
+	dir := t.TempDir()
+	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../../cmd/kubectl-apiservices").CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	require.NoError(t, os.Symlink("kubectl-apiservices", filepath.Join(dir, "kubectl_complete-apiservices")))
+	run := func(args ...string) string {
+		kubectl := cp.Kubectl(t.Context(), args...)
+		kubectl.Env = append(kubectl.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+		output, err := kubectl.Output()
+		require.NoError(t, err, "%s", output)
+		return string(output)
+	}
+	controlplane.Eventually(t, func() error { _, err := examine(ours.apiService()); return err })
+	require.Contains(t, run("apiservices", ours.apiService()), "ok  ")
+	require.Equal(t, ours.apiService()+"\trestaurant-system/apiserver\n:4\n", run("__complete", "apiservices", ours.apiService()))
+}
