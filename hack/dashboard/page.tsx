@@ -25,7 +25,7 @@ import { type ReactNode } from 'react';
 import { flushSync } from 'react-dom';
 import { createRoot } from 'react-dom/client';
 
-import dashboard from '../../artifacts/deploy/components/monitoring/restaurant.json';
+import dashboard from '../../artifacts/deploy/components/monitoring/apiserver.json';
 import { query, selected } from './prometheus';
 
 const pageWidth = 1280;

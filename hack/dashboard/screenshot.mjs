@@ -23,7 +23,7 @@ import { readFile } from 'node:fs/promises';
 import { chromium } from 'playwright-core';
 
 const dashboard = JSON.parse(
-  await readFile(new URL('../../artifacts/deploy/components/monitoring/restaurant.json', import.meta.url), 'utf8')
+  await readFile(new URL('../../artifacts/deploy/components/monitoring/apiserver.json', import.meta.url), 'utf8')
 );
 const [url, directory] = process.argv.slice(2);
 const faults = [];

@@ -90,6 +90,11 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	if err := c.streams.Install(generic); err != nil {
 		return nil, err
 	}
+	if c.etcd != nil {
+		if err := storage.PublishQuota(c.Name, c.embeddedEtcd); err != nil {
+			return nil, err
+		}
+	}
 	if c.etcd != nil && c.embeddedEtcd.Snapshots.Spec != "" {
 		if err := storage.InstallSnapshots(generic, c.Name, c.embeddedEtcd); err != nil {
 			return nil, err

@@ -101,9 +101,10 @@ func (d *data) rename(text string) string {
 	if len(patterns) > 1 {
 		anyGroup = "(" + anyGroup + ")"
 	}
-	const runbooks = "docs/operations/runbooks.md#" + ownName
+	// The runbooks of generic alerts are this repository's.
+	const runbooks = "https://" + library + "/docs/operations/runbooks.md"
 	return strings.NewReplacer(
-		runbooks, library+"/"+runbooks,
+		runbooks, runbooks,
 		ownGroup, d.Group,
 		inPattern(ownGroup), anyGroup,
 		ownNamespace, d.Namespace,

@@ -37,6 +37,7 @@ const (
 	root      = "../.."
 	scenarios = "scenarios.yaml"
 	page      = "docs/operations/runbooks.md"
+	runbooks  = "https://restaurant.programming-kubernetes.info/apiserver/" + page
 )
 
 // TestScenarios evaluates the rules in all scenarios.
@@ -84,13 +85,13 @@ func TestCompleteness(t *testing.T) {
 	require.NoError(t, err)
 	links := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(document), -1) {
-		links[page+"#"+strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+		links[runbooks+"#"+strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
 	}
 	for _, rules := range prometheusRules(t) {
 		for _, alert := range rules.alerts(t) {
 			require.True(t, fires[alert.Name], "%s fires in no scenario", alert.Name)
 			require.True(t, waits[alert.Name], "%s fires in each of its scenarios from the beginning", alert.Name)
-			require.True(t, links[alert.Annotations["runbook"]], "the runbook of %s, %q, does not exist", alert.Name, alert.Annotations["runbook"])
+			require.True(t, links[alert.Annotations["runbook_url"]], "the runbook of %s, %q, does not exist", alert.Name, alert.Annotations["runbook_url"])
 		}
 	}
 }

@@ -144,8 +144,8 @@ func startPrometheus(t *testing.T, interval int, cp *controlplane.ControlPlane, 
 	config, err := json.Marshal(map[string]any{
 		"global": map[string]string{"scrape_interval": fmt.Sprintf("%ds", interval), "scrape_timeout": fmt.Sprintf("%ds", interval)},
 		"scrape_configs": []any{
-			job("restaurant-apiserver", account.CertData, account.KeyData, servers...),
-			job("restaurant-etcd", ofEtcd.Cert, ofEtcd.Key, etcd),
+			job("extension-apiserver", account.CertData, account.KeyData, servers...),
+			job("extension-apiserver-etcd", ofEtcd.Cert, ofEtcd.Key, etcd),
 		},
 	})
 	require.NoError(t, err)

@@ -46,7 +46,7 @@ func (o *operations) testMonitoring(t *testing.T) {
 	require.Empty(t, fired(t, prometheus, began))
 	t.Logf("Prometheus watches what is installed after %.0f s", time.Since(began).Seconds())
 
-	const alert = "RestaurantAPIServerDown"
+	const alert = "APIServerDown"
 	o.Run(t, "kubectl scale --namespace restaurant-system deployment/apiserver --replicas=0")
 	// The alert itself waits for two minutes.
 	for _, state := range []prometheusv1.AlertState{prometheusv1.AlertStatePending, prometheusv1.AlertStateFiring} {
@@ -116,9 +116,9 @@ kubectl rollout status --namespace monitoring --timeout=3m statefulset/prometheu
 func (o *operations) scrapes(t *testing.T, prometheus prometheusv1.API) error {
 	t.Helper()
 	want := map[string]bool{}
-	for _, name := range []string{"restaurant-apiserver", "restaurant-etcd"} {
+	for name, job := range map[string]string{"restaurant-apiserver": "extension-apiserver", "etcd": "extension-apiserver-etcd"} {
 		for _, pod := range o.pods(t, name) {
-			want[name+" "+pod.Namespace+" "+pod.Name] = true
+			want[job+" "+pod.Namespace+" "+pod.Name] = true
 		}
 	}
 	targets, err := prometheus.Targets(t.Context())

@@ -336,8 +336,8 @@ func (o *operations) testPolicies(t *testing.T) {
 		}
 		return fmt.Errorf("the node %s is unknown", from.Spec.NodeName)
 	}
-	server, certificates := o.pods(t, "restaurant-apiserver")[0], o.pods(t, "restaurant-etcd-certificates")[0]
-	for _, etcd := range o.pods(t, "restaurant-etcd") {
+	server, certificates := o.pods(t, "restaurant-apiserver")[0], o.pods(t, "etcd-certificates")[0]
+	for _, etcd := range o.pods(t, "etcd") {
 		require.NoError(t, dial(server, etcd.Status.PodIP+":2379"))
 		require.Error(t, dial(server, etcd.Status.PodIP+":2380"), "A server reaches what only members use.")
 		require.Error(t, dial(certificates, etcd.Status.PodIP+":2379"), "A pod that is no server reaches etcd.")

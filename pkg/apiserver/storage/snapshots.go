@@ -27,6 +27,23 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
+// PublishQuota publishes how large the database of a server's own etcd may become. Alerts compare
+// the metric with apiserver_storage_size_bytes.
+func PublishQuota(name string, embedded etcd.Config) error {
+	quota, err := gauges.Shared(&metrics.GaugeOpts{
+		Namespace:      "apiserver",
+		Subsystem:      "embedded_etcd",
+		Name:           "quota_bytes",
+		Help:           "How large the database of the embedded etcd may become, in bytes: --etcd-quota-backend-bytes.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	if err != nil {
+		return err
+	}
+	quota.WithLabelValues(name).Set(float64(embedded.QuotaBytes))
+	return nil
+}
+
 // InstallSnapshots makes a server of a name save snapshots of its own etcd.
 func InstallSnapshots(server *genericapiserver.GenericAPIServer, name string, embedded etcd.Config) error {
 	latest, err := gauges.Shared(&metrics.GaugeOpts{

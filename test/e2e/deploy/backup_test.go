@@ -62,7 +62,7 @@ func TestBackupComponents(t *testing.T) {
 
 			install(t, dir)
 			kubectl(t, "create", "job", "trial", "--from=cronjob/backup", "--namespace="+systemNamespace)
-			want := map[string]int{"restaurant-backup": 1}
+			want := map[string]int{"backup": 1}
 			for name, count := range overlays()[overlay] {
 				want[name] = count
 			}

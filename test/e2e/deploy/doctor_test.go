@@ -34,13 +34,13 @@ func TestDoctorComponent(t *testing.T) {
 	framework.Long(t, "pods are run")
 	dir := kustomization(t, "overlays/standalone", []string{"components/doctor"}, "patches:\n  - target: {kind: CronJob}\n    patch: |\n      - {op: add, path: /spec/suspend, value: true}\n")
 	install(t, dir)
-	want := map[string]int{"restaurant-doctor": 1}
+	want := map[string]int{"doctor": 1}
 	for name, count := range overlays()["standalone"] {
 		want[name] = count
 	}
-	kubectl(t, "create", "job", "trial", "--from=cronjob/restaurant-doctor", "--namespace="+systemNamespace)
+	kubectl(t, "create", "job", "trial", "--from=cronjob/doctor", "--namespace="+systemNamespace)
 	admitted := pods(t, systemNamespace, want)
-	pod := admitted["restaurant-doctor"][0]
+	pod := admitted["doctor"][0]
 	machine := newMachine("doctor-")
 	machine.claims["apiserver-data"] = shortDirectory(t)
 	server := machine.runAll(t, admitted[serverName])[0]

@@ -55,6 +55,7 @@ func (ha *highAvailability) testMetrics(t *testing.T) {
 	published.add(t, get(t, admin, cp.KubeAPIServer.URL()+"/metrics"))
 
 	published.add(t, kubeStateMetrics)
+	published.add(t, embeddedMetrics)
 
 	rules, alerts := alertRules(t)
 	for name, expression := range rules {
@@ -71,17 +72,26 @@ func (ha *highAvailability) testMetrics(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "runbooks.md"))
 	require.NoError(t, err)
 	var documented []string
-	for _, heading := range regexp.MustCompile(`(?m)^### (Restaurant[A-Za-z]+)$`).FindAllStringSubmatch(string(document), -1) {
+	for _, heading := range regexp.MustCompile(`(?m)^### ([A-Z][A-Za-z]+)$`).FindAllStringSubmatch(string(document), -1) {
 		documented = append(documented, heading[1])
 	}
 	require.Equal(t, alerts, documented, "Every alert is documented, in the same order.")
 }
 
-// kubeStateMetrics are of the CronJob of the component "doctor", as documented in
+// kubeStateMetrics are of the CronJobs of the components "doctor" and "backup-etcd", as documented in
 // https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/cronjob-metrics.md.
 const kubeStateMetrics = `
-kube_cronjob_created{namespace="restaurant-system",cronjob="restaurant-doctor"} 1.7e+09
-kube_cronjob_status_last_successful_time{namespace="restaurant-system",cronjob="restaurant-doctor"} 1.7e+09
+kube_cronjob_created{namespace="restaurant-system",cronjob="doctor"} 1.7e+09
+kube_cronjob_status_last_successful_time{namespace="restaurant-system",cronjob="doctor"} 1.7e+09
+kube_cronjob_created{namespace="restaurant-system",cronjob="backup"} 1.7e+09
+kube_cronjob_status_last_schedule_time{namespace="restaurant-system",cronjob="backup"} 1.7e+09
+kube_cronjob_status_last_successful_time{namespace="restaurant-system",cronjob="backup"} 1.7e+09
+`
+
+// embeddedMetrics are those of a server with an embedded etcd and --snapshot-schedule.
+const embeddedMetrics = `
+apiserver_embedded_etcd_quota_bytes{server="apiserver"} 2.1e+09
+apiserver_embedded_etcd_snapshot_timestamp_seconds{server="apiserver"} 1.7e+09
 `
 
 // scrape returns the metrics of a replica, read as the ServiceMonitor tells Prometheus to.
@@ -160,11 +170,11 @@ func (s series) check(t *testing.T, expression string) {
 		for _, match := range matcher.FindAllStringSubmatch(labels, -1) {
 			label, operator, value := match[1], match[2], match[3]
 			if label == "job" {
-				require.Contains(t, []string{serverName, etcdName}, value)
+				require.Contains(t, []string{"extension-apiserver", "extension-apiserver-etcd"}, value)
 				continue
 			}
-			if label == "namespace" {
-				continue // As the job, Prometheus adds it.
+			if label == "namespace" || label == "apiserver" {
+				continue // As the job, Prometheus adds them.
 			}
 			pattern := regexp.MustCompile("^(?:" + value + ")$")
 			if operator == "=" || operator == "!=" {
@@ -181,8 +191,8 @@ func (s series) check(t *testing.T, expression string) {
 		}
 		for _, labels := range grouping.FindAllStringSubmatch(expression, -1) {
 			for label := range strings.SplitSeq(labels[1], ", ") {
-				// Prometheus adds the pod and its namespace.
-				if label != "pod" && label != "namespace" {
+				// Prometheus adds the pod, its namespace and the server.
+				if label != "pod" && label != "namespace" && label != "apiserver" {
 					require.Contains(t, candidates[0], label, metric)
 				}
 			}
@@ -204,9 +214,9 @@ func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 			for _, entry := range group.(map[string]any)["rules"].([]any) {
 				rule := entry.(map[string]any)
 				name := rule["alert"].(string)
-				runbook, _, err := unstructured.NestedString(rule, "annotations", "runbook")
+				runbook, _, err := unstructured.NestedString(rule, "annotations", "runbook_url")
 				require.NoError(t, err)
-				require.Equal(t, "docs/operations/runbooks.md#"+strings.ToLower(name), runbook)
+				require.Equal(t, "https://restaurant.programming-kubernetes.info/apiserver/docs/operations/runbooks.md#"+strings.ToLower(name), runbook)
 				expressions[name] = rule["expr"].(string)
 				names = append(names, name)
 			}
@@ -219,7 +229,7 @@ func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 // dashboard returns the expressions of each panel by its title.
 func dashboard(t *testing.T) map[string][]string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "artifacts", "deploy", "components", "monitoring", "restaurant.json"))
+	content, err := os.ReadFile(filepath.Join(root, "artifacts", "deploy", "components", "monitoring", "apiserver.json"))
 	require.NoError(t, err)
 	var board struct {
 		Panels []struct {

@@ -41,8 +41,8 @@ import (
 // Values of the label app.kubernetes.io/name.
 const (
 	serverName       = "restaurant-apiserver"
-	etcdName         = "restaurant-etcd"
-	certificatesName = "restaurant-etcd-certificates"
+	etcdName         = "etcd"
+	certificatesName = "etcd-certificates"
 )
 
 // overlays are all, with the pods that each has.
