@@ -116,8 +116,10 @@ install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/externa
 # The chart is a file of its own, and tests are for those who have the repository.
 archive "${out}/manifests-${version}.tar.gz" . --exclude='*.go' --exclude=artifacts/chart artifacts
 for name in "${!digests[@]}"; do echo "${name}=${digests[${name}]}"; done >"${out}/digests"
-VERSION=${version} REGISTRY=${registry} DIGESTS=${out}/digests hack/build-chart.sh "${out}/chart/restaurant-apiserver"
-archive "${out}/restaurant-apiserver-${version#v}.tgz" "${out}/chart" restaurant-apiserver
+for chart in restaurant-apiserver crd-apiserver; do
+	VERSION=${version} REGISTRY=${registry} DIGESTS=${out}/digests hack/build-chart.sh "${out}/chart/${chart}" "${chart}"
+	archive "${out}/${chart}-${version#v}.tgz" "${out}/chart" "${chart}"
+done
 rm -r "${out}/chart" "${out}/digests"
 
 declare -A archives

@@ -31,8 +31,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/server"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/unregister"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 )
 
@@ -63,9 +65,6 @@ func (r *registration) addFlags(cmd *cobra.Command) {
 }
 
 func (r *registration) cluster() (*rest.Config, error) {
-	if len(r.groups) == 0 {
-		return nil, errors.New("--groups is not set")
-	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = r.kubeconfig
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
@@ -84,7 +83,10 @@ func newRegisterCommand() *cobra.Command {
 			"Objects that are in the cluster's etcd stay there, and are not seen until the groups are unregistered: register groups without objects, or move the objects.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := r.cluster()
+			if len(r.groups) == 0 {
+				return errors.New("--groups is not set")
+			}
+			config, err := r.cluster()
 			if err != nil {
 				return err
 			}
@@ -100,7 +102,7 @@ func newRegisterCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
 			defer cancel()
-			return crdserver.Register(ctx, cluster, target, r.groups...)
+			return crdserver.Register(ctx, config, target, r.groups...)
 		},
 	}
 	r.addFlags(cmd)
@@ -111,22 +113,37 @@ func newRegisterCommand() *cobra.Command {
 }
 
 func newUnregisterCommand() *cobra.Command {
-	var r registration
+	var (
+		r       registration
+		service unregister.Service
+	)
 	cmd := &cobra.Command{
 		Use:   "unregister",
 		Short: "Makes kube-apiserver serve groups by itself again",
-		Long:  "Makes kube-apiserver serve groups by itself again, from the cluster's etcd. Objects that are in the server's etcd stay there, and are not seen until the groups are registered.",
-		Args:  cobra.NoArgs,
+		Long: "Makes kube-apiserver serve groups by itself again, from the cluster's etcd: those of --groups, or with --service whatever leads to a Service. " +
+			"Objects that are in the server's etcd stay there, and are not seen until the groups are registered.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := r.cluster()
+			if len(r.groups) == 0 && service.Name == "" {
+				return errors.New("--groups or --service must be set")
+			}
+			config, err := r.cluster()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
 			defer cancel()
-			return crdserver.Unregister(ctx, cluster, r.groups...)
+			if service.Name == "" {
+				return crdserver.Unregister(ctx, config, r.groups...)
+			}
+			names, err := cluster.Unregister(ctx, config, service.NamespacedName)
+			for _, name := range names {
+				fmt.Fprintf(cmd.OutOrStdout(), "APIService %s\n", name)
+			}
+			return err
 		},
 	}
 	r.addFlags(cmd)
+	cmd.Flags().Var(&service, "service", "Service of the server, instead of --groups.")
 	return cmd
 }

@@ -45,6 +45,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/doctor"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/migrate"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/snapshot"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cmd/unregister"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
@@ -76,6 +77,10 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 		tool.WithOwnHelp(certificates.NewCommand()),
 		migrate.NewCommand(name, base, groups...),
 	)
+	if base == nil {
+		// A base has groups of its own kind, and its own way to give them back.
+		cmd.AddCommand(tool.AsTool(unregister.NewCommand()))
+	}
 	cmd.Long += fmt.Sprintf("\n\nEvery flag can be set by an environment variable instead, for this command and for those below it: --data-dir by %s.", tool.Variable(name, "data-dir"))
 	cmd.Long += "\n\nOther commands, with a --help of their own:"
 	for _, other := range cmd.Commands() {

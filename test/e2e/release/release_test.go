@@ -150,7 +150,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("manifests", func(t *testing.T) {
 		packed := run(t, source, nil, "tar", "--list", "--file="+path("manifests-"+version+".tar.gz"))
-		require.Contains(t, packed, "artifacts/deploy/overlays/ha/etcd.yaml\n")
+		require.Contains(t, packed, "artifacts/deploy/components/etcd/etcd.yaml\n")
 		require.NotContains(t, packed, ".go\n")
 		require.NotContains(t, packed, "artifacts/chart")
 		for file, test := range map[string]struct {
