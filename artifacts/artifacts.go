@@ -38,7 +38,6 @@ func Restaurant() []string {
 		"base/rbac-users.yaml",
 		"components/instance",
 		"components/monitoring/prometheusrule-restaurant.yaml",
-		"components/second-scheduler",
 		"components/unregistered",
 		"components/webhook",
 	}

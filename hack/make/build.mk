@@ -24,8 +24,8 @@ image: build ## Builds images of the servers into archives, reproducibly
 	@hack/build-image.sh crd-apiserver
 
 .PHONY: chart
-chart: $(BIN)/kubectl ## Builds the Helm chart into a directory: VERSION, REGISTRY
-	@hack/build-chart.sh
+chart: $(BIN)/kubectl ## Builds the Helm charts into directories of _output/chart: VERSION, REGISTRY
+	@for chart in restaurant-apiserver crd-apiserver; do hack/build-chart.sh _output/chart/$${chart} $${chart}; done
 
 .PHONY: release
 release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VERSION=v0.37.0, REGISTRY, PLATFORMS and SIGNING_KEY

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package alerts tests the alerts of the component "monitoring" as operators test theirs: promtool
+// Package alerts tests the alerts of the components "monitoring" as operators test theirs: promtool
 // evaluates them for time series that are given by hand.
 package alerts
 
@@ -105,10 +105,10 @@ type prometheusRule struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// prometheusRules returns those of the component.
+// prometheusRules returns those of the components.
 func prometheusRules(t *testing.T) (all []prometheusRule) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "artifacts", "deploy", "components", "monitoring", "prometheusrule*.yaml"))
+	files, err := filepath.Glob(filepath.Join(root, "artifacts", "*", "components", "monitoring", "prometheusrule*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

@@ -94,8 +94,8 @@ func (o *operations) testTypes(t *testing.T) {
 	require.NoError(t, err)
 	webhook, migration := Read(t, filepath.Join(root, "docs", "webhook.md")), Read(t, filepath.Join(root, "docs", "migrate-to-go.md"))
 	const section, apply = "In a pod", "kubectl apply -k restaurant"
-	o.kustomize(t, o.page.YAML(t, "Install", "kind: Kustomization"))
-	o.addComponent(t, "webhook")
+	o.kustomize(t, o.monitored(t))
+	o.addComponent(t, "deploy/components/webhook")
 	installed := With(t, o.kustomization, "images:\n", "images:\n  - name: webhook\n    newName: registry.example.com/restaurant/webhook\n    newTag: "+oldVersion+"\n")
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -136,7 +136,7 @@ kubectl delete role,rolebinding cook`)
 	require.Zero(t, result.Failed)
 
 	load = o.load(t)
-	o.addComponent(t, "migrate")
+	o.addComponent(t, "deploy/components/migrate")
 	beforehand, _, found := strings.Cut(commands, "migrate plan ")
 	require.True(t, found)
 	t.Log(o.Run(t, beforehand+"migrate plan --back --raise-revision\nmigrate back --raise-revision\nmigrate finish --dry-run\nmigrate finish"))

@@ -153,8 +153,8 @@ func (o *operations) install(t *testing.T, overlay, component string, preparatio
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
 	t.Cleanup(func() { o.uninstall(t, before) })
-	o.kustomize(t, With(t, o.page.YAML(t, "Install", "kind: Kustomization"), "overlays/ha", "overlays/"+overlay))
-	o.addComponent(t, component)
+	o.kustomize(t, With(t, o.monitored(t), "overlays/ha", "overlays/"+overlay))
+	o.addComponent(t, "deploy/components/"+component)
 	for _, prepare := range preparations {
 		prepare(t)
 	}
@@ -162,11 +162,17 @@ func (o *operations) install(t *testing.T, overlay, component string, preparatio
 	require.NotContains(t, output, "Warning:")
 }
 
+// monitored is the kustomization of the documentation for a cluster with the Prometheus Operator.
+func (o *operations) monitored(t *testing.T) string {
+	t.Helper()
+	return o.page.YAML(t, "Install", "kind: Kustomization") + o.page.YAML(t, "Install", "components/monitoring")
+}
+
 // addComponent adds a component to the kustomization, without applying it.
 func (o *operations) addComponent(t *testing.T, name string) {
 	t.Helper()
 	const monitoring = "  - ../artifacts/deploy/components/monitoring\n"
-	o.kustomize(t, With(t, o.kustomization, monitoring, monitoring+strings.Replace(monitoring, "monitoring", name, 1)))
+	o.kustomize(t, With(t, o.kustomization, monitoring, monitoring+strings.Replace(monitoring, "deploy/components/monitoring", name, 1)))
 }
 
 func (o *operations) uninstall(t *testing.T, before map[string]string) {
@@ -362,7 +368,7 @@ func (o *operations) testUpgrade(t *testing.T) {
 // testSecondScheduler has another scheduler place the servers while clients use them.
 func (o *operations) testSecondScheduler(t *testing.T) {
 	load := o.load(t)
-	o.addComponent(t, "second-scheduler")
+	o.addComponent(t, "examples/second-scheduler")
 	o.follow(t, "Install", "apiserver doctor")
 	o.rolledOut(t)
 	result := load.Stop()

@@ -19,6 +19,8 @@ package deploy
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +33,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -39,19 +42,25 @@ import (
 
 const chartVersion = "v0.37.0-rc.0"
 
-// chart is the Helm chart, and the program for it.
+// The charts.
+const (
+	restaurantChart = "restaurant-apiserver"
+	crdChart        = "crd-apiserver"
+)
+
+// chart is a Helm chart, and the program for it.
 type chart struct {
 	dir, helm string
 	env       []string
 }
 
-// newChart builds the chart.
-func newChart(t *testing.T) *chart {
+// newChart builds a chart.
+func newChart(t *testing.T, name string) *chart {
 	t.Helper()
 	home := t.TempDir()
 	c := &chart{dir: filepath.Join(home, "chart"), helm: framework.Helm(t, root), env: append(os.Environ(),
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+cp.Kubeconfig())}
-	program(t, append(os.Environ(), "VERSION="+chartVersion, "REGISTRY=registry.example.org/a"), filepath.Join(root, "hack", "build-chart.sh"), c.dir)
+	program(t, append(os.Environ(), "VERSION="+chartVersion, "REGISTRY=registry.example.org/a"), filepath.Join(root, "hack", "build-chart.sh"), c.dir, name)
 	return c
 }
 
@@ -71,8 +80,19 @@ func tryProgram(ctx context.Context, env []string, name string, args ...string) 
 	return out.String(), errOut.String(), err
 }
 
-// template returns the objects of the chart.
-func (c *chart) template(t *testing.T, namespace string, flags ...string) []*unstructured.Unstructured {
+// template returns the objects of the chart, without its hooks.
+func (c *chart) template(t *testing.T, namespace string, flags ...string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range c.templateAll(t, namespace, flags...) {
+		if object.GetAnnotations()["helm.sh/hook"] == "" {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// templateAll returns the objects of the chart.
+func (c *chart) templateAll(t *testing.T, namespace string, flags ...string) []*unstructured.Unstructured {
 	t.Helper()
 	args := append([]string{"template", "release", c.dir, "--namespace=" + namespace}, flags...)
 	var objects []*unstructured.Unstructured
@@ -89,7 +109,7 @@ func (c *chart) template(t *testing.T, namespace string, flags ...string) []*uns
 // TestChart finds the same objects in the chart and in the overlays.
 func TestChart(t *testing.T) {
 	framework.Long(t, "Helm is built")
-	chart := newChart(t)
+	chart := newChart(t, restaurantChart)
 	program(t, chart.env, chart.helm, "lint", "--strict", chart.dir)
 	const plain = "createNamespace=true,storage.keep=false,backup.storage.keep=false"
 	images := regexp.MustCompile(`"image":"(apiserver|webhook)"`)
@@ -128,38 +148,42 @@ patches:
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, got := map[string]any{}, map[string]any{}
+			want := map[string]any{}
 			for _, object := range render(t, test.kustomization) {
 				text, err := object.MarshalJSON()
 				require.NoError(t, err)
 				require.NoError(t, object.UnmarshalJSON(images.ReplaceAll(text, []byte(`"image":"registry.example.org/a/$1:`+chartVersion+`"`))))
 				want[identity(object)] = object.Object
 			}
-			for _, object := range chart.template(t, test.namespace, test.flags...) {
-				text, err := object.MarshalJSON()
-				require.NoError(t, err)
-				require.NoError(t, object.UnmarshalJSON(text)) // Numbers have the same type then.
-				require.NotContains(t, got, identity(object))
-				got[identity(object)] = object.Object
-			}
-			require.Equal(t, want, got)
+			require.Equal(t, want, byIdentity(t, chart.template(t, test.namespace, test.flags...)))
 		})
 	}
 }
 
-// TestChartOfCRDServer finds the same objects in the chart and in the overlays of the server of custom resources.
+// TestChartOfCRDServer finds the same objects in the chart and in the manifests of crd-apiserver.
 func TestChartOfCRDServer(t *testing.T) {
 	framework.Long(t, "Helm is built")
-	chart := newChart(t)
+	chart := newChart(t, crdChart)
+	const groups = "--set=groups={a.example.com,b.example.com}"
+	program(t, chart.env, chart.helm, "lint", "--strict", chart.dir, groups)
+	const plain = "--set=createNamespace=true,storage.keep=false,backup.storage.keep=false"
+	const more = plain + ",monitoring.enabled=true,backup.enabled=true,doctor.enabled=true"
 	servers := regexp.MustCompile(`https://etcd-0\.example\.com:2379[^"]*`)
-	flags := []string{"--set=mode=none,crdAPIServer.enabled=true,crdAPIServer.groups={a.example.com,b.example.com},crdAPIServer.storage.keep=false"}
-	for mode, more := range map[string][]string{
-		"standalone":    nil,
-		"external-etcd": {"--set=crdAPIServer.mode=external-etcd,crdAPIServer.etcd.servers={https://a:2379,https://b:2379}"},
+	for name, test := range map[string]struct {
+		kustomization string
+		flags         []string
+	}{
+		"standalone":    {crdOverlay("standalone"), []string{plain}},
+		"ha":            {crdOverlay("ha"), []string{plain, "--set=mode=ha"}},
+		"external-etcd": {crdOverlay("external-etcd"), []string{plain, "--set=mode=external-etcd,etcd.servers={https://a:2379,https://b:2379}"}},
+		"standalone with components": {
+			crdKustomization(t, "standalone", "monitoring", "backup-embedded", "doctor"), []string{more},
+		},
+		"ha with components": {crdKustomization(t, "ha", "monitoring", "backup-etcd", "doctor"), []string{more, "--set=mode=ha"}},
 	} {
-		t.Run(mode, func(t *testing.T) {
-			want, got := map[string]any{}, map[string]any{}
-			for _, object := range render(t, crdOverlay(mode)) {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]any{}
+			for _, object := range render(t, test.kustomization) {
 				data, err := object.MarshalJSON()
 				require.NoError(t, err)
 				text := strings.ReplaceAll(string(data), `"image":"crd-apiserver"`, `"image":"registry.example.org/a/crd-apiserver:`+chartVersion+`"`)
@@ -168,126 +192,234 @@ func TestChartOfCRDServer(t *testing.T) {
 				require.NoError(t, object.UnmarshalJSON([]byte(text)))
 				want[identity(object)] = object.Object
 			}
-			for _, object := range chart.template(t, "default", append(flags, more...)...) {
-				text, err := object.MarshalJSON()
-				require.NoError(t, err)
-				require.NoError(t, object.UnmarshalJSON(text))
-				require.NotContains(t, got, identity(object))
-				got[identity(object)] = object.Object
-			}
-			require.Equal(t, want, got)
+			require.Equal(t, want, byIdentity(t, chart.template(t, crdServer, append(test.flags, groups)...)))
 		})
 	}
-	t.Run("beside the restaurant, which stays as it is", func(t *testing.T) {
-		both := map[string]any{}
-		for _, object := range chart.template(t, systemNamespace, append(flags, "--set=mode=ha,crdAPIServer.storage.keep=true")...) {
-			both[identity(object)] = object.Object
+
+	t.Run("under other names", func(t *testing.T) {
+		others := map[string]bool{}
+		for _, object := range chart.templateAll(t, crdServer, more, groups, "--set=mode=ha") {
+			others[identity(object)] = true
 		}
-		for _, object := range chart.template(t, systemNamespace, "--set=mode=ha") {
-			require.Equal(t, object.Object, both[identity(object)])
-			delete(both, identity(object))
-		}
-		require.Len(t, both, len(render(t, crdOverlay("standalone"))))
-		for _, kept := range []string{"Namespace  crd-apiserver", "PersistentVolumeClaim crd-apiserver crd-apiserver-data"} {
-			annotations, _, err := unstructured.NestedStringMap(both[kept].(map[string]any), "metadata", "annotations")
-			require.NoError(t, err)
-			require.Equal(t, map[string]string{"helm.sh/resource-policy": "keep"}, annotations)
+		for _, object := range chart.templateAll(t, "elsewhere", more, groups, "--set=mode=ha,name=second") {
+			require.NotContains(t, others, identity(object))
+			require.Equal(t, "second-apiserver", object.GetLabels()["app.kubernetes.io/part-of"], identity(object))
+			require.NotContains(t, fmt.Sprint(object.Object), "namespace:crd-apiserver", identity(object))
+			require.NotContains(t, fmt.Sprint(object.Object), "crd-apiserver.svc", identity(object))
 		}
 	})
+}
+
+// byIdentity finds no object twice.
+func byIdentity(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	found := map[string]any{}
+	for _, object := range objects {
+		text, err := object.MarshalJSON()
+		require.NoError(t, err)
+		require.NoError(t, object.UnmarshalJSON(text)) // Numbers have the same type then.
+		require.NotContains(t, found, identity(object))
+		found[identity(object)] = object.Object
+	}
+	return found
 }
 
 // TestChartValues puts values where they belong.
 func TestChartValues(t *testing.T) {
 	framework.Long(t, "Helm is built")
-	chart := newChart(t)
+	charts := map[string]*chart{restaurantChart: newChart(t, restaurantChart), crdChart: newChart(t, crdChart)}
+	digest := "sha256:" + strings.Repeat("5", 64)
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	require.NoError(t, os.WriteFile(values, []byte(`
 mode: ha
-image: {tag: v1, pullPolicy: Always}
+image: {digest: "`+digest+`", pullPolicy: Always}
 imagePullSecrets: [{name: registry}]
 priorityClassName: important
 runAsUser: null
 nodeSelector: {disk: fast}
 tolerations: [{key: dedicated, operator: Exists}]
+podAnnotations: {sidecar: "false"}
+podLabels: {team: storage}
 server:
+  replicas: 5
   extraArgs: [--v=2]
   extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+  extraVolumes: [{name: files, secret: {secretName: files}}]
+  extraVolumeMounts: [{name: files, mountPath: /etc/files}]
   resources: {limits: {memory: 3Gi}}
+  affinity: {nodeAffinity: {}}
+  topologySpreadConstraints: [{topologyKey: rack, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}]
+  hostNetwork: true
+  dnsConfig: {nameservers: [192.0.2.53]}
+  podDisruptionBudget: {maxUnavailable: 40%}
+service: {annotations: {mesh: "off"}, labels: {team: storage}}
 etcd:
   image: {repository: registry.example.org/etcd}
   storage: {size: 16Gi, storageClassName: fast}
-backup: {enabled: true, storage: {storageClassName: slow}}
+monitoring:
+  enabled: true
+  labels: {release: kube-prometheus-stack}
+  interval: 1m
+  prometheus: {namespace: observability, serviceAccount: prometheus}
+  runbooks: https://wiki.example.com/runbooks
+backup:
+  enabled: true
+  schedule: "@daily"
+  extraArgs: [--encryption-provider-config=/etc/keys/encryption.yaml]
+  extraVolumes: [{name: keys, secret: {secretName: keys}}]
+  extraVolumeMounts: [{name: keys, mountPath: /etc/keys}]
+  storage: {size: 1.5Ti, storageClassName: slow}
+doctor: {enabled: true}
 `), 0o600))
-	objects := chart.template(t, "elsewhere", "--values="+values)
-	all := workloads(t, objects)
-	require.Len(t, all, 3)
-	for _, workload := range all {
-		require.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, workload.spec.ImagePullSecrets)
-		require.Equal(t, map[string]string{"disk": "fast"}, workload.spec.NodeSelector)
-		require.Equal(t, []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}, workload.spec.Tolerations)
-		security := workload.spec.SecurityContext
-		require.True(t, *security.RunAsNonRoot)
-		require.Nil(t, security.RunAsUser)
-		require.Nil(t, security.RunAsGroup)
-		require.Nil(t, security.FSGroup)
-		container := workload.spec.Containers[0]
-		switch workload.name {
-		case "etcd":
-			require.Equal(t, "important", workload.spec.PriorityClassName)
-			require.Equal(t, "registry.example.org/etcd:"+required(t, "go.mod", "go.etcd.io/etcd/server/v3"), container.Image)
-		case "apiserver":
-			require.Equal(t, "important", workload.spec.PriorityClassName)
-			require.Equal(t, "registry.example.org/a/apiserver:v1", container.Image)
-			require.Equal(t, corev1.PullAlways, container.ImagePullPolicy)
+	for name, chart := range charts {
+		t.Run(name, func(t *testing.T) {
+			server := map[string]string{restaurantChart: "apiserver", crdChart: crdServer}[name]
+			flags := map[string][]string{crdChart: {"--set=groups={a.example.com}"}}[name]
+			objects := chart.templateAll(t, "elsewhere", append(flags, "--values="+values)...)
+			templates := podTemplates(t, objects)
+			for workload, template := range templates {
+				require.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, template.Spec.ImagePullSecrets, workload)
+				require.Equal(t, map[string]string{"disk": "fast"}, template.Spec.NodeSelector, workload)
+				require.Equal(t, []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}, template.Spec.Tolerations, workload)
+				require.Equal(t, "false", template.Annotations["sidecar"], workload)
+				require.Equal(t, "storage", template.Labels["team"], workload)
+				security := template.Spec.SecurityContext
+				require.True(t, *security.RunAsNonRoot)
+				require.Nil(t, security.RunAsUser, workload)
+				require.Nil(t, security.RunAsGroup, workload)
+				require.Nil(t, security.FSGroup, workload)
+				image := template.Spec.Containers[0].Image
+				if workload == "etcd" {
+					require.Equal(t, "registry.example.org/etcd:"+required(t, "go.mod", "go.etcd.io/etcd/server/v3"), image)
+				} else {
+					require.Equal(t, "registry.example.org/a/"+server+"@"+digest, image, workload)
+					require.Equal(t, corev1.PullAlways, template.Spec.Containers[0].ImagePullPolicy, workload)
+				}
+			}
+			require.Equal(t, "important", templates["etcd"].Spec.PriorityClassName)
+
+			pod := templates[server].Spec
+			require.Equal(t, "important", pod.PriorityClassName)
+			container := pod.Containers[0]
 			require.Equal(t, []string{"--secure-port=8443", "--v=2"}, container.Args)
 			require.Equal(t, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, container.Env[len(container.Env)-1])
+			require.Equal(t, corev1.VolumeMount{Name: "files", MountPath: "/etc/files"}, container.VolumeMounts[len(container.VolumeMounts)-1])
+			require.Equal(t, "files", pod.Volumes[len(pod.Volumes)-1].Secret.SecretName)
 			require.Equal(t, "3Gi", container.Resources.Limits.Memory().String())
 			require.Equal(t, "192Mi", container.Resources.Requests.Memory().String())
-		}
-	}
-	classes := map[string]string{}
-	for _, object := range objects {
-		require.NotEqual(t, "Namespace", object.GetKind())
-		switch object.GetKind() {
-		case "StatefulSet":
-			claims, _, err := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates")
-			require.NoError(t, err)
-			classes["etcd"] = fmt.Sprint(claims[0].(map[string]any)["spec"])
-		case "PersistentVolumeClaim":
-			classes[object.GetName()] = fmt.Sprint(object.Object["spec"])
-			require.Equal(t, map[string]string{"helm.sh/resource-policy": "keep"}, object.GetAnnotations())
-		case "ResourceQuota":
-			require.Contains(t, fmt.Sprint(object.Object["spec"]), "values:[important]")
-		}
-	}
-	require.Equal(t, map[string]string{
-		"etcd":    "map[accessModes:[ReadWriteOnce] resources:map[requests:map[storage:16Gi]] storageClassName:fast volumeMode:Filesystem]",
-		"backups": "map[accessModes:[ReadWriteOnce] resources:map[requests:map[storage:16Gi]] storageClassName:slow]",
-	}, classes)
+			require.NotNil(t, pod.Affinity.NodeAffinity)
+			require.Len(t, pod.TopologySpreadConstraints, 1)
+			require.Equal(t, "rack", pod.TopologySpreadConstraints[0].TopologyKey)
+			require.True(t, pod.HostNetwork)
+			require.Equal(t, corev1.DNSClusterFirstWithHostNet, pod.DNSPolicy)
+			require.Equal(t, []string{"192.0.2.53"}, pod.DNSConfig.Nameservers)
+			trial := templates["backup"].Spec.Containers[0]
+			require.Equal(t, "--encryption-provider-config=/etc/keys/encryption.yaml", trial.Args[len(trial.Args)-1])
+			require.Equal(t, "/etc/keys", trial.VolumeMounts[len(trial.VolumeMounts)-1].MountPath)
 
-	for name, test := range map[string]struct{ set, want string }{
-		"an unknown mode":  {"mode=single", "value must be one of 'standalone', 'ha', 'external-etcd', 'none'"},
-		"an unknown value": {"server.replicas=2", "additional properties 'replicas' not allowed"},
-		"no size":          {"storage.size=large", "'large' does not match pattern"},
-		"root":             {"runAsUser=0", "minimum: got 0, want 1"},
-		"no servers":       {"mode=external-etcd", "minItems: got 0, want 1"},
-		"no backup":        {"mode=external-etcd,etcd.servers={https://a:2379},backup.enabled=true", "at '/backup/enabled': value must be false"},
-		"no groups":        {"crdAPIServer.enabled=true", "minItems: got 0, want 1"},
-		"a core group":     {"crdAPIServer.groups={apps}", "'apps' does not match pattern"},
-		"no etcd":          {"crdAPIServer.enabled=true,crdAPIServer.mode=external-etcd,crdAPIServer.groups={example.com}", "minItems: got 0, want 1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "template", "release", chart.dir, "--set="+test.set)
-			require.Error(t, err)
-			require.Contains(t, stderr, test.want)
+			got := byIdentity(t, objects)
+			field := func(object string, path ...string) any {
+				t.Helper()
+				require.Contains(t, got, object)
+				value, found, err := unstructured.NestedFieldNoCopy(got[object].(map[string]any), path...)
+				require.NoError(t, err)
+				require.True(t, found, "%s: %v", object, path)
+				return value
+			}
+			require.EqualValues(t, 5, field("Deployment elsewhere "+server, "spec", "replicas"))
+			require.Equal(t, "40%", field("PodDisruptionBudget elsewhere "+server, "spec", "maxUnavailable"))
+			require.Equal(t, map[string]any{"mesh": "off"}, field("Service elsewhere "+server, "metadata", "annotations"))
+			require.Equal(t, "storage", field("Service elsewhere "+server, "metadata", "labels", "team"))
+			require.Equal(t, "@daily", field("CronJob elsewhere backup", "spec", "schedule"))
+			require.Equal(t, "*/10 * * * *", field("CronJob elsewhere doctor", "spec", "schedule"))
+			require.Equal(t, "map[accessModes:[ReadWriteOnce] resources:map[requests:map[storage:1.5Ti]] storageClassName:slow]", fmt.Sprint(field("PersistentVolumeClaim elsewhere backups", "spec")))
+			require.Equal(t, map[string]any{"helm.sh/resource-policy": "keep"}, field("PersistentVolumeClaim elsewhere backups", "metadata", "annotations"))
+			require.Equal(t, "map[accessModes:[ReadWriteOnce] resources:map[requests:map[storage:16Gi]] storageClassName:fast volumeMode:Filesystem]",
+				fmt.Sprint(field("StatefulSet elsewhere etcd", "spec", "volumeClaimTemplates").([]any)[0].(map[string]any)["spec"]))
+			require.Contains(t, fmt.Sprint(field("ResourceQuota elsewhere critical-pods", "spec")), "values:[important]")
+
+			for _, object := range []string{"ServiceMonitor elsewhere apiserver", "ServiceMonitor elsewhere etcd", "PrometheusRule elsewhere apiserver"} {
+				require.Equal(t, "kube-prometheus-stack", field(object, "metadata", "labels", "release"))
+			}
+			require.Equal(t, "1m", field("ServiceMonitor elsewhere apiserver", "spec", "endpoints").([]any)[0].(map[string]any)["interval"])
+			require.Contains(t, fmt.Sprint(field("PrometheusRule elsewhere apiserver", "spec")), "runbook_url:https://wiki.example.com/runbooks#apiserverdown ")
+			require.NotContains(t, fmt.Sprint(field("PrometheusRule elsewhere apiserver", "spec")), "programming-kubernetes.info/apiserver")
+			subjects := []any{map[string]any{"kind": "ServiceAccount", "namespace": "observability", "name": "prometheus"}}
+			require.Equal(t, subjects, field("RoleBinding elsewhere prometheus", "subjects"))
+			require.Equal(t, subjects, field("ClusterRoleBinding  "+map[string]string{restaurantChart: "restaurant", crdChart: "crd"}[name]+"-apiserver:metrics", "subjects"))
+			require.Contains(t, fmt.Sprint(field("NetworkPolicy elsewhere prometheus", "spec")), "kubernetes.io/metadata.name:observability")
 		})
+	}
+}
+
+// podTemplates returns those of workloads, CronJobs, Jobs and tests by their names.
+func podTemplates(t *testing.T, objects []*unstructured.Unstructured) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	found := map[string]corev1.PodTemplateSpec{}
+	for _, object := range objects {
+		path := map[string][]string{
+			"Deployment": {"spec", "template"}, "StatefulSet": {"spec", "template"}, "Job": {"spec", "template"},
+			"CronJob": {"spec", "jobTemplate", "spec", "template"}, "Pod": {},
+		}[object.GetKind()]
+		if path == nil {
+			continue
+		}
+		content, _, err := unstructured.NestedMap(object.Object, path...)
+		require.NoError(t, err)
+		delete(content, "apiVersion")
+		delete(content, "kind")
+		template := corev1.PodTemplateSpec{}
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, &template, true), identity(object))
+		found[object.GetName()] = template
+	}
+	return found
+}
+
+// TestChartRefusals has values refused that a mode has no use for, or that are none.
+func TestChartRefusals(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	const external = "mode=external-etcd,etcd.servers={https://a:2379},"
+	for name, cases := range map[string]map[string]struct{ set, want string }{
+		restaurantChart: {
+			"an unknown mode":         {"mode=single", "value must be one of 'standalone', 'ha', 'external-etcd', 'none'"},
+			"an unknown value":        {"server.flags={--v=2}", "additional properties 'flags' not allowed"},
+			"another chart's value":   {"groups={a.example.com}", "additional properties 'groups' not allowed"},
+			"no size":                 {"storage.size=large", "'large' does not match pattern"},
+			"no schedule":             {"doctor.schedule=daily", "'daily' does not match pattern"},
+			"no digest":               {"image.digest=v1", "'v1' does not match pattern"},
+			"root":                    {"runAsUser=0", "minimum: got 0, want 1"},
+			"no servers":              {"mode=external-etcd", "minItems: got 0, want 1"},
+			"servers of another mode": {"mode=ha,etcd.servers={https://a:2379}", "maxItems: got 1, want 0"},
+			"no backup of its etcd":   {external + "backup.enabled=true", "at '/backup/enabled': value must be false"},
+			"two of one":              {"server.replicas=2", "at '/server/replicas': value must be one of <nil>, 1"},
+			"a budget for one":        {"server.podDisruptionBudget.maxUnavailable=2", "at '/server/podDisruptionBudget/maxUnavailable': value must be 1"},
+			"backup without server":   {"mode=none,backup.enabled=true", "at '/backup/enabled': value must be false"},
+			"alerts without server":   {"mode=none,monitoring.enabled=true", "at '/monitoring/enabled': value must be false"},
+			"doctor without server":   {"mode=none,doctor.enabled=true", "at '/doctor/enabled': value must be false"},
+			"flags without server":    {"mode=none,server.extraArgs={--v=2}", "maxItems: got 1, want 0"},
+		},
+		crdChart: {
+			"no groups":             {"mode=ha", "minItems: got 0, want 1"},
+			"a core group":          {"groups={apps}", "'apps' does not match pattern"},
+			"no server":             {"groups={a.example.com},mode=none", "value must be one of 'standalone', 'ha', 'external-etcd'"},
+			"another chart's value": {"groups={a.example.com},webhook.enabled=true", "additional properties 'webhook' not allowed"},
+		},
+	} {
+		chart := newChart(t, name)
+		for refused, test := range cases {
+			t.Run(name+" "+refused, func(t *testing.T) {
+				_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "template", "release", chart.dir, "--set="+test.set)
+				require.Error(t, err)
+				require.Contains(t, stderr, test.want)
+			})
+		}
 	}
 }
 
 // TestChartUpgrade installs, upgrades and uninstalls by Helm. What is stored stays.
 func TestChartUpgrade(t *testing.T) {
 	framework.Long(t, "Helm is built")
-	chart := newChart(t)
+	chart := newChart(t, restaurantChart)
 	before, err := framework.Inventory(t.Context(), cp)
 	require.NoError(t, err)
 	kubectl(t, "create", "namespace", systemNamespace)
@@ -295,20 +427,7 @@ func TestChartUpgrade(t *testing.T) {
 		t.Helper()
 		program(t, chart.env, chart.helm, append(args, "--namespace="+systemNamespace)...)
 	}
-	t.Cleanup(func() {
-		ctx := context.Background()
-		stdout, stderr, err := tryProgram(ctx, chart.env, chart.helm, "uninstall", "restaurant", "--ignore-not-found", "--namespace="+systemNamespace)
-		require.NoError(t, err, stdout+stderr)
-		output, err := tryKubectl(ctx, "delete", "namespace", systemNamespace, "--timeout="+controlplane.Patience.String())
-		require.NoError(t, err, output)
-		controlplane.Eventually(t, func() error {
-			after, err := framework.Inventory(ctx, cp)
-			if left := framework.Difference(after, before); err == nil && len(left) > 0 {
-				err = fmt.Errorf("it has left behind %v", left)
-			}
-			return err
-		})
-	})
+	t.Cleanup(func() { chart.remove(t, before, systemNamespace) })
 	claims := framework.Kube(cp).CoreV1().PersistentVolumeClaims(systemNamespace)
 
 	helm("install", "restaurant", chart.dir)
@@ -322,7 +441,7 @@ func TestChartUpgrade(t *testing.T) {
 	require.Equal(t, "eA==", kubectl(t, "get", "secret", "apiserver-serving-ca", "--namespace="+systemNamespace, `--output=jsonpath={.data.ca\.crt}`))
 	require.Equal(t, "eA==", kubectl(t, "get", "apiservice", "v1.restaurant.programming-kubernetes.info", "--output=jsonpath={.spec.caBundle}"))
 
-	helm("uninstall", "restaurant")
+	chart.uninstall(t, "restaurant", systemNamespace)
 	helm("install", "restaurant", chart.dir)
 	again, err := claims.Get(t.Context(), "apiserver-data", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -350,4 +469,152 @@ func TestChartUpgrade(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, changed.UID, unchanged.UID)
 	require.Equal(t, changed.Generation, unchanged.Generation)
+}
+
+// uninstall uninstalls a release, and does for the pod of the hook what a node does.
+func (c *chart) uninstall(t *testing.T, release, namespace string) {
+	t.Helper()
+	type result struct {
+		stdout, stderr string
+		err            error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		stdout, stderr, err := tryProgram(t.Context(), c.env, c.helm, "uninstall", release, "--namespace="+namespace)
+		ended <- result{stdout, stderr, err}
+	}()
+	var hook corev1.Pod
+	controlplane.Eventually(t, func() error {
+		list, err := framework.Kube(cp).CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=unregister"})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("the hook has no pod")
+		}
+		if err == nil {
+			hook = list.Items[0]
+		}
+		return err
+	})
+	container := hook.Spec.Containers[0]
+	// The binary is called as its Service.
+	service := strings.TrimPrefix(container.Args[1], "--service="+namespace+"/")
+	code, stdout, stderr := framework.ToolOf(t, cp, service, append(container.Args, "--kubeconfig="+kubeconfigOf(t, hook))...)
+	require.Zero(t, code, stdout+stderr)
+	hook.Status.Phase = corev1.PodSucceeded
+	_, err := framework.Kube(cp).CoreV1().Pods(namespace).UpdateStatus(t.Context(), &hook, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	uninstalled := <-ended
+	require.NoError(t, uninstalled.err, uninstalled.stdout+uninstalled.stderr)
+}
+
+// remove uninstalls what a test has installed in namespaces, and deletes these. Nothing is left.
+func (c *chart) remove(t *testing.T, before map[string]string, namespaces ...string) {
+	t.Helper()
+	ctx := context.Background() // The test's own is over.
+	for _, namespace := range namespaces {
+		releases, stderr, err := tryProgram(ctx, c.env, c.helm, "list", "--short", "--namespace="+namespace)
+		require.NoError(t, err, stderr)
+		for release := range strings.FieldsSeq(releases) {
+			stdout, stderr, err := tryProgram(ctx, c.env, c.helm, "uninstall", release, "--no-hooks", "--namespace="+namespace)
+			require.NoError(t, err, stdout+stderr)
+		}
+		output, err := tryKubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found", "--timeout="+controlplane.Patience.String())
+		require.NoError(t, err, output)
+	}
+	controlplane.Eventually(t, func() error {
+		after, err := framework.Inventory(ctx, cp)
+		if left := framework.Difference(after, before); err == nil && len(left) > 0 {
+			err = fmt.Errorf("it has left behind %v", left)
+		}
+		return err
+	})
+}
+
+// TestChartUninstall takes the APIServices away that lead to the release, and no others, so that
+// namespaces can be deleted though no server has ever run.
+func TestChartUninstall(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	chart := newChart(t, restaurantChart)
+	before, err := framework.Inventory(t.Context(), cp)
+	require.NoError(t, err)
+	kubectl(t, "create", "namespace", systemNamespace)
+	t.Cleanup(func() { chart.remove(t, before, systemNamespace) })
+	program(t, chart.env, chart.helm, "install", "restaurant", chart.dir, "--set=registered=false", "--namespace="+systemNamespace)
+	things := defineThings(t)
+	// As "migrate" registers versions, which are not the chart's.
+	for name, service := range map[string]string{
+		"v1.migrated.example.com": systemNamespace + "/apiserver",
+		"v1.another.example.com":  systemNamespace + "/another",
+	} {
+		group := strings.TrimPrefix(name, "v1.")
+		namespace, serviceName, _ := strings.Cut(service, "/")
+		file := framework.File(t, fmt.Sprintf(`{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": %q}, "spec": {
+"group": %q, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10, "service": {"namespace": %q, "name": %q}}}`, name, group, namespace, serviceName))
+		kubectl(t, "create", "--filename="+file)
+	}
+	t.Cleanup(func() {
+		_, err := tryKubectl(context.Background(), "delete", "apiservice", "v1.another.example.com")
+		require.NoError(t, err)
+	})
+	kubectl(t, "patch", "apiservice", "v1."+crdGroup, "--type=json", `--patch=[{"op": "remove", "path": "/metadata/labels"},
+{"op": "add", "path": "/spec/service", "value": {"namespace": "`+systemNamespace+`", "name": "apiserver"}}]`)
+
+	chart.uninstall(t, "restaurant", systemNamespace)
+	found := kubectl(t, "get", "apiservices", "--output=name")
+	require.NotContains(t, found, "v1.migrated.example.com")
+	require.Contains(t, found, "v1.another.example.com")
+	_, err = framework.Dynamic(cp).Resource(things).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+}
+
+// TestChartFiles runs a server of the chart with all files that flags can name.
+func TestChartFiles(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	chart := newChart(t, restaurantChart)
+	before, err := framework.Inventory(t.Context(), cp)
+	require.NoError(t, err)
+	kubectl(t, "create", "namespace", systemNamespace)
+	t.Cleanup(func() { chart.remove(t, before, systemNamespace) })
+	files := map[string]string{
+		"encryption.yaml": `{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration, resources: [{resources: ["*.restaurant.programming-kubernetes.info"],
+providers: [{secretbox: {keys: [{name: first, secret: "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}]}}]}]}`,
+		"audit.yaml":     "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Request, verbs: [create]}]}",
+		"tracing.yaml":   "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: \"127.0.0.1:9\", samplingRatePerMillion: 1}",
+		"admission.yaml": "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: []}",
+		"egress.yaml": `{apiVersion: apiserver.k8s.io/v1beta1, kind: EgressSelectorConfiguration,
+egressSelections: [{name: cluster, connection: {proxyProtocol: Direct}}, {name: etcd, connection: {proxyProtocol: Direct}}]}`,
+	}
+	_, err = framework.Kube(cp).CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "files"}, StringData: files,
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	values := framework.File(t, `
+server:
+  extraVolumes: [{name: files, secret: {secretName: files}}]
+  extraVolumeMounts: [{name: files, mountPath: /etc/apiserver/files, readOnly: true}]
+  extraArgs:
+    - --encryption-provider-config=/etc/apiserver/files/encryption.yaml
+    - --audit-policy-file=/etc/apiserver/files/audit.yaml
+    - --audit-log-path=/var/lib/audit.log
+    - --tracing-config-file=/etc/apiserver/files/tracing.yaml
+    - --admission-control-config-file=/etc/apiserver/files/admission.yaml
+    - --egress-selector-config-file=/etc/apiserver/files/egress.yaml
+`)
+	program(t, chart.env, chart.helm, "install", "restaurant", chart.dir, "--values="+values, "--namespace="+systemNamespace)
+	machine := newMachine("files-")
+	machine.claims["apiserver-data"] = shortDirectory(t)
+	serve(t, machine.runAll(t, pods(t, systemNamespace, overlays()["standalone"])[serverName])[0])
+	kubectl(t, "create", "--filename="+framework.File(t, `{"apiVersion": "restaurant.programming-kubernetes.info/v1", "kind": "Topping", "metadata": {"name": "tomato", "annotations": {"note": "a-secret-of-the-cook"}}, "spec": {"cost": "1"}}`))
+
+	audit, err := os.ReadFile(filepath.Join(machine.claims["apiserver-data"], "audit.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(audit), "a-secret-of-the-cook")
+	require.NoError(t, os.Remove(filepath.Join(machine.claims["apiserver-data"], "audit.log")))
+	require.NoError(t, filepath.WalkDir(machine.claims["apiserver-data"], func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		require.NotContains(t, string(content), "a-secret-of-the-cook", path)
+		return err
+	}))
 }

@@ -50,6 +50,15 @@ func crdOverlay(name string) string {
 	return filepath.Join(root, "artifacts", "crd-apiserver", "overlays", name)
 }
 
+// crdKustomization writes one of an overlay with components of artifacts/crd-apiserver.
+func crdKustomization(t *testing.T, overlay string, components ...string) string {
+	t.Helper()
+	for i, component := range components {
+		components[i] = "../crd-apiserver/components/" + component
+	}
+	return kustomization(t, "../crd-apiserver/overlays/"+overlay, components, "")
+}
+
 // TestCRDServer runs the pods of the server of custom resources, with the certificate that one
 // of them makes, and again with what the first server has stored.
 func TestCRDServer(t *testing.T) {
@@ -58,19 +67,10 @@ func TestCRDServer(t *testing.T) {
 	found := pods(t, crdServer, map[string]int{crdServer: 1, "crd-apiserver-certificates": 1})
 	machine := newMachine("crd-")
 	machine.claims["crd-apiserver-data"] = shortDirectory(t)
-	machine.run(t, found["crd-apiserver-certificates"][0])
-	var secret *corev1.Secret
-	controlplane.Eventually(t, func() (err error) {
-		secret, err = framework.Kube(cp).CoreV1().Secrets(crdServer).Get(t.Context(), "crd-apiserver-serving", metav1.GetOptions{})
-		if err == nil && len(secret.Data) == 0 {
-			err = errors.New("there is no certificate yet")
-		}
-		return err
-	})
-	server := machine.runAll(t, found[crdServer])[0]
+	server, secret := runCRDServer(t, machine, crdServer, found)
 
 	things := defineThings(t)
-	register(t, server, secret.Data["ca.crt"])
+	register(t, crdServer, server, secret.Data["ca.crt"])
 	thing := &unstructured.Unstructured{Object: map[string]any{"apiVersion": crdGroup + "/v1", "kind": "Thing", "metadata": map[string]any{"name": "one"}}}
 	client := framework.Dynamic(cp).Resource(things).Namespace(metav1.NamespaceDefault)
 	_, err := client.Create(t.Context(), thing, metav1.CreateOptions{})
@@ -83,6 +83,73 @@ func TestCRDServer(t *testing.T) {
 		_, err := client.Get(t.Context(), "one", metav1.GetOptions{})
 		return err
 	})
+}
+
+// runCRDServer runs the pods of an installation. The Secret has the server's certificate.
+func runCRDServer(t *testing.T, machine *machine, namespace string, found map[string][]corev1.Pod) (*controlplane.Component, *corev1.Secret) {
+	t.Helper()
+	machine.run(t, found["crd-apiserver-certificates"][0])
+	var secret *corev1.Secret
+	controlplane.Eventually(t, func() (err error) {
+		secret, err = framework.Kube(cp).CoreV1().Secrets(namespace).Get(t.Context(), "crd-apiserver-serving", metav1.GetOptions{})
+		if err == nil && len(secret.Data) == 0 {
+			err = errors.New("there is no certificate yet")
+		}
+		return err
+	})
+	return machine.runAll(t, found[crdServer])[0], secret
+}
+
+// TestCRDServerAgain uninstalls a release, and installs another under other names, which serves
+// the same objects once it has their volume and the group leads to it. Meanwhile kube-apiserver serves the
+// group, without them.
+func TestCRDServerAgain(t *testing.T) {
+	framework.Long(t, "Helm is built, and pods are run")
+	chart := newChart(t, crdChart)
+	before, err := framework.Inventory(t.Context(), cp)
+	require.NoError(t, err)
+	const elsewhere = "elsewhere"
+	kubectl(t, "create", "namespace", crdServer)
+	kubectl(t, "create", "namespace", elsewhere)
+	t.Cleanup(func() { chart.remove(t, before, crdServer, elsewhere) })
+	things := defineThings(t)
+	client := framework.Dynamic(cp).Resource(things).Namespace(metav1.NamespaceDefault)
+	data := shortDirectory(t)
+	want := map[string]int{crdServer: 1, "crd-apiserver-certificates": 1}
+	serve := func(release, namespace, name string) *controlplane.Component {
+		t.Helper()
+		program(t, chart.env, chart.helm, "install", release, chart.dir, "--namespace="+namespace, "--set=groups={"+crdGroup+"},name="+name)
+		machine := newMachine(release + "-")
+		machine.claims["crd-apiserver-data"] = data
+		server, secret := runCRDServer(t, machine, namespace, pods(t, namespace, want))
+		register(t, namespace, server, secret.Data["ca.crt"])
+		return server
+	}
+	server := serve("first", crdServer, "crd")
+	_, err = client.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": crdGroup + "/v1", "kind": "Thing", "metadata": map[string]any{"name": "one"}}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	chart.uninstall(t, "first", crdServer)
+	require.NoError(t, server.Stop())
+	controlplane.Eventually(t, func() error {
+		if _, err := client.Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("kube-apiserver does not serve the group by itself: %w", err)
+		}
+		return nil
+	})
+	serve("second", elsewhere, "second")
+	controlplane.Eventually(t, func() error {
+		_, err := client.Get(t.Context(), "one", metav1.GetOptions{})
+		return err
+	})
+	require.NoError(t, client.Delete(t.Context(), "one", metav1.DeleteOptions{}))
+}
+
+// TestCRDServerWithHA has all pods admitted, of every component.
+func TestCRDServerWithHA(t *testing.T) {
+	framework.Long(t, "pods are run")
+	install(t, crdKustomization(t, "ha", "backup-etcd", "doctor"))
+	pods(t, crdServer, map[string]int{crdServer: 3, "crd-apiserver-certificates": 1, "etcd": 3, "etcd-certificates": 1})
 }
 
 // TestCRDServerWithExternalEtcd has all pods admitted.
@@ -125,16 +192,16 @@ func defineThings(t *testing.T) schema.GroupVersionResource {
 
 // register has kube-apiserver send requests to the server, which it reaches on this machine,
 // until the test ends.
-func register(t *testing.T, server *controlplane.Component, caBundle []byte) {
+func register(t *testing.T, namespace string, server *controlplane.Component, caBundle []byte) {
 	t.Helper()
-	_, err := framework.Kube(cp).CoreV1().Services(crdServer).Patch(t.Context(), crdServer, types.MergePatchType,
+	_, err := framework.Kube(cp).CoreV1().Services(namespace).Patch(t.Context(), crdServer, types.MergePatchType,
 		[]byte(`{"spec":{"type":"ExternalName","externalName":"localhost","ports":null,"selector":null,"clusterIP":null,"clusterIPs":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	port := int32(server.Port())
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	require.NoError(t, crdserver.Register(ctx, framework.Config(cp), crdserver.Target{
-		Service: apiregistrationv1.ServiceReference{Namespace: crdServer, Name: crdServer, Port: &port}, CABundle: caBundle,
+		Service: apiregistrationv1.ServiceReference{Namespace: namespace, Name: crdServer, Port: &port}, CABundle: caBundle,
 	}, crdGroup))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), controlplane.Patience)

@@ -56,7 +56,7 @@ metadata: {name: instance, annotations: {config.kubernetes.io/local-config: "tru
 func TestNamesOfInstances(t *testing.T) {
 	for overlay, backup := range map[string]string{"standalone": "components/backup-embedded", "ha": "components/backup-etcd"} {
 		t.Run(overlay, func(t *testing.T) {
-			components := []string{"components/monitoring", backup, "components/doctor", "components/second-scheduler", "components/webhook", "components/migrate"}
+			components := []string{"components/monitoring", backup, "components/doctor", "../examples/second-scheduler", "components/webhook", "components/migrate"}
 			plain := render(t, kustomization(t, "overlays/"+overlay, components, ""))
 			require.Equal(t, plain, render(t, instance(t, overlay, "restaurant", systemNamespace, components...)))
 			for _, object := range render(t, instance(t, overlay, "trattoria", "trattoria-system", components...)) {

@@ -99,7 +99,7 @@ func TestVersionsOfImages(t *testing.T) {
 		"quay.io/coreos/etcd":            required(t, "go.mod", "go.etcd.io/etcd/server/v3"),
 		"registry.k8s.io/kube-scheduler": required(t, "hack/kubernetes/go.mod", "k8s.io/kubernetes"),
 	}
-	for _, workload := range workloads(t, render(t, kustomization(t, "overlays/ha", []string{"components/second-scheduler"}, ""))) {
+	for _, workload := range workloads(t, render(t, kustomization(t, "overlays/ha", []string{"../examples/second-scheduler"}, ""))) {
 		for _, container := range workload.spec.Containers {
 			if name, tag, tagged := strings.Cut(container.Image, ":"); tagged {
 				require.Equal(t, want[name], tag, name)

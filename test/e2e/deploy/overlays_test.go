@@ -237,6 +237,24 @@ func apiServices(t *testing.T) map[string]bool {
 	return found
 }
 
+// TestDocumentedPrometheus renders what the documentation says to write for a Prometheus under other names.
+func TestDocumentedPrometheus(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "observability.md"))
+	require.NoError(t, err)
+	_, patches, found := strings.Cut(string(document), "```yaml\n# restaurant/kustomization.yaml\npatches:\n")
+	require.True(t, found)
+	patches, _, _ = strings.Cut(patches, "```\n")
+	labelled := 0
+	for _, object := range render(t, kustomization(t, "overlays/ha", []string{"components/monitoring"}, "patches:\n"+patches)) {
+		require.NotContains(t, fmt.Sprint(object.Object), "prometheus-k8s", identity(object))
+		require.NotContains(t, fmt.Sprint(object.Object), ":monitoring]", identity(object))
+		if object.GetLabels()["release"] == "kube-prometheus-stack" {
+			labelled++
+		}
+	}
+	require.Equal(t, 4, labelled)
+}
+
 // TestDocumentedKustomization renders what the documentation says to write, with keys for
 // encryption. Upgrades apply only what has the label.
 func TestDocumentedKustomization(t *testing.T) {
@@ -251,11 +269,9 @@ func TestDocumentedKustomization(t *testing.T) {
 	}
 	dir := t.TempDir()
 	installation := example("install.md", "# restaurant/kustomization.yaml\n")
-	const overlay, component = "../artifacts/deploy/overlays/ha", "components:\n  - ../artifacts/deploy/components/monitoring\n"
+	const overlay = "../artifacts/deploy/overlays/ha"
 	require.Contains(t, installation, overlay)
-	require.Contains(t, installation, component)
 	installation = strings.Replace(installation, overlay, deployDirectory(t, dir, "overlays/ha"), 1)
-	installation = strings.Replace(installation, component, "", 1) // It is left to choice, and would label everything.
 	for name, content := range map[string]string{
 		"kustomization.yaml": installation + "secretGenerator:\n" + example("encryption.md", "secretGenerator:\n"),
 		"encryption.yaml":    example("encryption.md", "# restaurant/encryption.yaml\n"),

@@ -42,7 +42,7 @@ const secondScheduler = "my-scheduler"
 // that they have there, and sees each bind the pods that name it, and no others.
 func TestSecondScheduler(t *testing.T) {
 	framework.Long(t, "schedulers are run")
-	install(t, kustomization(t, "overlays/external-etcd", []string{"components/second-scheduler"}, ""))
+	install(t, kustomization(t, "overlays/external-etcd", []string{"../examples/second-scheduler"}, ""))
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		createNode(t, name)
 	}
