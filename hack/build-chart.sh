@@ -34,7 +34,7 @@ cp --recursive artifacts/chart/templates "${out}"
 cp "artifacts/chart/${chart}/NOTES.txt" "${out}/templates"
 cp "artifacts/chart/${chart}/Chart.yaml" "${out}"
 printf 'version: %s\nappVersion: %s\n' "${version#v}" "${version}" >>"${out}/Chart.yaml"
-cat "artifacts/chart/${chart}/values.yaml" <(echo) artifacts/chart/values.yaml |
+cat "artifacts/chart/${chart}/values.yaml" <(sed '1,/^# Values of both/d' artifacts/chart/values.yaml) |
 	sed "s|registry.example.com/restaurant/|${registry}/|" >"${out}/values.yaml"
 while IFS='=' read -r name digest; do
 	sed --in-place "\|repository: ${registry}/${name}\$|,/digest:/ s|digest: \"\"|digest: ${digest}|" "${out}/values.yaml"
