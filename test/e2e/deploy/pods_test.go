@@ -122,7 +122,8 @@ func (m *machine) run(t *testing.T, pod corev1.Pod) *controlplane.Component {
 		})
 	}
 
-	program := controlplane.Program{Binary: path.Base(container.Image)}
+	name, _, _ := strings.Cut(path.Base(container.Image), ":")
+	program := controlplane.Program{Binary: name}
 	if len(container.Command) > 0 {
 		program.Binary = path.Base(container.Command[0])
 	}
