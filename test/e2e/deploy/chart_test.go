@@ -575,13 +575,20 @@ func TestChartFiles(t *testing.T) {
 	kubectl(t, "create", "namespace", systemNamespace)
 	t.Cleanup(func() { chart.remove(t, before, systemNamespace) })
 	files := map[string]string{
-		"encryption.yaml": `{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration, resources: [{resources: ["*.restaurant.programming-kubernetes.info"],
-providers: [{secretbox: {keys: [{name: first, secret: "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}]}}]}]}`,
-		"audit.yaml":     "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Request, verbs: [create]}]}",
-		"tracing.yaml":   "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: \"127.0.0.1:9\", samplingRatePerMillion: 1}",
-		"admission.yaml": "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: []}",
-		"egress.yaml": `{apiVersion: apiserver.k8s.io/v1beta1, kind: EgressSelectorConfiguration,
-egressSelections: [{name: cluster, connection: {proxyProtocol: Direct}}, {name: etcd, connection: {proxyProtocol: Direct}}]}`,
+		"encryption.yaml": `apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+  - resources: ["*.restaurant.programming-kubernetes.info"]
+    providers: [{secretbox: {keys: [{name: first, secret: "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}]}}]
+`,
+		"audit.yaml":     "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Request, verbs: [create]}]\n",
+		"tracing.yaml":   "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: 127.0.0.1:9\nsamplingRatePerMillion: 1\n",
+		"admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n",
+		"egress.yaml": `apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+  - {name: cluster, connection: {proxyProtocol: Direct}}
+`,
 	}
 	_, err = framework.Kube(cp).CoreV1().Secrets(systemNamespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "files"}, StringData: files,
