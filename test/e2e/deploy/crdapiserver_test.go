@@ -63,7 +63,8 @@ func crdKustomization(t *testing.T, overlay string, components ...string) string
 // of them makes, and again with what the first server has stored.
 func TestCRDServer(t *testing.T) {
 	framework.Long(t, "pods are run")
-	install(t, crdOverlay("standalone"))
+	dir := crdKustomization(t, "standalone", "doctor")
+	install(t, dir)
 	found := pods(t, crdServer, map[string]int{crdServer: 1, "crd-apiserver-certificates": 1})
 	machine := newMachine("crd-")
 	machine.claims["crd-apiserver-data"] = shortDirectory(t)
@@ -75,6 +76,16 @@ func TestCRDServer(t *testing.T) {
 	client := framework.Dynamic(cp).Resource(things).Namespace(metav1.NamespaceDefault)
 	_, err := client.Create(t.Context(), thing, metav1.CreateOptions{})
 	require.NoError(t, err)
+
+	doctor := podTemplates(t, render(t, dir))["doctor"].Spec
+	checks := map[string]string{}
+	_, results := examine(t, crdServer, crdServer, doctor)
+	for _, result := range results {
+		checks[result.Check] = result.Status
+	}
+	require.Equal(t, "ok", checks["apiservices"])
+	require.Equal(t, "ok", checks["permissions"])
+	require.Equal(t, "ok", checks["availability"])
 
 	server.Kill()
 	require.NoError(t, server.Start(t.Context()))
@@ -137,6 +148,13 @@ func TestCRDServerAgain(t *testing.T) {
 		}
 		return nil
 	})
+
+	// The kept volume belongs to the former release.
+	_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "install", "renamed", chart.dir, "--namespace="+crdServer, "--set=groups={"+crdGroup+"}")
+	require.Error(t, err)
+	require.Contains(t, stderr, "invalid ownership metadata")
+	program(t, chart.env, chart.helm, "install", "renamed", chart.dir, "--namespace="+crdServer, "--set=groups={"+crdGroup+"}", "--take-ownership")
+	chart.uninstall(t, "renamed", crdServer)
 	serve("second", elsewhere, "second")
 	controlplane.Eventually(t, func() error {
 		_, err := client.Get(t.Context(), "one", metav1.GetOptions{})

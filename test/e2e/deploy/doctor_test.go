@@ -23,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -53,24 +54,34 @@ func TestDoctorComponent(t *testing.T) {
 		}
 	}
 	require.Equal(t, job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args, pod.Spec.Containers[0].Args)
-	kubeconfig, err := cp.KubeconfigFor(serviceaccount.MakeUsername(systemNamespace, pod.Spec.ServiceAccountName), serviceaccount.MakeGroupNames(systemNamespace)...)
-	require.NoError(t, err)
-	for _, variable := range pod.Spec.Containers[0].Env {
-		t.Setenv(variable.Name, variable.Value)
-	}
-	args := append(slices.Clone(pod.Spec.Containers[0].Args), "--kubeconfig="+kubeconfig, "--namespace="+systemNamespace, "--output=json")
-	code, stdout, stderr := framework.Tool(t, cp, nil, args...)
-	require.Equal(t, 0, code, "%s%s", stdout, stderr)
-	var output struct {
-		Results []struct{ Check, Status, Cause string }
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &output))
-	require.NotEmpty(t, output.Results)
-	for _, result := range output.Results {
+	code, results := examine(t, pod.Namespace, "apiserver", pod.Spec)
+	require.Zero(t, code, "%v", results)
+	for _, result := range results {
 		// The pod that serves is a process of this machine, without endpoints, and has the etcd.
 		if !slices.Contains([]string{"etcd", "storage", "service", "certificate"}, result.Check) {
 			require.Equal(t, "ok", result.Status, "%v", result)
 		}
+	}
+}
+
+// result is one of the doctor's.
+type result struct{ Check, Status, Cause string }
+
+// examine runs what a pod of the doctor runs. It may read all that it looks at.
+func examine(t *testing.T, namespace, binary string, pod corev1.PodSpec) (code int, results []result) {
+	t.Helper()
+	kubeconfig, err := cp.KubeconfigFor(serviceaccount.MakeUsername(namespace, pod.ServiceAccountName), serviceaccount.MakeGroupNames(namespace)...)
+	require.NoError(t, err)
+	for _, variable := range pod.Containers[0].Env {
+		t.Setenv(variable.Name, variable.Value)
+	}
+	args := append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+kubeconfig, "--namespace="+namespace, "--output=json")
+	code, stdout, stderr := framework.ToolOf(t, cp, binary, args...)
+	var output struct{ Results []result }
+	require.NoError(t, json.Unmarshal([]byte(stdout), &output), stderr)
+	require.NotEmpty(t, output.Results)
+	for _, result := range output.Results {
 		require.NotContains(t, result.Cause, "can't be read by this user")
 	}
+	return code, output.Results
 }
