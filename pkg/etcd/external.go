@@ -51,3 +51,5 @@ func (Config) run(_ context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
 func (Config) memberExists() (bool, error) { return true, nil }
 
 func (Config) putMember(string, string, uint64) error { return errExternal }
+
+func (Member) makeDir(string, string, string, uint64) error { return errExternal }

@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
@@ -120,27 +121,41 @@ func (c Config) makeMember(work string) error {
 // is a new one.
 func (c Config) putMember(work, database string, ahead uint64) error {
 	member := c.embedConfig(zap.NewNop())
+	out := filepath.Join(work, dataDir)
+	own := Member{Name: member.Name, InitialCluster: member.InitialCluster}
+	if err := own.makeDir(out, database, member.InitialClusterToken, ahead); err != nil {
+		return err
+	}
+	return rename(out, c.path(dataDir))
+}
+
+// makeDir makes the data directory of a member, see putMember.
+func (m Member) makeDir(out, database, token string, ahead uint64) error {
+	members, err := types.NewURLsMap(m.InitialCluster)
+	if err != nil {
+		return fmt.Errorf("the initial cluster %q can't be used: %w", m.InitialCluster, err)
+	}
+	if len(members[m.Name]) == 0 {
+		return fmt.Errorf("the initial cluster %q has no member %q", m.InitialCluster, m.Name)
+	}
 	config := etcdsnapshot.RestoreConfig{
 		SnapshotPath:        database,
-		Name:                member.Name,
-		OutputDataDir:       filepath.Join(work, dataDir),
-		PeerURLs:            []string{memberURL},
-		InitialCluster:      member.InitialCluster,
-		InitialClusterToken: member.InitialClusterToken,
+		Name:                m.Name,
+		OutputDataDir:       out,
+		PeerURLs:            members[m.Name].StringSlice(),
+		InitialCluster:      m.InitialCluster,
+		InitialClusterToken: token,
 		SkipHashCheck:       ahead == 0,
 		RevisionBump:        ahead,
 		MarkCompacted:       ahead > 0,
 	}
-	_, err := survive(context.Background(), zap.NewNop(), func(logger *zap.Logger) (any, error) {
+	_, err = survive(context.Background(), zap.NewNop(), func(logger *zap.Logger) (any, error) {
 		return nil, etcdsnapshot.NewV3(logger).Restore(config)
 	})
 	if err != nil {
 		return err
 	}
-	if err := syncDirectories(config.OutputDataDir); err != nil {
-		return err
-	}
-	return rename(config.OutputDataDir, c.path(dataDir))
+	return syncDirectories(out)
 }
 
 // syncDirectories makes what is in a directory, and below it, be there after a crash; the

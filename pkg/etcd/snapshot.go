@@ -209,7 +209,12 @@ func describe(path, sum string, visit func(string, []byte) error) (Snapshot, err
 // until the old revision is reached. So it goes ahead, beyond all that was ever
 // written, and what came before counts as compacted: the clients are told that
 // their revision is gone, and read everything again.
-func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapshot, err error) {
+func (c Config) Restore(in io.Reader, total int64, progress Progress) (Snapshot, error) {
+	return c.restore(0, in, total, progress)
+}
+
+// restore is Restore that goes ahead to a revision, unless that is 0.
+func (c Config) restore(revision int64, in io.Reader, total int64, progress Progress) (_ Snapshot, err error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return Snapshot{}, fmt.Errorf("creating the data directory of the embedded etcd (choose another with --data-dir): %w", err)
 	}
@@ -239,7 +244,10 @@ func (c Config) Restore(in io.Reader, total int64, progress Progress) (_ Snapsho
 	if err != nil {
 		return Snapshot{}, err
 	}
-	ahead := uint64(laterThanAll(snapshot.Revision, time.Now()) - snapshot.Revision) //nolint:gosec // G115: it is later.
+	ahead, err := lead(snapshot.Revision, cmp.Or(revision, laterThanAll(snapshot.Revision, time.Now())))
+	if err != nil {
+		return Snapshot{}, err
+	}
 	if err := c.putMember(work, file, ahead); err != nil {
 		return Snapshot{}, fmt.Errorf("restoring the snapshot: %w", err)
 	}

@@ -195,17 +195,22 @@ func newVerifyCommand(name string, base *apiserver.Base, groups []registry.Group
 }
 
 func newRestoreCommand(name, dir string) *cobra.Command {
-	var format string
+	var (
+		format string
+		once   once
+	)
 	current := dir
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Verifies a file and restores its data into a new directory",
 		Long: "Verifies a file and restores its data into a new directory; start the server with that directory afterwards. It temporarily needs twice the space of the data. " +
-			"Clients that watch are told to read everything again. The name - stands for the standard input.",
+			"Clients that watch are told to read everything again. The name - stands for the standard input.\n\n" +
+			"With --revision, the data replaces what the directory has, which is kept beside it, and the same command does nothing the next time. " +
+			"With --member, the directory is that of a member of a separate etcd.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := snapshotConfig(dir, format)
-			if err != nil {
+			if err := errors.Join(err, once.validate()); err != nil {
 				return err
 			}
 			in, total, err := openSnapshot(args[0], cmd.InOrStdin())
@@ -214,6 +219,18 @@ func newRestoreCommand(name, dir string) *cobra.Command {
 			}
 			defer in.Close()
 			progress := newProgress(cmd.ErrOrStderr(), "Restoring")
+			if once.revision > 0 {
+				snapshot, restored, err := once.restore(config, in, total, progress.tell)
+				progress.end()
+				if err != nil {
+					return err
+				}
+				if !restored {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s has been restored with the revision %d already.\n", config.Dir, once.revision)
+					return nil
+				}
+				return printSnapshot(cmd.OutOrStdout(), format, snapshot)
+			}
 			snapshot, err := config.Restore(in, total, progress.tell)
 			progress.end()
 			if err != nil {
@@ -225,7 +242,8 @@ func newRestoreCommand(name, dir string) *cobra.Command {
 			return printSnapshot(cmd.OutOrStdout(), format, snapshot)
 		},
 	}
-	addDataDir(cmd, &dir, "Directory for the data. It must be empty, or not exist.")
+	addDataDir(cmd, &dir, "Directory for the data. It must be empty, or not exist, unless --revision is given.")
+	once.addFlags(cmd)
 	tool.AddFormat(cmd, &format)
 	return cmd
 }
