@@ -59,7 +59,7 @@ apiserver | crd-apiserver | webhook)
 	_output/bin/sbom "-notices=${work}/NOTICES" "${directories[@]/%//${name}}"
 	;;
 etcd) programs=(/usr/local/bin/etcd /usr/local/bin/etcdctl) arguments+=(-user=) ;;
-kube-scheduler) programs=(/usr/local/bin/kube-scheduler) arguments+=(-user=) ;;
+kube-scheduler | rclone) programs=("/usr/local/bin/${name}") arguments+=(-user=) ;;
 prometheus | prometheus-config-reloader) programs=("/bin/${name}") arguments+=(-user=) ;;
 prometheus-operator) programs=(/bin/operator=prometheus-operator) arguments+=(-user=) ;;
 metrics-server) arguments+=(-user=) ;;

@@ -16,7 +16,7 @@
 
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
-NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause metrics-server
+NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause metrics-server rclone versitygw
 
 .PHONY: image
 image: build ## Builds images of the servers into archives, reproducibly
@@ -53,6 +53,12 @@ $(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
 
 $(BIN)/coredns: hack/tools/coredns/go.mod hack/tools/coredns/go.sum hack/tools/coredns/main.go
 	@go -C $(<D) build -buildvcs=false -o $(CURDIR)/$@ .
+
+$(BIN)/rclone: hack/tools/rclone/go.mod hack/tools/rclone/go.sum hack/tools/rclone/main.go
+	@go -C $(<D) build -buildvcs=false -o $(CURDIR)/$@ .
+
+$(BIN)/versitygw: hack/tools/versitygw/go.mod hack/tools/versitygw/go.sum
+	@go -C $(<D) build -o $(CURDIR)/$@ github.com/versity/versitygw/cmd/versitygw
 
 $(BIN)/metrics-server: hack/tools/metrics-server/go.mod hack/tools/metrics-server/go.sum
 	@go -C $(<D) build -o $(CURDIR)/$@ sigs.k8s.io/metrics-server/cmd/metrics-server

@@ -97,7 +97,7 @@ MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator pr
 test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
 	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
 	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING))
-	@for image in pause etcd kube-scheduler metrics-server $(MONITORING); do \
+	@for image in pause etcd kube-scheduler metrics-server rclone $(MONITORING); do \
 		hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
 	@for version in v0.37.0 v0.37.1; do \

@@ -68,6 +68,7 @@ func TestOperations(t *testing.T) {
 		"registry.example.com/restaurant/webhook:" + oldVersion: archive("webhook"),
 		"registry.k8s.io/kube-scheduler:v1.37.1":                archive("kube-scheduler"),
 		"registry.example.com/metrics-server:test":              archive("metrics-server"),
+		rcloneImage: archive("rclone"),
 	})
 	// The documentation's kustomization has the component "monitoring".
 	require.NoError(t, c.Apply(t.Context(), monitoringKinds(t)...))
@@ -78,6 +79,7 @@ func TestOperations(t *testing.T) {
 		o.pizzas(t)
 		t.Run("doctor", o.testDoctor)
 		t.Run("nightly backup", o.testNightlyBackup)
+		t.Run("restore", o.testRestoreVolume)
 		t.Run("backup", o.testBackup)
 	})
 	t.Run("sizes", func(t *testing.T) {
@@ -98,6 +100,8 @@ func TestOperations(t *testing.T) {
 		t.Run("drain", o.testDrain)
 		t.Run("vanished node", o.testVanishedNode)
 		t.Run("lost member", o.testLostMember)
+		t.Run("restore", o.testRestoreFromStore)
+		t.Run("quorum", o.testQuorum)
 		t.Run("encryption", o.testEncryption)
 		t.Run("new certificate authority of etcd", o.testEtcdCA)
 	})
@@ -108,6 +112,7 @@ func TestOperations(t *testing.T) {
 		t.Run("upgrade", o.testUpgrade)
 		t.Run("second scheduler", o.testSecondScheduler)
 		t.Run("replicas by load", o.testAutoscaler)
+		t.Run("restore", o.testRestoreEtcd)
 	})
 	t.Run("helm", o.testHelm)
 	t.Run("crd-apiserver", o.testCustomResources)
@@ -245,8 +250,13 @@ func (o *operations) testNightlyBackup(t *testing.T) {
 // awaitCalm waits until no request of many fails.
 func (o *operations) awaitCalm(t *testing.T) {
 	t.Helper()
+	o.awaitCalmOf(t, "margherita")
+}
+
+func (o *operations) awaitCalmOf(t *testing.T, pizza string) {
+	t.Helper()
 	controlplane.Eventually(t, func() error {
-		load := o.load(t)
+		load := o.loadOf(t, pizza)
 		for load.Requests() < 200 && t.Context().Err() == nil {
 			time.Sleep(pause)
 		}
@@ -420,9 +430,14 @@ done`)
 
 func (o *operations) load(t *testing.T) *Load {
 	t.Helper()
+	return o.loadOf(t, "margherita")
+}
+
+func (o *operations) loadOf(t *testing.T, pizza string) *Load {
+	t.Helper()
 	config, err := o.cluster.RESTConfigFor(user)
 	require.NoError(t, err)
-	return StartLoad(t, config, "margherita", 4)
+	return StartLoad(t, config, pizza, 4)
 }
 
 // testDrain drains each node, one after the other, as for an upgrade of the nodes.

@@ -24,7 +24,7 @@ import (
 )
 
 // volumesOfNode is how many claims can be bound to volumes of one node.
-const volumesOfNode = 6
+const volumesOfNode = 10
 
 // addVolumes makes a default StorageClass, and volumes for it, each a directory of a node.
 func (c *Cluster) addVolumes(t testing.TB) {

@@ -19,6 +19,7 @@ limitations under the License.
 package main
 
 import (
+	_ "github.com/rclone/rclone/backend/alias"
 	_ "github.com/rclone/rclone/backend/local"
 	_ "github.com/rclone/rclone/backend/s3"
 	"github.com/rclone/rclone/cmd"
@@ -26,7 +27,6 @@ import (
 	_ "github.com/rclone/rclone/cmd/copyto"
 	_ "github.com/rclone/rclone/cmd/delete"
 	_ "github.com/rclone/rclone/cmd/lsf"
-	_ "github.com/rclone/rclone/cmd/mkdir"
 )
 
 func main() { cmd.Main() }

@@ -1,0 +1,319 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodes
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+const (
+	rcloneImage = "docker.io/rclone/rclone:1.76.0"
+	// These are sections of the page about backups.
+	storeSection, volumesSection = "Outside of the cluster", "Restore into new volumes"
+)
+
+// startStore starts an S3 server beside the control plane, and lets the backups go there. It
+// returns the command that lists them.
+func (o *operations) startStore(t *testing.T) (list string) {
+	t.Helper()
+	c, dir := o.cluster, t.TempDir()
+	pair, err := c.PKI.ServingCA.Issue(controlplane.Certificate{User: "store", Hosts: []string{controlAddress}})
+	require.NoError(t, err)
+	cert, key, objects := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "objects")
+	write(t, cert, string(pair.Cert))
+	write(t, key, string(pair.Key))
+	// A directory is a bucket.
+	require.NoError(t, os.MkdirAll(filepath.Join(objects, "backups"), 0o700))
+	const address = controlAddress + ":443"
+	c.startProgram(t, "versitygw", controlplane.Program{
+		Args: []string{"--port=" + address, "--access=operator", "--secret=open-sesame", "--cert=" + cert, "--key=" + key, "posix", "--sidecar=" + filepath.Join(dir, "sidecar"), objects},
+		Host: c.control,
+		Check: func(ctx context.Context) error {
+			raw, err := c.control.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return err
+			}
+			connection := tls.Client(raw, &tls.Config{RootCAs: c.PKI.ServingCA.Pool(), ServerName: controlAddress, MinVersion: tls.VersionTLS12})
+			defer connection.Close()
+			return connection.HandshakeContext(ctx)
+		},
+	})
+	write(t, filepath.Join(o.Dir, "ca.crt"), string(c.PKI.ServingCA.CertPEM()))
+	o.follow(t, storeSection, "cat >rclone.conf", "s3.example.com", controlAddress, "KEY", "operator", "SECRET", "open-sesame", "BUCKET", "backups",
+		"--from-file=rclone.conf", "--from-file=rclone.conf --from-file=ca.crt")
+	o.addComponents(t, o.page.YAML(t, storeSection, "components:"))
+	o.Run(t, "kubectl apply -k restaurant")
+	return "export SSL_CERT_DIR=$PWD\n" + o.page.Commands(t, storeSection, "rclone --config")
+}
+
+// addComponents adds those of the documentation after those that are there.
+func (o *operations) addComponents(t *testing.T, text string) {
+	t.Helper()
+	const next = "labels: # Upgrades"
+	var components string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "  - ") {
+			components += line
+		}
+	}
+	require.NotEmpty(t, components)
+	o.kustomize(t, With(t, o.kustomization, next, components+next))
+}
+
+// backUp saves a snapshot in the store, and returns its name.
+func (o *operations) backUp(t *testing.T, list string) string {
+	t.Helper()
+	o.Run(t, "kubectl delete job --namespace restaurant-system --ignore-not-found backup-now")
+	began := time.Now()
+	o.testNightlyBackup(t)
+	t.Logf("a backup took %.0f s", time.Since(began).Seconds())
+	lines := strings.Split(strings.TrimSpace(o.Run(t, list)), "\n")
+	fields := strings.Split(lines[len(lines)-1], ";")
+	name := fields[len(fields)-1]
+	require.Regexp(t, `^snapshot-\d{8}T\d{6}Z\.db$`, name)
+	return name
+}
+
+// watched is what a client knows that has watched all the time.
+type watched struct {
+	client  versioned.Interface
+	store   cache.Store
+	version string
+}
+
+// watch begins to watch pizzas, then creates one and deletes another, of which a snapshot that was saved
+// before knows nothing.
+func (o *operations) watch(t *testing.T) *watched {
+	t.Helper()
+	config, err := o.cluster.RESTConfigFor(user)
+	require.NoError(t, err)
+	client, err := versioned.NewForConfig(config)
+	require.NoError(t, err)
+	factory := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithNamespace(metav1.NamespaceDefault))
+	w := &watched{client: client, store: factory.Restaurant().V1().Pizzas().Informer().GetStore()}
+	factory.Start(t.Context().Done())
+	t.Cleanup(factory.Shutdown)
+	pizzas := client.RestaurantV1().Pizzas(metav1.NamespaceDefault)
+	margherita, err := pizzas.Get(t.Context(), "margherita", metav1.GetOptions{})
+	require.NoError(t, err)
+	_, err = pizzas.Create(t.Context(), &restaurantv1.Pizza{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Spec: margherita.Spec}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, pizzas.Delete(t.Context(), "margherita", metav1.DeleteOptions{}))
+	list, err := pizzas.List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	w.version = list.ResourceVersion
+	w.await(t, true, false)
+	return w
+}
+
+// await waits until the client knows what it should.
+func (w *watched) await(t *testing.T, later, margherita bool) {
+	t.Helper()
+	controlplane.Eventually(t, func() error {
+		_, hasLater, _ := w.store.GetByKey("default/later")
+		_, hasMargherita, _ := w.store.GetByKey("default/margherita")
+		if hasLater != later || hasMargherita != margherita {
+			return fmt.Errorf("a client that watches knows later: %t, margherita: %t", hasLater, hasMargherita)
+		}
+		return nil
+	})
+}
+
+// restored requires that everything is as in a snapshot from before, and clients know.
+func (w *watched) restored(t *testing.T) {
+	t.Helper()
+	w.await(t, false, true)
+	pizzas := w.client.RestaurantV1().Pizzas(metav1.NamespaceDefault)
+	_, err := pizzas.Get(t.Context(), "later", metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	stream, err := pizzas.Watch(t.Context(), metav1.ListOptions{ResourceVersion: w.version})
+	if err == nil {
+		defer stream.Stop()
+		event := <-stream.ResultChan()
+		err = apierrors.FromObject(event.Object)
+	}
+	require.True(t, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "A watch from before gets %v.", err)
+}
+
+// volumes are the directories of claims.
+func (o *operations) volumes(t *testing.T, claims ...string) []string {
+	t.Helper()
+	var dirs []string
+	for _, claim := range claims {
+		dirs = append(dirs, strings.TrimSpace(o.Run(t, "kubectl get persistentvolume --output=jsonpath='{.spec.local.path}' "+
+			"$(kubectl get pvc --namespace restaurant-system "+claim+" --output=jsonpath='{.spec.volumeName}')")))
+	}
+	return dirs
+}
+
+// empty deletes all that volumes have.
+func empty(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		for _, entry := range entries {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, entry.Name())))
+		}
+	}
+}
+
+// without removes the components of a restore again, as the documentation says.
+func (o *operations) without(t *testing.T, installed string) {
+	t.Helper()
+	o.kustomize(t, installed)
+	o.Run(t, "kubectl apply -k restaurant")
+	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system --ignore-not-found")
+	o.rolledOut(t)
+	o.awaitCalmOf(t, "salami")
+}
+
+// testRestoreFromStore loses all volumes of "ha", those with the backups included.
+func (o *operations) testRestoreFromStore(t *testing.T) {
+	list := o.startStore(t)
+	name := o.backUp(t, list)
+	client := o.watch(t)
+	installed, load := o.kustomization, o.loadOf(t, "salami")
+	began := time.Now()
+	lost := o.volumes(t, "data-etcd-0", "data-etcd-1", "data-etcd-2", "backups")
+	o.follow(t, volumesSection, "kubectl scale")
+	empty(t, lost...)
+	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system pvc", "pvc/data-etcd-0", "pvc/backups pvc/data-etcd-0")
+	o.follow(t, volumesSection, "kubectl create configmap", "snapshot-20261121T031700Z.db", name)
+	o.addComponents(t, o.page.YAML(t, volumesSection, "components:"))
+	o.follow(t, volumesSection, "kubectl apply -k")
+	o.awaitCalmOf(t, "salami")
+	t.Logf("ha was restored from the store after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
+	client.restored(t)
+	o.without(t, installed)
+	o.requireMembers(t)
+	o.backUp(t, list)
+}
+
+// requireMembers requires that etcd has its three members.
+func (o *operations) requireMembers(t *testing.T) {
+	t.Helper()
+	variable, _, found := strings.Cut(o.page.Commands(t, "A lost member of etcd", `E="kubectl exec`), "$E member remove")
+	require.True(t, found)
+	require.Equal(t, 3, strings.Count(o.Run(t, variable), "started"))
+}
+
+// testQuorum loses two members of etcd with their volumes, and keeps what only the third has.
+func (o *operations) testQuorum(t *testing.T) {
+	const section = "Without a quorum"
+	lost := o.volumes(t, "data-etcd-1", "data-etcd-2")
+	installed, load := o.kustomization, o.loadOf(t, "salami")
+	client := o.watch(t)
+	began := time.Now()
+	o.Run(t, "kubectl scale --namespace restaurant-system statefulset/etcd --replicas=1\n"+
+		"kubectl wait --namespace restaurant-system --for=delete --timeout=5m pod/etcd-1 pod/etcd-2")
+	empty(t, lost...)
+	o.follow(t, section, "kubectl exec")
+	o.follow(t, volumesSection, "kubectl scale")
+	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system pvc", "pvc/data-etcd-0 ", "")
+	o.follow(t, volumesSection, "kubectl create configmap")
+	o.addComponents(t, With(t, o.page.YAML(t, volumesSection, "components:"), "  - ../artifacts/deploy/components/restore-store\n", ""))
+	apply, rollout, found := strings.Cut(o.page.Commands(t, volumesSection, "kubectl apply -k"), "\n")
+	require.True(t, found)
+	o.Run(t, apply)
+	o.follow(t, volumesSection, "for pod in")
+	o.Run(t, rollout)
+	o.awaitCalmOf(t, "salami")
+	t.Logf("ha was restored from its last member after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
+	client.await(t, true, false)
+	o.without(t, installed)
+	o.requireMembers(t)
+	o.asUser(t, "kubectl delete pizza later")
+	o.asUser(t, "kubectl apply --filename=artifacts/examples/2-pizzas.yaml")
+}
+
+// testRestoreVolume loses the volume of "standalone", and that with its backups.
+func (o *operations) testRestoreVolume(t *testing.T) {
+	name := o.backUp(t, o.startStore(t))
+	client := o.watch(t)
+	installed, load := o.kustomization, o.loadOf(t, "salami")
+	began := time.Now()
+	lost := o.volumes(t, "apiserver-data", "backups")
+	o.Run(t, "kubectl scale --namespace restaurant-system deployment/apiserver --replicas=0\n"+
+		"kubectl wait --namespace restaurant-system --for=delete --timeout=5m pod --selector=app.kubernetes.io/name=restaurant-apiserver")
+	empty(t, lost...)
+	o.Run(t, "kubectl delete --namespace restaurant-system pvc/apiserver-data pvc/backups")
+	o.follow(t, volumesSection, "kubectl create configmap", "snapshot-20261121T031700Z.db", name)
+	o.addComponents(t, With(t, o.page.YAML(t, volumesSection, "components:"), "restore-etcd", "restore-embedded"))
+	o.follow(t, volumesSection, "kubectl apply -k", "statefulset/etcd", "deployment/apiserver")
+	o.awaitCalmOf(t, "salami")
+	t.Logf("standalone was restored from the store after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
+	client.restored(t)
+	o.without(t, installed)
+}
+
+// testRestoreEtcd has the servers use an etcd of their own, which loses its data.
+func (o *operations) testRestoreEtcd(t *testing.T) {
+	const section = "Restore an existing etcd"
+	c, host := o.cluster, o.cluster.Nodes[0].Host
+	dir, url, peer := t.TempDir(), "https://"+host.Address()+":2379", "http://"+host.Address()+":2380"
+	pair, err := c.PKI.ServingCA.Issue(controlplane.Certificate{User: "restaurant-etcd", Hosts: []string{host.Address()}})
+	require.NoError(t, err)
+	cert, key, data := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "data")
+	write(t, cert, string(pair.Cert))
+	write(t, key, string(pair.Key))
+	etcd, err := c.NewProgram("restaurant-etcd", controlplane.Program{
+		Binary: filepath.Join(binDir(), "etcd"), Host: host,
+		Args: []string{
+			"--name=etcd-0", "--data-dir=" + data, "--listen-client-urls=" + url, "--advertise-client-urls=" + url,
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=etcd-0=" + peer,
+			"--listen-metrics-urls=http://" + host.Address() + ":2381",
+			"--cert-file=" + cert, "--key-file=" + key, "--client-cert-auth=true", "--trusted-ca-file=" + c.PKI.EtcdCA.File,
+		},
+		Check: func(ctx context.Context) error { return answers(host, "http://"+host.Address()+":2381/readyz")(ctx) },
+	})
+	require.NoError(t, err)
+	require.NoError(t, etcd.Start(t.Context()))
+	o.kustomize(t, With(t, o.kustomization, c.Etcd.URL(), url))
+	o.Run(t, "kubectl apply -k restaurant")
+	o.rolledOut(t)
+	o.pizzas(t)
+	o.follow(t, "Save", "kubectl exec")
+	client := o.watch(t)
+	load := o.loadOf(t, "salami")
+	began := time.Now()
+	etcd.Kill()
+	require.NoError(t, os.RemoveAll(data))
+	o.follow(t, section, "apiserver snapshot restore", "/var/lib/etcd", data, "REVISION", "$(date +%s%6N)",
+		"etcd-0=https://etcd-0.example.com:2380,etcd-1=https://etcd-1.example.com:2380", "etcd-0="+peer)
+	require.NoError(t, etcd.Start(t.Context()))
+	o.awaitCalmOf(t, "salami")
+	t.Logf("external-etcd was restored after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
+	client.restored(t)
+}
