@@ -21,6 +21,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -58,6 +61,10 @@ type IssuerConfig struct {
 	// CustomResourceDefinitions are the names of those whose conversion webhook, if it is in the
 	// namespace, shall trust the certificate authority. One that does not exist is left out.
 	CustomResourceDefinitions []string
+	// Service is the name of a Service in the namespace, and APIServices a selector of labels. The
+	// selected APIServices that lead to the Service shall trust the certificate authority. None do if
+	// Service is empty.
+	Service, APIServices string
 	// PathSecret is the name of one of the Secrets in Certificates. It also keeps a random path,
 	// which becomes part of the paths of all these webhooks: only kube-apiserver and the webhooks
 	// know it. If it is empty, paths are left as they are.
@@ -90,7 +97,7 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := dynamic.NewForConfig(cluster)
+	dynamicClient, err := dynamic.NewForConfig(cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +124,15 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 				}
 			}
 			for _, name := range config.CustomResourceDefinitions {
-				if err := c.setConversion(ctx, definitions, name); err != nil {
+				if err := c.setConversion(ctx, dynamicClient, name); err != nil {
 					return fmt.Errorf("keeping the clientConfig of the CustomResourceDefinition %s, which this program's user must be allowed to get and update: %w", name, err)
 				}
+			}
+			if config.Service == "" {
+				return nil
+			}
+			if err := c.setAPIServices(ctx, dynamicClient, config.Service, config.APIServices); err != nil {
+				return fmt.Errorf("keeping the caBundle of the APIServices that lead to the Service %s, which this program's user must be allowed to list and patch: %w", config.Service, err)
 			}
 			return nil
 		},
@@ -210,6 +223,38 @@ func (c caller) setConversion(ctx context.Context, client dynamic.Interface, nam
 	}
 	_, err = definitions.Update(ctx, definition, metav1.UpdateOptions{})
 	return err
+}
+
+// setAPIServices changes the APIServices that a selector finds and that lead to a Service.
+func (c caller) setAPIServices(ctx context.Context, client dynamic.Interface, service, selector string) error {
+	apiServices := client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	list, err := apiServices.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	wanted := base64.StdEncoding.EncodeToString(c.bundle)
+	for i := range list.Items {
+		found := &list.Items[i]
+		namespace, _, _ := unstructured.NestedString(found.Object, "spec", "service", "namespace")
+		name, _, _ := unstructured.NestedString(found.Object, "spec", "service", "name")
+		bundle, _, _ := unstructured.NestedString(found.Object, "spec", "caBundle")
+		insecure, _, _ := unstructured.NestedBool(found.Object, "spec", "insecureSkipTLSVerify")
+		if namespace != c.namespace || name != service || bundle == wanted || insecure {
+			continue
+		}
+		// If it leads elsewhere by now, the patch fails, and is tried again.
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": "/metadata/resourceVersion", "value": found.GetResourceVersion()},
+			{"op": "add", "path": "/spec/caBundle", "value": wanted},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := apiServices.Patch(ctx, found.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%s: %w", found.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // Run renews in time, until the context ends.

@@ -183,6 +183,37 @@ func TestSetConversion(t *testing.T) {
 	}
 }
 
+func TestSetAPIServices(t *testing.T) {
+	resource := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	const mark = "example.com/registered"
+	for name, test := range map[string]struct {
+		label string
+		spec  map[string]any
+		want  any
+	}{
+		"of the server":             {mark, map[string]any{"service": map[string]any{"namespace": "here", "name": "server"}, "caBundle": "b2xk"}, "bmV3"},
+		"that trusts it already":    {mark, map[string]any{"service": map[string]any{"namespace": "here", "name": "server"}, "caBundle": "bmV3"}, "bmV3"},
+		"that trusts nobody":        {mark, map[string]any{"service": map[string]any{"namespace": "here", "name": "server"}}, "bmV3"},
+		"that verifies nothing":     {mark, map[string]any{"service": map[string]any{"namespace": "here", "name": "server"}, "insecureSkipTLSVerify": true}, nil},
+		"that nobody registered":    {"example.com/other", map[string]any{"service": map[string]any{"namespace": "here", "name": "server"}, "caBundle": "b2xk"}, "b2xk"},
+		"of another server":         {mark, map[string]any{"service": map[string]any{"namespace": "here", "name": "other"}, "caBundle": "b2xk"}, "b2xk"},
+		"of another instance":       {mark, map[string]any{"service": map[string]any{"namespace": "elsewhere", "name": "server"}, "caBundle": "b2xk"}, "b2xk"},
+		"that kube-apiserver keeps": {mark, map[string]any{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			apiService := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+				"metadata": map[string]any{"name": "v1.example.com", "resourceVersion": "1", "labels": map[string]any{test.label: "true"}}, "spec": test.spec,
+			}}
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "APIServiceList"}, apiService)
+			require.NoError(t, caller{"here", []byte("new"), ""}.setAPIServices(t.Context(), client, "server", mark))
+			stored, err := client.Resource(resource).Get(t.Context(), "v1.example.com", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, test.want, stored.Object["spec"].(map[string]any)["caBundle"])
+		})
+	}
+}
+
 func TestSetWebhooks(t *testing.T) {
 	config := func(namespace, path, bundle string) admissionregistrationv1.WebhookClientConfig {
 		service := &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "webhook"}

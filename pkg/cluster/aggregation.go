@@ -33,6 +33,9 @@ const (
 	// spec says, it puts back that of the CustomResourceDefinition, or deletes them if there is
 	// none; an apply does not remove the label.
 	ManagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+	// RegisteredLabel is on APIServices that lead to a server since somebody has registered their
+	// group. Whoever keeps the server's certificate authority keeps their caBundle, too.
+	RegisteredLabel = "crd-apiserver/registered"
 	// LocalReason is the reason of the condition Available of an APIService that
 	// kube-apiserver serves by itself.
 	LocalReason = "Local"

@@ -49,6 +49,8 @@ import (
 const (
 	// automanagedAlways is the value of that label for the groups of CustomResourceDefinitions.
 	automanagedAlways = "true"
+	// registered is the value of the label of APIServices that lead to this server.
+	registered = "true"
 	// What kube-apiserver gives the APIServices of CustomResourceDefinitions.
 	groupPriority, versionPriority = 1000, 100
 
@@ -257,7 +259,7 @@ func (r *registrar) follow(ctx context.Context, group string, served sets.Set[st
 func (r *registrar) register(ctx context.Context, group, version string, target Target) error {
 	name := version + "." + group
 	_, err := r.apiServices.Create(ctx, &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{cluster.RegisteredLabel: registered}},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: group, Version: version, GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
 			Service: &target.Service, CABundle: target.CABundle,
@@ -268,6 +270,10 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 	}
 	return r.change(ctx, name, func(current *apiregistrationv1.APIService) {
 		delete(current.Labels, cluster.ManagedLabel)
+		if current.Labels == nil {
+			current.Labels = map[string]string{}
+		}
+		current.Labels[cluster.RegisteredLabel] = registered
 		current.Spec.Service, current.Spec.CABundle = &target.Service, target.CABundle
 	})
 }
@@ -278,6 +284,7 @@ func (r *registrar) unregister(ctx context.Context, name string) error {
 		if current.Labels == nil {
 			current.Labels = map[string]string{}
 		}
+		delete(current.Labels, cluster.RegisteredLabel)
 		current.Labels[cluster.ManagedLabel] = automanagedAlways
 		current.Spec.Service, current.Spec.CABundle = nil, nil
 	})

@@ -250,7 +250,7 @@ func (s *session) renewHistory(ctx context.Context, ahead int64) error {
 }
 
 // ownedByKube patches an APIService to be kube-apiserver's own.
-const ownedByKube = `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true"}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
+const ownedByKube = `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true","` + cluster.RegisteredLabel + `":null}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
 
 // giveBack makes an APIService kube-apiserver's own again, and returns when it is.
 func (s *session) giveBack(ctx context.Context, name string) error {
@@ -374,7 +374,7 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 // ledToServer patches an APIService to lead to the server.
 func (m *Migration) ledToServer() string {
 	patch, _ := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil}},
+		"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil, cluster.RegisteredLabel: "true"}},
 		"spec":     map[string]any{"service": m.config.Service, "caBundle": m.config.CABundle},
 	})
 	return string(patch)

@@ -71,6 +71,8 @@ func NewCommand() *cobra.Command {
 		"Names of mutating and validating webhook configurations: the caBundle of their webhooks in the namespace, and their path if --webhook-path-secret is set, are kept up to date.")
 	flags.StringSliceVar(&o.CustomResourceDefinitions, "custom-resource-definitions", nil, ""+
 		"Names of CustomResourceDefinitions: the caBundle of their conversion webhook, if it is in the namespace, and its path if --webhook-path-secret is set, are kept up to date.")
+	flags.StringVar(&o.Service, "service", "", ""+
+		"Name of a Service in the namespace: the caBundle of the APIServices that \"register\" or \"migrate\" has led to it is kept up to date.")
 	flags.StringVar(&o.PathSecret, "webhook-path-secret", "", ""+
 		"Name of a Secret of --certificate that also keeps a random path, for --path-file of the webhook. The path of these webhooks and of these conversion webhooks becomes that, followed by /admit, /validate or /convert. By default, paths are left as they are.")
 	flags.DurationVar(&o.CAValidity, "ca-validity", o.CAValidity, ""+
@@ -109,6 +111,7 @@ func (o *options) run(ctx context.Context) error {
 // complete fills in what follows from the flags and returns what is wrong with them.
 func (o *options) complete() (errs []error) {
 	o.Namespace = cmp.Or(o.Namespace, cluster.Namespace(o.kubeconfig))
+	o.APIServices = cluster.RegisteredLabel
 	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.CASecret) {
 		errs = append(errs, fmt.Errorf("--ca-secret %q: %s", o.CASecret, problem))
 	}
