@@ -54,7 +54,9 @@ func (o *operations) startStore(t *testing.T) (list string) {
 	write(t, cert, string(pair.Cert))
 	write(t, key, string(pair.Key))
 	// A directory is a bucket.
-	require.NoError(t, os.MkdirAll(filepath.Join(objects, "backups"), 0o700))
+	for _, made := range []string{filepath.Join(objects, "backups"), filepath.Join(dir, "sidecar")} {
+		require.NoError(t, os.MkdirAll(made, 0o700))
+	}
 	const address = controlAddress + ":443"
 	c.startProgram(t, "versitygw", controlplane.Program{
 		Args: []string{"--port=" + address, "--access=operator", "--secret=open-sesame", "--cert=" + cert, "--key=" + key, "posix", "--sidecar=" + filepath.Join(dir, "sidecar"), objects},
