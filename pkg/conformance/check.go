@@ -84,8 +84,12 @@ func (c Check) Area() string {
 func Checks() []Check {
 	return slices.Concat(
 		discoveryChecks(),
+		openAPIChecks(),
 		verbChecks(),
 		watchChecks(),
+		applyChecks(),
+		versionsChecks(),
+		formsChecks(),
 	)
 }
 

@@ -31,6 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Label is carried by every object that a run creates. Its value is the check's own, see Probe.Selector.
@@ -54,7 +55,7 @@ type Probe struct {
 	run   *run
 	check Check
 	// result is what the check has found.
-	result Result
+	result *Result
 	// cleanups undo what the check has made, the last first.
 	cleanups []func(context.Context)
 }
@@ -216,7 +217,8 @@ func (p *Probe) Decode(answer Answer, code int, into any) {
 	if into == nil {
 		return
 	}
-	if err := json.Unmarshal(answer.Body, into); err != nil {
+	// Integers stay integers.
+	if err := utiljson.Unmarshal(answer.Body, into); err != nil {
 		p.Fail(answer, "JSON is expected: %v", err)
 	}
 }

@@ -186,7 +186,7 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 			probe := &Probe{
 				Resource: resource, Example: example, Namespace: namespace, run: r, check: check,
 				ID:     fmt.Sprintf("%s-%d", r.id, i),
-				result: Result{Check: check.ID, Rule: check.Rule, Source: check.Source, Resource: resource.String(), Outcome: Passed},
+				result: &Result{Check: check.ID, Rule: check.Rule, Source: check.Source, Resource: resource.String(), Outcome: Passed},
 			}
 			reason := check.notOffered(r.Options, resource)
 			if reason == "" && unable != nil && check.creates() {
@@ -197,11 +197,11 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 			} else {
 				probe.look(ctx)
 			}
-			results[i] = probe.result
+			results[i] = *probe.result
 			if r.Progress != nil {
 				progress.Lock()
 				defer progress.Unlock()
-				r.Progress(probe.result)
+				r.Progress(*probe.result)
 			}
 			return nil
 		})

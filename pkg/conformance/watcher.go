@@ -25,6 +25,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Watch is a watch that a check reads event by event.
@@ -50,6 +51,9 @@ func (p *Probe) Watch(options ...Option) *Watch {
 		p.Fail(answer, "no watch begins: %v", err)
 	}
 	answer.Code, answer.Header = response.StatusCode, response.Header
+	if answer.Code != http.StatusOK {
+		p.Fail(answer, "%d is expected", http.StatusOK)
+	}
 	w := &Watch{probe: p, answer: answer, events: make(chan Event)}
 	go func() {
 		defer close(w.events)
@@ -58,13 +62,17 @@ func (p *Probe) Watch(options ...Option) *Watch {
 		for {
 			var frame struct {
 				Type   string
-				Object map[string]any
+				Object json.RawMessage
 			}
 			if frames.Decode(&frame) != nil {
 				return
 			}
+			object := &unstructured.Unstructured{}
+			if utiljson.Unmarshal(frame.Object, &object.Object) != nil {
+				return
+			}
 			select {
-			case w.events <- Event{frame.Type, &unstructured.Unstructured{Object: frame.Object}}:
+			case w.events <- Event{frame.Type, object}:
 			case <-p.ctx.Done():
 				return
 			}

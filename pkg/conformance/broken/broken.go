@@ -34,7 +34,7 @@ type Transport func(http.RoundTripper) http.RoundTripper
 // Transports returns for the ID of each check the transport that breaks what the check is for.
 func Transports() map[string]Transport {
 	all := map[string]Transport{}
-	for _, area := range []map[string]Transport{discovery(), verbs(), watch()} {
+	for _, area := range []map[string]Transport{discovery(), openAPI(), verbs(), watch(), apply(), versions(), forms()} {
 		maps.Copy(all, area)
 	}
 	return all
@@ -107,6 +107,28 @@ func both(matches ...func(*http.Request) bool) func(*http.Request) bool {
 	}
 }
 
+// named matches requests for the object with that suffix, and for its subresources.
+func named(suffix string) func(*http.Request) bool {
+	return func(request *http.Request) bool { return strings.Contains(request.URL.Path+"/", "-"+suffix+"/") }
+}
+
+// lists matches requests for the objects of a check, but for watches.
+func lists(request *http.Request) bool {
+	return request.URL.Query().Has("labelSelector") && !watches(request)
+}
+
+// with matches requests with a value of a parameter, without those that lack the parameter.
+func with(parameter, value string) func(*http.Request) bool {
+	return func(request *http.Request) bool { return request.URL.Query().Get(parameter) == value }
+}
+
+func without(parameter string) func(*http.Request) bool {
+	return func(request *http.Request) bool { return !request.URL.Query().Has(parameter) }
+}
+
+// accepted is what the client accepts.
+func accepted(request *http.Request) string { return request.Header.Get("Accept") }
+
 // path matches requests below a path.
 func path(prefix string) func(*http.Request) bool {
 	return func(request *http.Request) bool { return strings.HasPrefix(request.URL.Path, prefix) }
@@ -120,18 +142,59 @@ func replace(response *http.Response, body []byte) {
 	response.Header.Set("Content-Length", strconv.Itoa(len(body)))
 }
 
+// whole changes the body of a response.
+func whole(response *http.Response, change func([]byte) []byte) {
+	if body, err := io.ReadAll(response.Body); err == nil {
+		replace(response, change(body))
+	}
+}
+
 // edit changes the JSON of a response. What is no JSON stays.
 func edit(response *http.Response, change func(map[string]any)) {
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return
+	whole(response, func(body []byte) []byte {
+		var object map[string]any
+		if json.Unmarshal(body, &object) == nil {
+			change(object)
+			if changed, err := json.Marshal(object); err == nil {
+				return changed
+			}
+		}
+		return body
+	})
+}
+
+// changes changes the JSON of all responses.
+func changes(change func(map[string]any)) func(*http.Request, *http.Response) {
+	return func(_ *http.Request, response *http.Response) { edit(response, change) }
+}
+
+// answersWith changes the code of all responses.
+func answersWith(code int) func(*http.Request, *http.Response) {
+	return func(_ *http.Request, response *http.Response) { response.StatusCode = code }
+}
+
+// at returns the object at a path, or an empty one that belongs to nothing.
+func at(object map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		object, _ = object[name].(map[string]any)
 	}
-	var object map[string]any
-	if json.Unmarshal(body, &object) == nil {
-		change(object)
-		if changed, err := json.Marshal(object); err == nil {
-			body = changed
+	if object == nil {
+		object = map[string]any{}
+	}
+	return object
+}
+
+// each calls a function with all objects inside a value.
+func each(value any, do func(map[string]any)) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			each(item, do)
+		}
+	case map[string]any:
+		do(value)
+		for _, item := range value {
+			each(item, do)
 		}
 	}
-	replace(response, body)
 }

@@ -1,0 +1,431 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/yaml"
+)
+
+const serverSideApply = "https://kubernetes.io/docs/reference/using-api/server-side-apply/"
+
+func applyChecks() []Check {
+	needs := []string{"create", "get", "update", "patch"}
+	return []Check{{
+		ID:     "apply/create",
+		Rule:   "Apply creates an object that does not exist, from YAML as well, and changes nothing when it is repeated.",
+		Source: serverSideApply + "#serialization",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			body, err := yaml.Marshal(p.New("create").Object)
+			if err != nil {
+				p.Fail(Answer{}, "the example is no YAML: %v", err)
+			}
+			apply := func() Answer {
+				return p.Patch(p.Name("create"), types.ApplyPatchType, body, Query("fieldManager", "alice"))
+			}
+			created := p.Object(apply(), http.StatusCreated)
+			answer := apply()
+			p.Equal(answer, "the object", created.Object, p.Object(answer, http.StatusOK).Object)
+		},
+	}, {
+		ID:     "apply/manager",
+		Rule:   "Apply without a field manager is refused with 422, and the cause names the parameter.",
+		Source: serverSideApply + "#managers",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			answer := p.Patch(p.Name("manager"), types.ApplyPatchType, p.New("manager").Object)
+			status := p.Refused(answer, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+			p.causes(answer, status, metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Field: "fieldManager"})
+		},
+	}, {
+		ID:     "apply/refused",
+		Rule:   "Apply of another name, of managedFields, of a stale resourceVersion, or of a field that the kind does not have is refused.",
+		Source: serverSideApply,
+		Needs:  needs,
+		Run: func(p *Probe) {
+			created := p.Create("refused")
+			for _, refusal := range []struct {
+				code   int
+				change func(map[string]any)
+			}{
+				{http.StatusBadRequest, func(object map[string]any) { object["metadata"] = map[string]any{"name": p.Name("other")} }},
+				{http.StatusBadRequest, func(object map[string]any) {
+					object["metadata"] = map[string]any{"name": created.GetName(), "managedFields": []any{map[string]any{"manager": "x"}}}
+				}},
+				{http.StatusConflict, func(object map[string]any) {
+					object["metadata"] = map[string]any{"name": created.GetName(), "resourceVersion": "1"}
+				}},
+				{http.StatusBadRequest, func(object map[string]any) {
+					object["metadata"] = map[string]any{"name": created.GetName(), "unknown": "x"}
+				}},
+				{http.StatusBadRequest, func(object map[string]any) { object["kind"] = "Unknown" }},
+			} {
+				object := p.partial("refused", nil)
+				refusal.change(object.Object)
+				p.Refused(p.Patch(created.GetName(), types.ApplyPatchType, object.Object, Query("fieldManager", "alice"), Query("force", "true")), refusal.code, "")
+			}
+		},
+	}, {
+		ID:     "apply/ownership",
+		Rule:   "A manager owns just the fields that it has applied.",
+		Source: serverSideApply + "#field-management",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			_, document := p.openAPI()
+			answer := p.Apply("alice", p.New("ownership"))
+			owners := p.owners(answer)
+			converter, err := managedfields.NewTypeConverter(document.Components.Schemas, true)
+			if err != nil {
+				p.Fail(answer, "OpenAPI v3 has models that can't be read: %v", err)
+			}
+			typed, err := converter.ObjectToTyped(p.New("ownership"))
+			if err != nil {
+				p.Fail(answer, "an object that fits the model in OpenAPI v3 is expected: %v", err)
+			}
+			set, err := typed.ToFieldSet()
+			if err != nil {
+				p.Fail(answer, "the fields of the object: %v", err)
+			}
+			want := slices.DeleteFunc(paths(set), func(path string) bool {
+				return slices.Contains([]string{".apiVersion", ".kind", ".metadata", ".metadata.labels", ".metadata.name", ".metadata.namespace"}, path)
+			})
+			p.Equal(answer, "the fields of the manager", map[string][]string{"alice Apply " + p.Version: want}, owners)
+		},
+	}, {
+		ID:     "apply/shared",
+		Rule:   "Managers that apply the same value own it together. A field goes when the last of them no longer applies it.",
+		Source: serverSideApply + "#field-management",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			p.Create("shared")
+			p.Object(p.Apply("alice", p.partial("shared", map[string]any{"mine": "1", "shared": "1"})), http.StatusOK)
+			p.Object(p.Apply("bob", p.partial("shared", map[string]any{"shared": "1", "yours": "1"})), http.StatusOK)
+			for _, step := range []struct {
+				manager string
+				applied map[string]any
+				want    map[string]string
+			}{
+				{"alice", map[string]any{"mine": "2"}, map[string]string{"mine": "2", "shared": "1", "yours": "1"}},
+				{"alice", nil, map[string]string{"shared": "1", "yours": "1"}},
+				{"bob", map[string]any{"yours": "1"}, map[string]string{"yours": "1"}},
+				{"bob", nil, nil},
+			} {
+				answer := p.Apply(step.manager, p.partial("shared", step.applied))
+				p.Equal(answer, "what is left of the annotations", step.want, examined(p.Object(answer, http.StatusOK)))
+			}
+		},
+	}, {
+		ID:     "apply/conflict",
+		Rule:   "Apply of another value than another manager has applied is refused with 409, and the cause names field and manager.",
+		Source: serverSideApply + "#conflicts",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			p.Create("conflict")
+			p.Object(p.Apply("alice", p.partial("conflict", map[string]any{"x": "1"})), http.StatusOK)
+			p.conflicts(p.Apply("bob", p.partial("conflict", map[string]any{"x": "2"})), annotation("x"), `conflict with "alice"`)
+		},
+	}, {
+		ID:     "apply/force",
+		Rule:   "Apply with force takes the fields from their managers, for which the value is a conflict from then on.",
+		Source: serverSideApply + "#conflicts",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			p.Create("force")
+			p.Object(p.Apply("alice", p.partial("force", map[string]any{"x": "1", "y": "1"})), http.StatusOK)
+			answer := p.Apply("bob", p.partial("force", map[string]any{"x": "2"}), Query("force", "true"))
+			p.Equal(answer, "the annotations", map[string]string{"x": "2", "y": "1"}, examined(p.Object(answer, http.StatusOK)))
+			owners := p.owners(answer)
+			p.Equal(answer, "the fields of the first manager", []string{annotation("y")}, owners["alice Apply "+p.Version])
+			p.Equal(answer, "the fields of the second manager", []string{annotation("x")}, owners["bob Apply "+p.Version])
+			p.conflicts(p.Apply("alice", p.partial("force", map[string]any{"x": "1"})), annotation("x"), `conflict with "bob"`)
+		},
+	}, {
+		ID:     "apply/update",
+		Rule:   "An update takes the fields that it changes from the managers that have applied them, and is named in conflicts.",
+		Source: serverSideApply + "#field-management",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			p.Create("update")
+			p.Object(p.Apply("alice", p.partial("update", map[string]any{"x": "1", "y": "1"})), http.StatusOK)
+			object := p.Object(p.Get(p.Name("update")), http.StatusOK)
+			annotations := object.GetAnnotations()
+			annotations[ownPrefix+"x"] = "2"
+			object.SetAnnotations(annotations)
+			answer := p.Put(object, Query("fieldManager", "carol"))
+			owners := p.owners(answer)
+			p.Equal(answer, "the fields of the update", []string{annotation("x")}, owners["carol Update "+p.Version])
+			p.Equal(answer, "the fields of the manager", []string{annotation("y")}, owners["alice Apply "+p.Version])
+			p.conflicts(p.Apply("bob", p.partial("update", map[string]any{"x": "1"})), annotation("x"), `conflict with "carol" using `+p.GroupVersion().String())
+		},
+	}, {
+		ID:     "apply/clear",
+		Rule:   "managedFields of one empty entry clears them. An empty list does not.",
+		Source: serverSideApply + "#clearing-managedfields",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			p.Create("clear")
+			p.Object(p.Apply("alice", p.partial("clear", map[string]any{"x": "1"})), http.StatusOK)
+			answer := p.Patch(p.Name("clear"), types.MergePatchType, `{"metadata":{"managedFields":[]}}`)
+			if _, kept := p.owners(answer)["alice Apply "+p.Version]; !kept {
+				p.Fail(answer, "the fields of the manager are expected, as an empty list clears nothing")
+			}
+			answer = p.Patch(p.Name("clear"), types.MergePatchType, `{"metadata":{"managedFields":[{}]}}`)
+			p.Equal(answer, "the owners", map[string][]string{}, p.owners(answer))
+		},
+	}, {
+		ID:     "apply/gone-version",
+		Rule:   "Fields that are owned in a version that is no longer served keep nobody from applying, and are dropped.",
+		Source: serverSideApply + "#field-management",
+		Needs:  needs,
+		Run: func(p *Probe) {
+			object := p.Create("gone-version")
+			object.SetManagedFields(append(object.GetManagedFields(), metav1.ManagedFieldsEntry{
+				Manager: "gone", Operation: metav1.ManagedFieldsOperationApply, APIVersion: strings.TrimPrefix(p.Group+"/v0gone", "/"), FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + ownPrefix + `x":{}}}}`),
+			}))
+			p.Object(p.Put(object), http.StatusOK)
+			answer := p.Apply("alice", p.partial("gone-version", map[string]any{"x": "1"}))
+			owners := p.owners(answer)
+			p.Equal(answer, "the fields of the manager", []string{annotation("x")}, owners["alice Apply "+p.Version])
+			if _, left := owners["gone Apply v0gone"]; left {
+				p.Fail(answer, "no entry of a version that is gone is expected")
+			}
+		},
+	}, {
+		ID:     "apply/versions",
+		Rule:   "A manager that moves on to another version owns the same as before, and nothing twice.",
+		Source: serverSideApply + "#field-management",
+		Needs:  needs,
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			created := p.Object(p.Apply("alice", p.New("versions")), http.StatusCreated)
+			for _, version := range p.Versions {
+				other := p.in(version)
+				read := p.Object(other.Get(created.GetName()), http.StatusOK)
+				read.Object["metadata"] = map[string]any{"name": created.GetName(), "labels": created.Object["metadata"].(map[string]any)["labels"]}
+				delete(read.Object, "status")
+				answer := other.Apply("alice", read)
+				owners := other.owners(answer)
+				if _, found := owners["alice Apply "+version]; !found || len(owners) != 1 {
+					p.Fail(answer, "one entry in managedFields is expected, with the version %s", version)
+				}
+				answer = p.Get(created.GetName())
+				object := p.Object(answer, http.StatusOK)
+				for field, value := range created.Object {
+					if field != "metadata" && field != "status" {
+						p.Equal(answer, field+", after it was applied in "+version, value, object.Object[field])
+					}
+				}
+			}
+		},
+	}, {
+		ID:     "apply/versions-conflict",
+		Rule:   "What a manager has applied in a version is a conflict in each other version, too.",
+		Source: serverSideApply + "#conflicts",
+		Needs:  needs,
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			p.Create("versions-conflict")
+			p.Object(p.Apply("alice", p.partial("versions-conflict", map[string]any{"x": "1"})), http.StatusOK)
+			for _, version := range p.Versions {
+				other := p.in(version)
+				p.Object(other.Apply("bob", other.partial("versions-conflict", map[string]any{"x": "1"})), http.StatusOK)
+				p.Object(other.Apply("bob", other.partial("versions-conflict", nil)), http.StatusOK)
+				other.conflicts(other.Apply("bob", other.partial("versions-conflict", map[string]any{"x": "2"})), annotation("x"), `conflict with "alice"`)
+			}
+		},
+	}, {
+		ID:     "apply/status",
+		Rule:   "The status is applied apart: its fields have owners of their own, and apply of the object leaves it alone.",
+		Source: serverSideApply + "#field-management",
+		Needs:  append(needs, "status/patch"),
+		Run: func(p *Probe) {
+			p.Create("status")
+			candidates := statusCandidates()
+			var applied *unstructured.Unstructured
+			for _, candidate := range candidates {
+				applied = p.partial("status", nil)
+				applied.Object["status"] = candidate
+				if answer := p.applyBelow("status", "baker", applied, Query("dryRun", metav1.DryRunAll)); answer.Code == http.StatusOK {
+					break
+				}
+				applied = nil
+			}
+			if applied == nil {
+				p.NotOffered("the status has neither conditions nor another field that the check knows a value of")
+			}
+			answer := p.applyBelow("status", "baker", applied)
+			owned := p.owners(answer)["baker Apply "+p.Version+" status"]
+			if len(owned) == 0 || slices.ContainsFunc(owned, func(path string) bool { return !strings.HasPrefix(path, ".status") }) {
+				p.Fail(answer, "an entry of the manager is expected in managedFields, with the subresource \"status\" and only fields of the status")
+			}
+			before := p.Object(answer, http.StatusOK).Object["status"]
+			object := applied.DeepCopy()
+			object.Object["status"] = map[string]any{}
+			answer = p.Apply("alice", object)
+			p.Equal(answer, "the status, after apply of the object", before, p.Object(answer, http.StatusOK).Object["status"])
+			for _, path := range p.owners(answer)["alice Apply "+p.Version] {
+				if strings.HasPrefix(path, ".status") {
+					p.Fail(answer, "no field of the status is expected to be owned by the manager of the object: %s", path)
+				}
+			}
+		},
+	}, {
+		ID:     "apply/scale",
+		Rule:   "The scale is applied apart: the field of the object that has the replicas is owned by the manager of the scale, for which others have conflicts.",
+		Source: serverSideApply + "#transferring-ownership",
+		Needs:  append(needs, "scale/get", "scale/patch"),
+		Run: func(p *Probe) {
+			p.Create("scale")
+			scale := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(3)}}}
+			scale.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+			scale.SetName(p.Name("scale"))
+			var scaled autoscalingv1.Scale
+			answer := p.applyBelow("scale", "scaler", scale)
+			p.Decode(answer, http.StatusOK, &scaled)
+			p.Equal(answer, "the replicas", int32(3), scaled.Spec.Replicas)
+			answer = p.Get(p.Name("scale"))
+			owned := p.owners(answer)["scaler Apply "+p.Version+" scale"]
+			if len(owned) != 1 {
+				p.Fail(answer, "an entry of the manager is expected in managedFields, with the subresource \"scale\" and one field of the object")
+			}
+			object := p.partial("scale", nil)
+			if err := unstructured.SetNestedField(object.Object, int64(4), strings.Split(strings.TrimPrefix(owned[0], "."), ".")...); err != nil {
+				p.Fail(answer, "the path of a number is expected in managedFields: %v", err)
+			}
+			p.conflicts(p.Apply("alice", object), owned[0], `conflict with "scaler" with subresource "scale"`)
+		},
+	}}
+}
+
+// ownPrefix begins the names of the annotations that checks apply: every kind has them.
+const ownPrefix = "conformance.example.com/"
+
+// annotation is the path of an annotation as conflicts and managedFields have it.
+func annotation(name string) string { return ".metadata.annotations." + ownPrefix + name }
+
+// examined are the annotations that checks have applied.
+func examined(object *unstructured.Unstructured) map[string]string {
+	var examined map[string]string
+	for name, value := range object.GetAnnotations() {
+		if name, found := strings.CutPrefix(name, ownPrefix); found {
+			if examined == nil {
+				examined = map[string]string{}
+			}
+			examined[name] = value
+		}
+	}
+	return examined
+}
+
+// partial is an object with nothing but annotations, to be applied.
+func (p *Probe) partial(suffix string, annotations map[string]any) *unstructured.Unstructured {
+	metadata := map[string]any{"name": p.Name(suffix)}
+	if annotations != nil {
+		prefixed := map[string]any{}
+		for name, value := range annotations {
+			prefixed[ownPrefix+name] = value
+		}
+		metadata["annotations"] = prefixed
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": metadata}}
+	object.SetGroupVersionKind(p.GroupVersionKind())
+	return object
+}
+
+// applyBelow applies to a subresource.
+func (p *Probe) applyBelow(subresource, manager string, object *unstructured.Unstructured, options ...Option) Answer {
+	options = append(options, Query("fieldManager", manager), Header("Content-Type", string(types.ApplyPatchType)))
+	return p.Do(http.MethodPatch, p.Collection(object.GetName(), subresource), object.Object, options...)
+}
+
+// owners returns for each manager with its operation, version and subresource the fields that it
+// owns. Managers that the check has not named are left out.
+func (p *Probe) owners(answer Answer) map[string][]string {
+	if answer.Code != http.StatusOK && answer.Code != http.StatusCreated {
+		p.Fail(answer, "an object is expected")
+	}
+	owners := map[string][]string{}
+	for _, entry := range p.Object(answer, answer.Code).GetManagedFields() {
+		_, version, _ := strings.Cut("/"+entry.APIVersion, "/")
+		version = version[strings.LastIndex(version, "/")+1:]
+		owner := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", entry.Manager, entry.Operation, version, entry.Subresource))
+		if !slices.Contains([]string{"alice", "bob", "carol", "baker", "scaler", "gone"}, entry.Manager) {
+			continue
+		}
+		if _, twice := owners[owner]; twice || entry.FieldsV1 == nil {
+			p.Fail(answer, "one entry with fields is expected for %s", owner)
+		}
+		var set fieldpath.Set
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			p.Fail(answer, "fields that can be read are expected for %s: %v", owner, err)
+		}
+		owners[owner] = paths(&set)
+	}
+	return owners
+}
+
+// paths are the paths of a set.
+func paths(set *fieldpath.Set) []string {
+	var paths []string
+	for path := range set.All() {
+		paths = append(paths, path.String())
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// conflicts requires an answer to refuse an apply for one field that another manager owns.
+func (p *Probe) conflicts(answer Answer, field, message string) {
+	status := p.Refused(answer, http.StatusConflict, metav1.StatusReasonConflict)
+	p.causes(answer, status, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: field, Message: message})
+}
+
+// causes requires a refusal to have just that cause. A message that is empty stands for any.
+func (p *Probe) causes(answer Answer, status *metav1.Status, want metav1.StatusCause) {
+	if status.Details == nil || len(status.Details.Causes) != 1 {
+		p.Fail(answer, "one cause is expected, %s of %s", want.Type, want.Field)
+	}
+	got := status.Details.Causes[0]
+	if want.Message == "" {
+		got.Message = ""
+	}
+	p.Equal(answer, "the cause", want, got)
+}
+
+// statusCandidates are statuses, one of which most kinds accept.
+func statusCandidates() []map[string]any {
+	return []map[string]any{
+		{"conditions": []any{map[string]any{
+			"type": "Examined", "status": "True", "reason": "Conformance", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		}}},
+		{"observedGeneration": int64(1)},
+		{"replicas": int64(1)},
+	}
+}

@@ -1,0 +1,320 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	openapiv2 "github.com/google/gnostic-models/openapiv2"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/handler3"
+	"k8s.io/kube-openapi/pkg/spec3"
+	utilproto "k8s.io/kube-openapi/pkg/util/proto"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+const (
+	openAPIDocument = "https://kubernetes.io/docs/concepts/overview/kubernetes-api/"
+	// kindExtension is the extension that has the kind of a model or of an operation.
+	kindExtension = "x-kubernetes-group-version-kind"
+)
+
+func openAPIChecks() []Check {
+	return []Check{{
+		ID:     "openapi/v3-index",
+		Rule:   "The index of OpenAPI v3 has the group version. Its address is that of a document for good, and an old one leads to the current one.",
+		Source: openAPIDocument + "#openapi-v3",
+		Run: func(p *Probe) {
+			current := p.openAPIAddress()
+			answer := p.Do(http.MethodGet, current, nil)
+			p.Decode(answer, http.StatusOK, nil)
+			if !strings.Contains(strings.Join(answer.Header.Values("Cache-Control"), ","), "immutable") {
+				p.Fail(answer, "Cache-Control: public, immutable is expected, as the address has the document's hash")
+			}
+			path, _, _ := strings.Cut(current, "?")
+			old := p.Do(http.MethodGet, path+"?hash=OLD", nil)
+			switch {
+			case old.Code == http.StatusMovedPermanently && old.Header.Get("Location") == current:
+			case old.Code != http.StatusOK || string(old.Body) != string(answer.Body):
+				p.Fail(old, "the current document is expected, or a redirect to %s", current)
+			case strings.Contains(strings.Join(old.Header.Values("Cache-Control"), ","), "immutable"):
+				p.Fail(old, "an answer that is not kept is expected, as the hash is not that of the document")
+			}
+			if tag := answer.Header.Get("Etag"); tag != "" {
+				if answer = p.Do(http.MethodGet, current, nil, Header("If-None-Match", tag)); answer.Code != http.StatusNotModified {
+					p.Fail(answer, "304 is expected, as the document has not changed")
+				}
+			}
+		},
+	}, {
+		ID:     "openapi/v3-references",
+		Rule:   "Each reference of the OpenAPI v3 document leads to a part of the document.",
+		Source: "https://spec.openapis.org/oas/v3.0.0#reference-object",
+		Run: func(p *Probe) {
+			p.references(p.Do(http.MethodGet, p.openAPIAddress(), nil))
+		},
+	}, {
+		ID:     "openapi/v3-paths",
+		Rule:   "The OpenAPI v3 document has an operation for each verb that discovery lists, with the kind that it is about.",
+		Source: openAPIDocument + "#openapi-v3",
+		Run: func(p *Probe) {
+			answer, document := p.openAPI()
+			collection := root(p.GroupVersion())
+			if p.Namespaced {
+				collection += "/namespaces/{namespace}"
+			}
+			collection += "/" + p.GroupVersionResource.Resource
+			for _, verb := range p.Discovered.Verbs {
+				path, operation := collection+"/{name}", func(path *spec3.Path) *spec3.Operation { return path.Get }
+				switch verb {
+				case "create":
+					path, operation = collection, func(path *spec3.Path) *spec3.Operation { return path.Post }
+				case "list":
+					path = collection
+				case "deletecollection":
+					path, operation = collection, func(path *spec3.Path) *spec3.Operation { return path.Delete }
+				case "update":
+					operation = func(path *spec3.Path) *spec3.Operation { return path.Put }
+				case "patch":
+					operation = func(path *spec3.Path) *spec3.Operation { return path.Patch }
+				case "delete":
+					operation = func(path *spec3.Path) *spec3.Operation { return path.Delete }
+				case "watch": // A parameter of lists.
+					continue
+				}
+				item, found := document.Paths.Paths[path]
+				if !found || operation(item) == nil {
+					p.Fail(answer, "an operation for %q is expected at %s", verb, path)
+				}
+				p.Equal(answer, "the kind of the operation for "+verb, kindOf(p.GroupVersionKind()), operation(item).Extensions[kindExtension])
+			}
+		},
+	}, {
+		ID:     "openapi/v3-kind",
+		Rule:   "One model of the OpenAPI v3 document is the kind's, with apiVersion, kind and metadata: \"kubectl explain\" shows it.",
+		Source: openAPIDocument + "#openapi-v3",
+		Run: func(p *Probe) {
+			answer, document := p.openAPI()
+			models := modelsOf(document.Components.Schemas, p.GroupVersionKind())
+			if len(models) != 1 {
+				p.Fail(answer, "one model with the kind %v is expected, %d came", p.GroupVersionKind(), len(models))
+			}
+			for _, name := range []string{"apiVersion", "kind", "metadata"} {
+				if _, found := models[0].Properties[name]; !found {
+					p.Fail(answer, "the property %q of the kind is expected", name)
+				}
+			}
+		},
+	}, {
+		ID:     "openapi/v3-list-keys",
+		Rule:   "A list that is merged by keys has items with these fields.",
+		Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
+		Run: func(p *Probe) {
+			answer, document := p.openAPI()
+			for name, model := range document.Components.Schemas {
+				for field, property := range model.Properties {
+					keys, _ := property.Extensions["x-kubernetes-list-map-keys"].([]any)
+					if len(keys) == 0 || property.Items == nil {
+						continue
+					}
+					item := resolve(document.Components.Schemas, property.Items.Schema)
+					for _, key := range keys {
+						key := fmt.Sprint(key)
+						if _, found := item.Properties[key]; !found {
+							p.Fail(answer, "%s.%s is merged by %q, which the items don't have", name, field, key)
+						}
+					}
+				}
+			}
+		},
+	}, {
+		ID:     "openapi/v3-object",
+		Rule:   "An object that the API returns fits the model of its kind, by which clients merge as the server does.",
+		Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			_, document := p.openAPI()
+			converter, err := managedfields.NewTypeConverter(document.Components.Schemas, false)
+			answer := p.Post(p.New("a"))
+			if err != nil {
+				p.Fail(answer, "OpenAPI v3 has models that can't be read: %v", err)
+			}
+			if _, err := converter.ObjectToTyped(p.Object(answer, http.StatusCreated)); err != nil {
+				p.Fail(answer, "an object that fits the model in OpenAPI v3 is expected: %v", err)
+			}
+		},
+	}, {
+		ID:     "openapi/v2-references",
+		Rule:   "Each reference of the OpenAPI v2 document, which is one for the cluster, leads to a part of the document.",
+		Source: "https://spec.openapis.org/oas/v2.0.html#reference-object",
+		Run:    func(p *Probe) { p.references(p.Do(http.MethodGet, "/openapi/v2", nil)) },
+	}, {
+		ID:     "openapi/v2-models",
+		Rule:   "The models of the OpenAPI v2 document can be read, and one of them is the kind's: no two models have one kind.",
+		Source: openAPIDocument + "#openapi-v2",
+		Run: func(p *Probe) {
+			answer := p.Do(http.MethodGet, "/openapi/v2", nil, Header("Accept", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"))
+			document := &openapiv2.Document{}
+			if err := proto.Unmarshal(answer.Body, document); answer.Code != http.StatusOK || err != nil {
+				p.Fail(answer, "an OpenAPI document as protobuf is expected: %v", err)
+			}
+			models, err := utilproto.NewOpenAPIData(document)
+			if err != nil {
+				p.Fail(answer, "models that can be read are expected: %v", err)
+			}
+			parser, err := managedfields.NewGVKParser(models, false)
+			if err != nil {
+				p.Fail(answer, "models that kinds can be found by are expected: %v", err)
+			}
+			if parser.Type(p.GroupVersionKind()) == nil {
+				p.Fail(answer, "a model of %v is expected", p.GroupVersionKind())
+			}
+		},
+	}, {
+		ID:     "openapi/agreement",
+		Rule:   "The models of a kind in OpenAPI v2 and v3 have the same fields.",
+		Source: openAPIDocument + "#openapi-interface-definition",
+		Run: func(p *Probe) {
+			answer, document := p.openAPI()
+			var old spec.Swagger
+			p.Decode(p.Do(http.MethodGet, "/openapi/v2", nil), http.StatusOK, &old)
+			definitions := map[string]*spec.Schema{}
+			for name, definition := range old.Definitions {
+				definitions[name] = &definition
+			}
+			models, before := modelsOf(document.Components.Schemas, p.GroupVersionKind()), modelsOf(definitions, p.GroupVersionKind())
+			if len(models) == 0 || len(before) == 0 {
+				p.Fail(answer, "a model of the kind is expected in each version of OpenAPI: %d in v2, %d in v3", len(before), len(models))
+			}
+			want, got := fields(definitions, before[0]), fields(document.Components.Schemas, models[0])
+			p.Equal(answer, "the fields of the kind, as in OpenAPI v2", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
+			for name, below := range want {
+				// OpenAPI v2 leaves out what it can't express.
+				if len(below) > 0 {
+					p.Equal(answer, "the fields of "+name+", as in OpenAPI v2", below, got[name])
+				}
+			}
+		},
+	}}
+}
+
+// openAPIAddress returns the address of the OpenAPI v3 document of the group version, with its hash.
+func (p *Probe) openAPIAddress() string {
+	var list handler3.OpenAPIV3Discovery
+	index := p.Do(http.MethodGet, "/openapi/v3", nil)
+	p.Decode(index, http.StatusOK, &list)
+	entry, found := list.Paths[strings.TrimPrefix(root(p.GroupVersion()), "/")]
+	if !found {
+		p.Fail(index, "the path of %s is expected", p.GroupVersion())
+	}
+	return entry.ServerRelativeURL
+}
+
+// openAPI returns the OpenAPI v3 document of the group version.
+func (p *Probe) openAPI() (Answer, *spec3.OpenAPI) {
+	answer, document := p.Do(http.MethodGet, p.openAPIAddress(), nil), &spec3.OpenAPI{}
+	p.Decode(answer, http.StatusOK, document)
+	if document.Components == nil || document.Paths == nil {
+		p.Fail(answer, "components and paths are expected")
+	}
+	return answer, document
+}
+
+// references requires each reference of a document to lead to a part of it.
+func (p *Probe) references(answer Answer) {
+	var document map[string]any
+	p.Decode(answer, http.StatusOK, &document)
+	var walk func(any)
+	walk = func(value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, item := range value {
+				walk(item)
+			}
+		case map[string]any:
+			if reference, isReference := value["$ref"].(string); isReference && !leads(document, reference) {
+				p.Fail(answer, "the reference %s leads to nothing", reference)
+			}
+			for _, item := range value {
+				walk(item)
+			}
+		}
+	}
+	walk(document)
+}
+
+// leads tells whether a reference leads to a part of the document.
+func leads(document map[string]any, reference string) bool {
+	path, isLocal := strings.CutPrefix(reference, "#/")
+	var part any = document
+	for _, key := range strings.Split(path, "/") {
+		parts, _ := part.(map[string]any)
+		part = parts[strings.NewReplacer("~1", "/", "~0", "~").Replace(key)]
+	}
+	return isLocal && part != nil
+}
+
+// kindOf is a kind as OpenAPI has it.
+func kindOf(kind schema.GroupVersionKind) any {
+	return map[string]any{"group": kind.Group, "version": kind.Version, "kind": kind.Kind}
+}
+
+// modelsOf returns the models that have the kind.
+func modelsOf(schemas map[string]*spec.Schema, kind schema.GroupVersionKind) []*spec.Schema {
+	var models []*spec.Schema
+	for _, model := range schemas {
+		kinds, _ := model.Extensions[kindExtension].([]any)
+		if slices.ContainsFunc(kinds, func(other any) bool { return inJSON(other) == inJSON(kindOf(kind)) }) {
+			models = append(models, model)
+		}
+	}
+	return models
+}
+
+// resolve follows the references of a schema.
+func resolve(schemas map[string]*spec.Schema, model *spec.Schema) *spec.Schema {
+	for range len(schemas) {
+		reference := model.Ref.String()
+		if reference == "" && len(model.AllOf) == 1 {
+			reference = model.AllOf[0].Ref.String()
+		}
+		if reference == "" {
+			break
+		}
+		next, found := schemas[reference[strings.LastIndex(reference, "/")+1:]]
+		if !found {
+			break
+		}
+		model = next
+	}
+	return model
+}
+
+// fields returns the names of a schema's fields, each with those of the fields below it.
+func fields(schemas map[string]*spec.Schema, model *spec.Schema) map[string][]string {
+	all := map[string][]string{}
+	for name, property := range model.Properties {
+		all[name] = slices.Sorted(maps.Keys(resolve(schemas, &property).Properties))
+	}
+	return all
+}

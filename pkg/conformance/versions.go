@@ -1,0 +1,172 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"net/http"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const versionsSource = "https://kubernetes.io/docs/reference/using-api/#api-versioning"
+
+func versionsChecks() []Check {
+	return []Check{{
+		ID:     "versions/round-trip",
+		Rule:   "An object that is read in a version and written back in it is unchanged, in all versions.",
+		Source: versionsSource,
+		Needs:  []string{"create", "get", "update"},
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			for _, version := range p.Versions {
+				path := p.CollectionIn(p.Namespace, version, created.GetName())
+				read := p.Object(p.Do(http.MethodGet, path, nil), http.StatusOK)
+				answer := p.Do(http.MethodPut, path, read.Object)
+				p.Equal(answer, "the object that was written as it was read", read.Object, p.Object(answer, http.StatusOK).Object)
+				answer = p.Get(created.GetName())
+				p.Equal(answer, "the object, after it was written in "+version, created.Object, p.Object(answer, http.StatusOK).Object)
+			}
+		},
+	}, {
+		ID:     "versions/create",
+		Rule:   "An object can be created in each version, and is the same object in all others.",
+		Source: versionsSource,
+		Needs:  []string{"create", "get"},
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			for _, version := range p.Versions {
+				model := p.Object(p.Do(http.MethodGet, p.CollectionIn(p.Namespace, version, created.GetName()), nil), http.StatusOK)
+				object := p.New(version)
+				for field, value := range model.Object {
+					if field != "metadata" && field != "status" {
+						object.Object[field] = value
+					}
+				}
+				p.Object(p.Do(http.MethodPost, p.CollectionIn(p.Namespace, version), object.Object), http.StatusCreated)
+				answer := p.Get(object.GetName())
+				read := p.Object(answer, http.StatusOK)
+				for field, value := range created.Object {
+					if field != "metadata" && field != "status" {
+						p.Equal(answer, field+" of what was created in "+version, value, read.Object[field])
+					}
+				}
+			}
+		},
+	}, {
+		ID:     "versions/one-object",
+		Rule:   "An object has the same metadata in all versions, resourceVersion and uid included.",
+		Source: versionsSource,
+		Needs:  []string{"create", "get"},
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			created := p.Create("one-object")
+			for _, version := range p.Versions {
+				answer := p.Do(http.MethodGet, p.CollectionIn(p.Namespace, version, created.GetName()), nil)
+				object := p.Object(answer, http.StatusOK)
+				p.Equal(answer, "the version", version, object.GroupVersionKind().Version)
+				p.Equal(answer, "the metadata", created.Object["metadata"], object.Object["metadata"])
+			}
+		},
+	}, {
+		ID:     "versions/list",
+		Rule:   "A list has all objects in the version of the request, whatever version they were written in.",
+		Source: versionsSource,
+		Needs:  []string{"create", "list"},
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			for _, version := range p.Versions {
+				answer := p.Do(http.MethodGet, p.CollectionIn(p.Namespace, version), nil, p.Selector())
+				list := p.Items(answer)
+				p.Equal(answer, "the version of the list", version, list.GroupVersionKind().Version)
+				if len(list.Items) != 1 || list.Items[0].GetUID() != created.GetUID() {
+					p.Fail(answer, "the object with the uid %s is expected", created.GetUID())
+				}
+			}
+		},
+	}, {
+		ID:     "versions/watch",
+		Rule:   "A watch brings objects in the version of the request, whatever version they were written in.",
+		Source: versionsSource,
+		Needs:  []string{"create", "get", "watch"},
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			i := slices.IndexFunc(p.Versions, func(version string) bool { return version != p.Version })
+			other := p.in(p.Versions[i])
+			w := other.Watch()
+			created := p.Create("a")
+			read := p.Object(p.Do(http.MethodGet, other.Collection(created.GetName()), nil), http.StatusOK)
+			w.ExpectObject("ADDED", read)
+		},
+	}, {
+		ID:     "versions/body",
+		Rule:   "A body whose version or kind is not that of the path is refused with 400.",
+		Source: conventions + "#http-status-codes",
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			versions := slices.DeleteFunc(slices.Clone(p.Versions), func(version string) bool { return version == p.Version })
+			for _, version := range append(versions, "v0unknown") {
+				object := p.New("a")
+				object.SetGroupVersionKind(p.in(version).GroupVersionKind())
+				p.Refused(p.Post(object), http.StatusBadRequest, metav1.StatusReasonBadRequest)
+			}
+			object := p.New("a")
+			object.SetKind("Unknown")
+			p.Refused(p.Post(object), http.StatusBadRequest, metav1.StatusReasonBadRequest)
+		},
+	}, {
+		ID:     "versions/storage",
+		Rule:   "All versions of a resource are stored alike, and so have one storageVersionHash in discovery.",
+		Source: "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37/#apiresource-v1-meta",
+		Unless: oneVersion,
+		Run: func(p *Probe) {
+			if p.Discovered.StorageVersionHash == "" {
+				p.NotOffered("discovery has no storageVersionHash of the resource, which is optional")
+			}
+			for _, version := range p.Versions {
+				var list metav1.APIResourceList
+				answer := p.Do(http.MethodGet, root(p.in(version).GroupVersion()), nil)
+				p.Decode(answer, http.StatusOK, &list)
+				for _, entry := range list.APIResources {
+					if entry.Name == p.GroupVersionResource.Resource {
+						p.Equal(answer, "the storageVersionHash", p.Discovered.StorageVersionHash, entry.StorageVersionHash)
+					}
+				}
+			}
+		},
+	}}
+}
+
+// oneVersion excludes resources that have no other version.
+func oneVersion(resource *Resource) string {
+	if len(resource.Versions) < 2 {
+		return "discovery has one version of the resource only"
+	}
+	return ""
+}
+
+// in returns the probe's view of another version.
+func (p *Probe) in(version string) *Probe {
+	resource := *p.Resource
+	resource.Version = version
+	other := *p
+	other.Resource = &resource
+	return &other
+}
