@@ -17,6 +17,7 @@ limitations under the License.
 package conformance
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -222,7 +223,10 @@ func openAPIChecks() []Check {
 func (p *Probe) openAPIAddress() string {
 	var list handler3.OpenAPIV3Discovery
 	index := p.Do(http.MethodGet, "/openapi/v3", nil)
-	p.Decode(index, http.StatusOK, &list)
+	// kube-apiserver says that it is text.
+	if err := json.Unmarshal(index.Body, &list); index.Code != http.StatusOK || err != nil {
+		p.Fail(index, "an index as JSON is expected: %v", err)
+	}
 	entry, found := list.Paths[strings.TrimPrefix(root(p.GroupVersion()), "/")]
 	if !found {
 		p.Fail(index, "the path of %s is expected", p.GroupVersion())

@@ -20,20 +20,19 @@ package conformance
 
 import (
 	"net/http"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
-	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance/broken"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
-	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -42,30 +41,75 @@ var cp *controlplane.ControlPlane
 func TestMain(m *testing.M) {
 	var config controlplane.Config
 	config.APIServer.Flags = []string{"--run-controllers=false"}
-	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"))
+	// What a check writes, nobody else changes.
+	config.ControllerManager.Flags = []string{"--controllers=*,-deployment-controller"}
+	config.ControllerManager.Off = os.Getenv("NOKCM") != ""
+	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), defineWidgets, waitForOpenAPI)
+}
+
+// options are the options to examine a resource by an example.
+func options(t *testing.T, resource, example string) conformance.Options {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(example), &object.Object))
+	return conformance.Options{
+		GroupVersions: []schema.GroupVersion{object.GroupVersionKind().GroupVersion()}, Resources: []string{resource},
+		Examples: []*unstructured.Unstructured{object}, Level: conformance.Hostile,
+	}
 }
 
 // pizzas are the options to examine pizzas.
 func pizzas(t *testing.T) conformance.Options {
 	t.Helper()
-	pizza, err := runtime.DefaultUnstructuredConverter.ToUnstructured(framework.Pizza("example"))
-	require.NoError(t, err)
-	example := &unstructured.Unstructured{Object: pizza}
-	example.SetGroupVersionKind(restaurantv1.SchemeGroupVersion.WithKind("Pizza"))
-	return conformance.Options{
-		GroupVersions: []schema.GroupVersion{restaurantv1.SchemeGroupVersion}, Resources: []string{"pizzas"},
-		Examples: []*unstructured.Unstructured{example}, Level: conformance.Hostile,
-	}
+	return options(t, "pizzas", `
+apiVersion: restaurant.programming-kubernetes.info/v1
+kind: Pizza
+spec: {toppings: [{name: tomato}]}`)
 }
 
 func TestPizzas(t *testing.T) { conformance.Test(t, cp.RESTConfig(), pizzas(t)) }
 
+func TestToppings(t *testing.T) {
+	conformance.Test(t, cp.RESTConfig(), options(t, "toppings", `
+apiVersion: restaurant.programming-kubernetes.info/v1
+kind: Topping
+spec: {cost: 1500m}`))
+}
+
+func TestPriceReviews(t *testing.T) {
+	conformance.Test(t, cp.RESTConfig(), options(t, "pricereviews", `
+apiVersion: restaurant.programming-kubernetes.info/v1
+kind: PriceReview
+spec: {toppings: [{name: tomato}]}`))
+}
+
 func TestConfigMaps(t *testing.T) {
-	example := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"key": "value"}}}
-	conformance.Test(t, cp.RESTConfig(), conformance.Options{
-		GroupVersions: []schema.GroupVersion{{Version: "v1"}}, Resources: []string{"configmaps"},
-		Examples: []*unstructured.Unstructured{example}, Level: conformance.Hostile,
-	})
+	conformance.Test(t, cp.RESTConfig(), options(t, "configmaps", `
+apiVersion: v1
+kind: ConfigMap
+data: {key: value}`))
+}
+
+func TestDeployments(t *testing.T) {
+	conformance.Test(t, cp.RESTConfig(), options(t, "deployments", `
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: example.com/web}]}`))
+}
+
+// TestCustomResources examines what kube-apiserver makes of a CustomResourceDefinition.
+func TestCustomResources(t *testing.T) {
+	conformance.Test(t, cp.RESTConfig(), options(t, "widgets", widget(definedGroup)))
+}
+
+// TestCRDServer examines what crd-apiserver makes of the same definition.
+func TestCRDServer(t *testing.T) {
+	conformance.Test(t, cp.RESTConfig(), options(t, "widgets", widget(servedGroup)))
 }
 
 // TestBroken breaks one behaviour after the other: the check that is for it fails.
