@@ -291,7 +291,7 @@ func applyChecks() []Check {
 		Source: serverSideApply + "#transferring-ownership",
 		Needs:  append(needs, "scale/patch"),
 		Run: func(p *Probe) {
-			// Apply of a scale fails on custom resources, so it is patched.
+			// Apply of a scale fails on custom resources: https://github.com/kubernetes/kubernetes/issues/116311.
 			var scaled autoscalingv1.Scale
 			name := p.Create("scale").GetName()
 			answer := p.Do(http.MethodPatch, p.Collection(name, "scale"), `{"spec":{"replicas":3}}`,
@@ -301,7 +301,8 @@ func applyChecks() []Check {
 			answer = p.Get(name)
 			owned := p.owners(answer)["scaler Update "+p.Version+" scale"]
 			if len(owned) != 1 {
-				p.Fail(answer, "an entry of the client is expected in managedFields, with the subresource \"scale\" and one field of the object")
+				p.Fail(answer, "an entry of the client is expected in managedFields, with the subresource \"scale\" and one field of the object. "+
+					"Custom resources have none if the replicas were never set: https://github.com/kubernetes/kubernetes/issues/131892")
 			}
 			object := p.partial("scale", nil)
 			if err := unstructured.SetNestedField(object.Object, int64(4), strings.Split(strings.TrimPrefix(owned[0], "."), ".")...); err != nil {

@@ -20,7 +20,6 @@ package conformance
 
 import (
 	"net/http"
-	"os"
 	"slices"
 	"testing"
 
@@ -33,6 +32,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance/broken"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
 
@@ -43,7 +43,6 @@ func TestMain(m *testing.M) {
 	config.APIServer.Flags = []string{"--run-controllers=false"}
 	// What a check writes, nobody else changes.
 	config.ControllerManager.Flags = []string{"--controllers=*,-deployment-controller"}
-	config.ControllerManager.Off = os.Getenv("NOKCM") != ""
 	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), defineWidgets, waitForOpenAPI)
 }
 
@@ -120,17 +119,38 @@ func TestBroken(t *testing.T) {
 			t.Parallel()
 			transport, found := transports[check.ID]
 			require.True(t, found, "no transport in package broken is for this check")
-			config := rest.CopyConfig(cp.RESTConfig())
-			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport(next) })
 			options := pizzas(t)
 			options.Only = []string{check.ID}
-			report, err := conformance.Run(t.Context(), config, options)
-			require.NoError(t, err)
-			require.Len(t, report.Results, 1)
-			require.Equal(t, conformance.Failed, report.Results[0].Outcome, report.Results[0].Reason)
+			results := examineBroken(t, transport, options)
+			require.Len(t, results, 1)
+			require.Equal(t, conformance.Failed, results[0].Outcome, results[0].Reason)
 		})
 	}
 	for id := range transports {
 		require.True(t, slices.ContainsFunc(conformance.Checks(), func(check conformance.Check) bool { return check.ID == id }), id)
 	}
+}
+
+// TestBrokenAlone shows that a check fails for its own reason only: no transport fails another check.
+func TestBrokenAlone(t *testing.T) {
+	framework.Long(t, "TestBroken shows that each check sees what it is for")
+	for id, transport := range broken.Transports() {
+		t.Run(id, func(t *testing.T) {
+			for _, result := range examineBroken(t, transport, pizzas(t)) {
+				if result.Check != id && result.Outcome == conformance.Failed {
+					t.Errorf("%s: %s", result.Check, result.Finding)
+				}
+			}
+		})
+	}
+}
+
+// examineBroken returns the results of a run through a transport.
+func examineBroken(t *testing.T, transport broken.Transport, options conformance.Options) []conformance.Result {
+	t.Helper()
+	config := rest.CopyConfig(cp.RESTConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport(next) })
+	report, err := conformance.Run(t.Context(), config, options)
+	require.NoError(t, err)
+	return report.Results
 }

@@ -98,7 +98,7 @@ spec:
 
 // widget is an example of the kind.
 func widget(group string) string {
-	return fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nspec: {size: 3, ports: [{number: 80, name: web}]}", group)
+	return fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nspec: {size: 3, replicas: 1, ports: [{number: 80, name: web}]}", group)
 }
 
 // defineWidgets defines the kind in both groups, and has crd-apiserver serve one of them.
