@@ -31,6 +31,7 @@ limitations under the License.
 package conformance
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -91,6 +92,21 @@ func Checks() []Check {
 		versionsChecks(),
 		formsChecks(),
 	)
+}
+
+// common gives checks of a table the source, the verbs and the exception that they don't have themselves.
+func common(of Check, checks ...Check) []Check {
+	for i := range checks {
+		check := &checks[i]
+		check.Source = cmp.Or(check.Source, of.Source)
+		if check.Needs == nil {
+			check.Needs = of.Needs
+		}
+		if check.Unless == nil {
+			check.Unless = of.Unless
+		}
+	}
+	return checks
 }
 
 // notOffered says why a run leaves the check out for a resource, or returns "".

@@ -17,83 +17,58 @@ limitations under the License.
 package conformance
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const versionsSource = "https://kubernetes.io/docs/reference/using-api/#api-versioning"
 
 func versionsChecks() []Check {
-	return []Check{{
-		ID:     "versions/round-trip",
-		Rule:   "An object that is read in a version and written back in it is unchanged, in all versions.",
-		Source: versionsSource,
-		Needs:  []string{"create", "get", "update"},
-		Unless: oneVersion,
+	return common(Check{Source: versionsSource, Needs: []string{"create", "get", "update"}, Unless: oneVersion}, []Check{{
+		ID:   "versions/round-trip",
+		Rule: "An object that is read in a version and written back in it is unchanged, in all versions.",
 		Run: func(p *Probe) {
 			created := p.Create("a")
 			for _, version := range p.Versions {
-				path := p.CollectionIn(p.Namespace, version, created.GetName())
-				read := p.Object(p.Do(http.MethodGet, path, nil), http.StatusOK)
-				answer := p.Do(http.MethodPut, path, read.Object)
+				other := p.in(version)
+				read := p.Object(other.Get(created.GetName()), http.StatusOK)
+				answer := other.Put(read)
 				p.Equal(answer, "the object that was written as it was read", read.Object, p.Object(answer, http.StatusOK).Object)
 				answer = p.Get(created.GetName())
 				p.Equal(answer, "the object, after it was written in "+version, created.Object, p.Object(answer, http.StatusOK).Object)
 			}
 		},
 	}, {
-		ID:     "versions/create",
-		Rule:   "An object can be created in each version, and is the same object in all others.",
-		Source: versionsSource,
-		Needs:  []string{"create", "get"},
-		Unless: oneVersion,
+		ID:   "versions/create",
+		Rule: "An object can be created in each version, and is the same object in all others.",
 		Run: func(p *Probe) {
 			created := p.Create("a")
 			for _, version := range p.Versions {
-				model := p.Object(p.Do(http.MethodGet, p.CollectionIn(p.Namespace, version, created.GetName()), nil), http.StatusOK)
-				object := p.New(version)
-				for field, value := range model.Object {
-					if field != "metadata" && field != "status" {
-						object.Object[field] = value
-					}
-				}
-				p.Object(p.Do(http.MethodPost, p.CollectionIn(p.Namespace, version), object.Object), http.StatusCreated)
-				answer := p.Get(object.GetName())
-				read := p.Object(answer, http.StatusOK)
-				for field, value := range created.Object {
-					if field != "metadata" && field != "status" {
-						p.Equal(answer, field+" of what was created in "+version, value, read.Object[field])
-					}
-				}
+				other := p.in(version)
+				object := p.Object(other.Get(created.GetName()), http.StatusOK)
+				object.Object["metadata"] = p.New(version).Object["metadata"]
+				p.Object(other.Post(object), http.StatusCreated)
+				answer := p.Get(p.Name(version))
+				p.Equal(answer, "what was created in "+version, content(created), content(p.Object(answer, http.StatusOK)))
 			}
 		},
 	}, {
-		ID:     "versions/one-object",
-		Rule:   "An object has the same metadata in all versions, resourceVersion and uid included.",
-		Source: versionsSource,
-		Needs:  []string{"create", "get"},
-		Unless: oneVersion,
+		ID:    "versions/one-object",
+		Rule:  "An object has the same metadata in all versions, resourceVersion and uid included, when it is read and listed.",
+		Needs: []string{"create", "get", "list"},
 		Run: func(p *Probe) {
 			created := p.Create("one-object")
 			for _, version := range p.Versions {
-				answer := p.Do(http.MethodGet, p.CollectionIn(p.Namespace, version, created.GetName()), nil)
+				other := p.in(version)
+				answer := other.Get(created.GetName())
 				object := p.Object(answer, http.StatusOK)
 				p.Equal(answer, "the version", version, object.GroupVersionKind().Version)
 				p.Equal(answer, "the metadata", created.Object["metadata"], object.Object["metadata"])
-			}
-		},
-	}, {
-		ID:     "versions/list",
-		Rule:   "A list has all objects in the version of the request, whatever version they were written in.",
-		Source: versionsSource,
-		Needs:  []string{"create", "list"},
-		Unless: oneVersion,
-		Run: func(p *Probe) {
-			created := p.Create("a")
-			for _, version := range p.Versions {
-				answer := p.Do(http.MethodGet, p.CollectionIn(p.Namespace, version), nil, p.Selector())
+				answer = other.List()
 				list := p.Items(answer)
 				p.Equal(answer, "the version of the list", version, list.GroupVersionKind().Version)
 				if len(list.Items) != 1 || list.Items[0].GetUID() != created.GetUID() {
@@ -102,18 +77,15 @@ func versionsChecks() []Check {
 			}
 		},
 	}, {
-		ID:     "versions/watch",
-		Rule:   "A watch brings objects in the version of the request, whatever version they were written in.",
-		Source: versionsSource,
-		Needs:  []string{"create", "get", "watch"},
-		Unless: oneVersion,
+		ID:    "versions/watch",
+		Rule:  "A watch brings objects in the version of the request, whatever version they were written in.",
+		Needs: []string{"create", "get", "watch"},
 		Run: func(p *Probe) {
 			i := slices.IndexFunc(p.Versions, func(version string) bool { return version != p.Version })
 			other := p.in(p.Versions[i])
 			w := other.Watch()
 			created := p.Create("a")
-			read := p.Object(p.Do(http.MethodGet, other.Collection(created.GetName()), nil), http.StatusOK)
-			w.ExpectObject("ADDED", read)
+			w.ExpectObject("ADDED", p.Object(other.Get(created.GetName()), http.StatusOK))
 		},
 	}, {
 		ID:     "versions/body",
@@ -121,18 +93,18 @@ func versionsChecks() []Check {
 		Source: conventions + "#http-status-codes",
 		Needs:  []string{"create"},
 		Run: func(p *Probe) {
-			versions := slices.DeleteFunc(slices.Clone(p.Versions), func(version string) bool { return version == p.Version })
-			for _, version := range append(versions, "v0unknown") {
-				object := p.New("a")
-				object.SetGroupVersionKind(p.in(version).GroupVersionKind())
-				p.Refused(p.Post(object), http.StatusBadRequest, metav1.StatusReasonBadRequest)
+			for _, version := range p.Versions {
+				if version != p.Version {
+					object := p.New("a")
+					object.SetGroupVersionKind(p.in(version).GroupVersionKind())
+					p.Refused(p.Post(object), http.StatusBadRequest, metav1.StatusReasonBadRequest)
+				}
 			}
 		},
 	}, {
 		ID:     "versions/storage",
 		Rule:   "All versions of a resource are stored alike, and so have one storageVersionHash in discovery.",
 		Source: "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37/#apiresource-v1-meta",
-		Unless: oneVersion,
 		Run: func(p *Probe) {
 			if p.Discovered.StorageVersionHash == "" {
 				p.NotOffered("discovery has no storageVersionHash of the resource, which is optional")
@@ -148,7 +120,7 @@ func versionsChecks() []Check {
 				}
 			}
 		},
-	}}
+	}}...)
 }
 
 // oneVersion excludes resources that have no other version.
@@ -159,7 +131,15 @@ func oneVersion(resource *Resource) string {
 	return ""
 }
 
-// in returns the probe's view of another version.
+// content is an object without metadata and status.
+func content(object *unstructured.Unstructured) map[string]any {
+	content := maps.Clone(object.Object)
+	delete(content, "metadata")
+	delete(content, "status")
+	return content
+}
+
+// in returns the probe with another version of the resource.
 func (p *Probe) in(version string) *Probe {
 	resource := *p.Resource
 	resource.Version = version

@@ -24,6 +24,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -109,7 +110,8 @@ func both(matches ...func(*http.Request) bool) func(*http.Request) bool {
 
 // named matches requests for the object with that suffix, and for its subresources.
 func named(suffix string) func(*http.Request) bool {
-	return func(request *http.Request) bool { return strings.Contains(request.URL.Path+"/", "-"+suffix+"/") }
+	object := regexp.MustCompile("/conformance-[^-/]+-[0-9]+-" + suffix + "(/|$)")
+	return func(request *http.Request) bool { return object.MatchString(request.URL.Path) }
 }
 
 // lists matches requests for the objects of a check, but for watches.

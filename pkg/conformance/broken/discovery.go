@@ -85,19 +85,6 @@ func openAPI() map[string]Transport {
 				delete(item.(map[string]any), "patch")
 			}
 		})),
-		"openapi/v3-kind": answers(v3, changes(func(document map[string]any) {
-			schemas := at(document, "components", "schemas")
-			for name, schema := range schemas {
-				if schema.(map[string]any)["x-kubernetes-group-version-kind"] != nil {
-					schemas[name+"Again"] = schema
-				}
-			}
-		})),
-		"openapi/v3-list-keys": answers(v3, changes(func(document map[string]any) {
-			at(document, "components", "schemas")["broken"] = map[string]any{"properties": map[string]any{"list": map[string]any{
-				"type": "array", "items": map[string]any{"type": "object"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []any{"gone"},
-			}}}
-		})),
 		"openapi/v3-object": answers(v3, changes(func(document map[string]any) {
 			for _, schema := range at(document, "components", "schemas") {
 				properties, _ := schema.(map[string]any)["properties"].(map[string]any)

@@ -31,34 +31,23 @@ func forms() map[string]Transport {
 	}
 	const table, metadata = "application/json;as=Table", "application/json;as=PartialObjectMetadata"
 	return map[string]Transport{
-		"forms/kinds": answers(both(method(http.MethodGet), lists, accepts("application/json")), changes(func(list map[string]any) {
-			if kind, _ := list["kind"].(string); kind != "Table" && !strings.HasPrefix(kind, "Partial") {
-				list["kind"] = "List"
-			}
-		})),
 		"forms/accept": requests(accepts("application/yaml, "), accept("application/json")),
 		"forms/yaml": answers(both(method(http.MethodPost), accepts("application/yaml")), func(_ *http.Request, response *http.Response) {
 			whole(response, func(body []byte) []byte { return append(body, "broken: true\n"...) })
 		}),
-		"forms/protobuf": answers(both(method(http.MethodGet), accepts("application/vnd.kubernetes.protobuf")), func(_ *http.Request, response *http.Response) {
-			whole(response, func(body []byte) []byte { return bytes.TrimPrefix(body, []byte("k8s\x00")) })
-		}),
-		"forms/cbor": requests(accepts("application/cbor"), accept("application/json")),
-		"forms/table": answers(both(accepts(table), without("includeObject"), without("watch")), changes(func(table map[string]any) {
+		"forms/protobuf": requests(accepts("application/vnd.kubernetes.protobuf"), accept("application/json")),
+		"forms/cbor":     requests(accepts("application/cbor"), accept("application/json")),
+		"forms/table": answers(both(accepts(table), with("includeObject", "None")), changes(func(table map[string]any) {
 			each(table, func(row map[string]any) {
 				if cells, isRow := row["cells"].([]any); isRow {
 					row["cells"] = cells[:len(cells)-1]
 				}
 			})
 		})),
-		"forms/table-objects": requests(with("includeObject", "None"), func(request *http.Request) {
-			request.URL.RawQuery = strings.Replace(request.URL.RawQuery, "includeObject=None", "includeObject=Object", 1)
-		}),
 		"forms/table-watch": lines(both(watches, accepts(table)), func(line []byte) []byte {
 			return bytes.Replace(line, []byte(`"columnDefinitions":[`), []byte(`"columns":[`), 1)
 		}),
-		"forms/metadata":       answers(both(accepts(metadata), without("watch")), changes(func(object map[string]any) { object["spec"] = map[string]any{} })),
-		"forms/metadata-watch": requests(both(watches, accepts(metadata)), accept("application/json")),
+		"forms/metadata": requests(both(watches, accepts(metadata)), accept("application/json")),
 		"forms/gzip": requests(func(request *http.Request) bool { return request.Header.Get("Accept-Encoding") == "gzip" }, func(request *http.Request) {
 			request.Header.Del("Accept-Encoding")
 		}),
@@ -74,17 +63,13 @@ func versions() map[string]Transport {
 		"versions/one-object": answers(both(method(http.MethodGet), other, named("one-object")), changes(func(object map[string]any) {
 			at(object, "metadata")["resourceVersion"] = "1"
 		})),
-		"versions/list": answers(both(method(http.MethodGet), other, lists), changes(func(list map[string]any) {
-			version, _ := list["apiVersion"].(string)
-			list["apiVersion"] = strings.Replace(version, "/v1beta1", "/v1", 1)
-		})),
 		"versions/watch": lines(both(watches, other), func(line []byte) []byte {
 			return bytes.Replace(line, []byte(`/v1beta1"`), []byte(`/v1"`), 1)
 		}),
 		"versions/body": answers(method(http.MethodPost), func(_ *http.Request, response *http.Response) {
 			if response.StatusCode == http.StatusBadRequest {
 				edit(response, func(status map[string]any) {
-					if message, _ := status["message"].(string); strings.Contains(message, "v0unknown") {
+					if message, _ := status["message"].(string); strings.Contains(message, "does not match the expected API version") {
 						response.StatusCode = http.StatusInternalServerError
 					}
 				})
@@ -124,7 +109,6 @@ func apply() map[string]Transport {
 				edit(response, func(object map[string]any) { at(object, "metadata")["resourceVersion"] = "1" })
 			}
 		}),
-		"apply/manager": answers(both(method(http.MethodPatch), named("manager"), without("fieldManager")), changes(func(status map[string]any) { delete(status, "details") })),
 		"apply/refused": answers(applies("alice", named("refused")), func(_ *http.Request, response *http.Response) {
 			if response.StatusCode == http.StatusConflict {
 				response.StatusCode = http.StatusOK

@@ -136,6 +136,7 @@ func TestBrokenAlone(t *testing.T) {
 	framework.Long(t, "TestBroken shows that each check sees what it is for")
 	for id, transport := range broken.Transports() {
 		t.Run(id, func(t *testing.T) {
+			t.Parallel()
 			for _, result := range examineBroken(t, transport, pizzas(t)) {
 				if result.Check != id && result.Outcome == conformance.Failed {
 					t.Errorf("%s: %s", result.Check, result.Finding)
