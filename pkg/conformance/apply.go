@@ -153,7 +153,7 @@ func applyChecks() []Check {
 		},
 	}, {
 		ID:     "apply/clear",
-		Rule:   "managedFields of one empty entry clears them.",
+		Rule:   "A list of one empty entry clears managedFields.",
 		Source: serverSideApply + "#clearing-managedfields",
 		Run: func(p *Probe) {
 			p.Create("clear")

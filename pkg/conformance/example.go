@@ -170,34 +170,13 @@ type exampleMaker struct {
 
 // root is the schema of the kind, empty if OpenAPI has none.
 func (m exampleMaker) root() *spec.Schema {
-	want := m.resource.GroupVersionKind()
-	for _, schema := range m.schemas {
-		kinds, _ := schema.Extensions["x-kubernetes-group-version-kind"].([]any)
-		for _, kind := range kinds {
-			if kind, ok := kind.(map[string]any); ok && kind["group"] == want.Group && kind["version"] == want.Version && kind["kind"] == want.Kind {
-				return schema
-			}
-		}
+	if models := modelsOf(m.schemas, m.resource.GroupVersionKind()); len(models) > 0 {
+		return models[0]
 	}
 	return &spec.Schema{}
 }
 
-// resolve follows references.
-func (m exampleMaker) resolve(schema *spec.Schema) *spec.Schema {
-	for depth := 0; schema != nil && depth < 10; depth++ {
-		switch {
-		case schema.Ref.String() != "":
-			schema = m.schemas[strings.TrimPrefix(schema.Ref.String(), "#/components/schemas/")]
-		case len(schema.AllOf) == 1 && len(schema.Properties) == 0:
-			schema = &schema.AllOf[0]
-		case len(schema.OneOf) > 0 && len(schema.Type) == 0:
-			schema = &schema.OneOf[len(schema.OneOf)-1] // Of a quantity it is the number, which is always valid.
-		default:
-			return schema
-		}
-	}
-	return &spec.Schema{}
-}
+func (m exampleMaker) resolve(schema *spec.Schema) *spec.Schema { return resolve(m.schemas, schema) }
 
 // make makes an object with what is required, and with what validation misses in it.
 func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, error) {

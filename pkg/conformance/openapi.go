@@ -205,18 +205,13 @@ func (p *Probe) references(answer Answer) {
 	p.Decode(answer, http.StatusOK, &document)
 	var walk func(any)
 	walk = func(value any) {
-		switch value := value.(type) {
-		case []any:
-			for _, item := range value {
-				walk(item)
-			}
-		case map[string]any:
-			if reference, isReference := value["$ref"].(string); isReference && !leads(document, reference) {
-				p.Fail(answer, "the reference %s leads to nothing", reference)
-			}
-			for _, item := range value {
-				walk(item)
-			}
+		list, _ := value.([]any)
+		object, _ := value.(map[string]any)
+		if reference, found := object["$ref"].(string); found && !leads(document, reference) {
+			p.Fail(answer, "the reference %s leads to nothing", reference)
+		}
+		for _, item := range slices.AppendSeq(list, maps.Values(object)) {
+			walk(item)
 		}
 	}
 	walk(document)
@@ -250,23 +245,21 @@ func modelsOf(schemas map[string]*spec.Schema, kind schema.GroupVersionKind) []*
 	return models
 }
 
-// resolve follows the references of a schema.
-func resolve(schemas map[string]*spec.Schema, model *spec.Schema) *spec.Schema {
-	for range len(schemas) {
-		reference := model.Ref.String()
-		if reference == "" && len(model.AllOf) == 1 {
-			reference = model.AllOf[0].Ref.String()
+// resolve follows the references of a schema. A schema that is not there is empty.
+func resolve(schemas map[string]*spec.Schema, schema *spec.Schema) *spec.Schema {
+	for depth := 0; schema != nil && depth < 10; depth++ {
+		switch reference := schema.Ref.String(); {
+		case reference != "":
+			schema = schemas[reference[strings.LastIndex(reference, "/")+1:]]
+		case len(schema.AllOf) == 1 && len(schema.Properties) == 0:
+			schema = &schema.AllOf[0]
+		case len(schema.OneOf) > 0 && len(schema.Type) == 0:
+			schema = &schema.OneOf[len(schema.OneOf)-1] // Of a quantity it is the number, which is always valid.
+		default:
+			return schema
 		}
-		if reference == "" {
-			break
-		}
-		next, found := schemas[reference[strings.LastIndex(reference, "/")+1:]]
-		if !found {
-			break
-		}
-		model = next
 	}
-	return model
+	return &spec.Schema{}
 }
 
 // fields returns the names of a schema's fields, each with those of the fields below it.
