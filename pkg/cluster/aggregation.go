@@ -18,6 +18,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,6 +44,22 @@ const (
 	// section 10.2.4. kube-apiserver sends none of its own, and lets that of another server through.
 	ServerHeader = "Server"
 )
+
+// OwnedByKube is a merge patch that makes an APIService kube-apiserver's own.
+const OwnedByKube = `{"metadata":{"labels":{"` + ManagedLabel + `":"true","` + RegisteredLabel + `":null}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
+
+// LedTo returns a merge patch that makes an APIService lead to a Service. Label and Service change
+// together: with either alone kube-apiserver would undo it.
+func LedTo(service apiregistrationv1.ServiceReference, caBundle []byte) []byte {
+	patch, _ := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{ManagedLabel: nil, RegisteredLabel: "true"}},
+		"spec": map[string]any{
+			"service":  map[string]any{"namespace": service.Namespace, "name": service.Name, "port": service.Port},
+			"caBundle": caBundle,
+		},
+	})
+	return patch
+}
 
 // Availability returns the condition Available of an APIService, or the zero value.
 func Availability(apiService *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {

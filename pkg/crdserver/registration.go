@@ -18,10 +18,8 @@ package crdserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -47,10 +45,6 @@ import (
 )
 
 const (
-	// automanagedAlways is the value of that label for the groups of CustomResourceDefinitions.
-	automanagedAlways = "true"
-	// registered is the value of the label of APIServices that lead to this server.
-	registered = "true"
 	// What kube-apiserver gives the APIServices of CustomResourceDefinitions.
 	groupPriority, versionPriority = 1000, 100
 
@@ -96,7 +90,7 @@ func Register(ctx context.Context, config *rest.Config, target Target, groups ..
 // and returns when it does so, or with the context's error.
 func Unregister(ctx context.Context, config *rest.Config, groups ...string) error {
 	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
-		return r.unregister(ctx, version+"."+group)
+		return r.patch(ctx, version+"."+group, []byte(cluster.OwnedByKube))
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
 		available := cluster.Availability(apiService)
 		switch {
@@ -259,7 +253,7 @@ func (r *registrar) follow(ctx context.Context, group string, served sets.Set[st
 func (r *registrar) register(ctx context.Context, group, version string, target Target) error {
 	name := version + "." + group
 	_, err := r.apiServices.Create(ctx, &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{cluster.RegisteredLabel: registered}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{cluster.RegisteredLabel: "true"}},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: group, Version: version, GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
 			Service: &target.Service, CABundle: target.CABundle,
@@ -268,61 +262,12 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return r.change(ctx, name, func(current *apiregistrationv1.APIService) {
-		delete(current.Labels, cluster.ManagedLabel)
-		if current.Labels == nil {
-			current.Labels = map[string]string{}
-		}
-		current.Labels[cluster.RegisteredLabel] = registered
-		current.Spec.Service, current.Spec.CABundle = &target.Service, target.CABundle
-	})
+	return r.patch(ctx, name, cluster.LedTo(target.Service, target.CABundle))
 }
 
-// unregister lets kube-apiserver keep an APIService by itself.
-func (r *registrar) unregister(ctx context.Context, name string) error {
-	return r.change(ctx, name, func(current *apiregistrationv1.APIService) {
-		if current.Labels == nil {
-			current.Labels = map[string]string{}
-		}
-		delete(current.Labels, cluster.RegisteredLabel)
-		current.Labels[cluster.ManagedLabel] = automanagedAlways
-		current.Spec.Service, current.Spec.CABundle = nil, nil
-	})
-}
-
-// change changes label and target of an APIService in one patch: with either alone
-// kube-apiserver would undo it. An apply would not remove the label.
-func (r *registrar) change(ctx context.Context, name string, change func(*apiregistrationv1.APIService)) error {
-	return wait.PollUntilContextCancel(ctx, registerPollInterval, true, func(ctx context.Context) (bool, error) {
-		current, err := r.apiServices.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		wanted := current.DeepCopy()
-		change(wanted)
-		if maps.Equal(wanted.Labels, current.Labels) && apiequality.Semantic.DeepEqual(wanted.Spec, current.Spec) {
-			return true, nil
-		}
-		patch, err := json.Marshal([]map[string]any{
-			{"op": "test", "path": "/metadata/resourceVersion", "value": current.ResourceVersion},
-			{"op": "add", "path": "/metadata/labels", "value": wanted.Labels},
-			{"op": "add", "path": "/spec", "value": wanted.Spec},
-		})
-		if err != nil {
-			return false, err
-		}
-		_, err = r.apiServices.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
-		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) && ctx.Err() == nil && r.changed(ctx, current) {
-			return false, nil // Somebody was faster.
-		}
-		return err == nil, err
-	})
-}
-
-// changed tells whether an APIService is not what it was.
-func (r *registrar) changed(ctx context.Context, before *apiregistrationv1.APIService) bool {
-	now, err := r.apiServices.Get(ctx, before.Name, metav1.GetOptions{})
-	return err == nil && now.ResourceVersion != before.ResourceVersion
+func (r *registrar) patch(ctx context.Context, name string, patch []byte) error {
+	_, err := r.apiServices.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
 }
 
 // await returns when nothing is missing any more. When the context ends, the error says what was

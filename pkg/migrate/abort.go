@@ -198,7 +198,7 @@ func (s *session) register(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.patchAPIService(ctx, name, string(patch)); err != nil {
+	if err := s.patchAPIService(ctx, name, patch); err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	return s.waitAvailable(ctx, name)

@@ -22,6 +22,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -42,7 +43,7 @@ func (m *Migration) rehearse(ctx context.Context, state State, back bool) error 
 }
 
 func (s *session) rehearseThere(ctx context.Context) error {
-	if err := s.rehearsePatch(ctx, s.ledToServer()); err != nil {
+	if err := s.rehearsePatch(ctx, cluster.LedTo(s.config.Service, s.config.CABundle)); err != nil {
 		return err
 	}
 	if s.config.Defined {
@@ -52,7 +53,7 @@ func (s *session) rehearseThere(ctx context.Context) error {
 }
 
 func (s *session) rehearseBack(ctx context.Context) error {
-	if err := s.rehearsePatch(ctx, ownedByKube); err != nil {
+	if err := s.rehearsePatch(ctx, []byte(cluster.OwnedByKube)); err != nil {
 		return err
 	}
 	if s.config.KubeEtcd == nil {
@@ -67,7 +68,7 @@ func (s *session) rehearseBack(ctx context.Context) error {
 }
 
 // rehearsePatch tries to patch all APIServices.
-func (s *session) rehearsePatch(ctx context.Context, patch string) error {
+func (s *session) rehearsePatch(ctx context.Context, patch []byte) error {
 	for _, name := range s.config.APIServices {
 		apiService, err := s.apiService(ctx, name)
 		if err == nil && apiService != nil {

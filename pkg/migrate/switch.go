@@ -18,7 +18,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -249,9 +248,6 @@ func (s *session) renewHistory(ctx context.Context, ahead int64) error {
 	return s.save(ctx)
 }
 
-// ownedByKube patches an APIService to be kube-apiserver's own.
-const ownedByKube = `{"metadata":{"labels":{"` + cluster.ManagedLabel + `":"true","` + cluster.RegisteredLabel + `":null}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
-
 // giveBack makes an APIService kube-apiserver's own again, and returns when it is.
 func (s *session) giveBack(ctx context.Context, name string) error {
 	var refused error
@@ -266,7 +262,7 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 			}
 			return s.answeredByServer(ctx, name, false)
 		}
-		err = s.patchAPIService(ctx, name, ownedByKube)
+		err = s.patchAPIService(ctx, name, []byte(cluster.OwnedByKube))
 		switch {
 		case err == nil:
 			return errors.New("it has just been changed")
@@ -298,8 +294,8 @@ func (m *Migration) apiService(ctx context.Context, name string) (*apiregistrati
 	return apiService, nil
 }
 
-func (m *Migration) patchAPIService(ctx context.Context, name, patch string) error {
-	_, err := m.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: m.dryRun})
+func (m *Migration) patchAPIService(ctx context.Context, name string, patch []byte) error {
+	_, err := m.aggregator.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{DryRun: m.dryRun})
 	return err
 }
 
@@ -335,7 +331,7 @@ func (s *session) switchFirst(ctx context.Context) error {
 		return err
 	}
 	// kube-apiserver then restores the rest itself.
-	if patchErr := s.patchAPIService(ctx, name, `{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}}}`); patchErr != nil {
+	if patchErr := s.patchAPIService(ctx, name, []byte(`{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}}}`)); patchErr != nil {
 		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
 	}
 	return s.goBack(ctx, err)
@@ -364,20 +360,11 @@ func (m *Migration) switchVersion(ctx context.Context, name string) error {
 	if apiService.Spec.Service != nil && !managed {
 		return nil
 	}
-	if err := m.patchAPIService(ctx, name, m.ledToServer()); err != nil {
+	if err := m.patchAPIService(ctx, name, cluster.LedTo(m.config.Service, m.config.CABundle)); err != nil {
 		return fmt.Errorf("switching the APIService %s to the server: %w", name, err)
 	}
 	m.progress("%s leads to the server", name)
 	return nil
-}
-
-// ledToServer patches an APIService to lead to the server.
-func (m *Migration) ledToServer() string {
-	patch, _ := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil, cluster.RegisteredLabel: "true"}},
-		"spec":     map[string]any{"service": m.config.Service, "caBundle": m.config.CABundle},
-	})
-	return string(patch)
 }
 
 // answeredByServer returns an error unless requests for a version are answered by the server,
