@@ -306,12 +306,7 @@ func (m *Migration) fillCache(ctx context.Context, from schema.GroupVersionResou
 	for {
 		err := m.kube.Discovery().RESTClient().Get().AbsPath("/apis", from.Group, from.Version, from.Resource).
 			Param("resourceVersion", "0").Param("labelSelector", "no-object-has-this").MaxRetries(0).Do(ctx).Error()
-		if !apierrors.IsTooManyRequests(err) {
-			return err
-		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
+		if !apierrors.IsTooManyRequests(err) || wait(ctx, pollInterval) != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ var errAborting = errors.New("the migration is being aborted: finish that with \
 type direction struct {
 	to   target
 	last Phase
-	// moves returns what moves, once it can be copied.
+	// moves returns what moves.
 	moves func(context.Context) ([]move, error)
 	// prepare does what takes too long for changes to be followed meanwhile.
 	prepare func(context.Context) error
@@ -56,18 +56,7 @@ type direction struct {
 func (s *session) there() direction {
 	return direction{
 		to: s.atServer(), last: Moved,
-		moves: func(ctx context.Context) ([]move, error) {
-			if err := s.unchanged(ctx); err != nil {
-				return nil, err
-			}
-			if _, err := s.checkRevision(ctx, false); err != nil {
-				return nil, err
-			}
-			if err := s.rehearse(ctx, s.state, false); err != nil {
-				return nil, err
-			}
-			return s.moves(ctx)
-		},
+		moves:    s.moves,
 		prepare:  func(context.Context) error { return nil },
 		overtake: s.beginHistory,
 		raise:    s.beginHistory,
@@ -81,18 +70,7 @@ func (s *session) back() direction {
 	raise := func(ctx context.Context) (bool, error) { return s.raiseKube(ctx, 0) }
 	d := direction{
 		to: s.atKube(), last: Returned,
-		moves: func(ctx context.Context) ([]move, error) {
-			if err := s.unchanged(ctx); err != nil {
-				return nil, err
-			}
-			if _, err := s.checkRevision(ctx, true); err != nil {
-				return nil, err
-			}
-			if err := s.rehearse(ctx, s.state, true); err != nil {
-				return nil, err
-			}
-			return s.movesBack(ctx)
-		},
+		moves: s.movesBack,
 		prepare: func(ctx context.Context) error {
 			_, err := raise(ctx)
 			return err
@@ -267,9 +245,23 @@ func (s *session) through(ctx context.Context, d direction) error {
 	return nil
 }
 
+// movable returns what moves, once it can be copied.
+func (s *session) movable(ctx context.Context, d direction) ([]move, error) {
+	if err := s.unchanged(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := s.checkRevision(ctx, s.state.Returning); err != nil {
+		return nil, err
+	}
+	if err := s.rehearse(ctx, s.state, s.state.Returning); err != nil {
+		return nil, err
+	}
+	return d.moves(ctx)
+}
+
 // copyAll copies the objects while they change.
 func (s *session) copyAll(ctx context.Context, d direction) error {
-	moves, err := d.moves(ctx)
+	moves, err := s.movable(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -303,7 +295,7 @@ func (s *session) freezeAndCompare(ctx context.Context, d direction) (err error)
 			err = s.goBack(ctx, err)
 		}
 	}()
-	moves, err := d.moves(ctx)
+	moves, err := s.movable(ctx, d)
 	if err != nil {
 		return err
 	}

@@ -218,12 +218,7 @@ func (p *plan) noteCopies(ctx context.Context, state State) error {
 // deletion for that of the objects. Servers end watches a second after the resource is no longer
 // served, and later while they have requests to answer.
 func (s *session) awaitEndOfWatches(ctx context.Context) error {
-	select {
-	case <-time.After(time.Until(s.state.Switched.Add(endOfWatches))):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait(ctx, time.Until(s.state.Switched.Add(endOfWatches)))
 }
 
 // finishBack removes the server's copies, which then has no objects.

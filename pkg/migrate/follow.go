@@ -398,10 +398,7 @@ func (t *tail) run(ctx context.Context) {
 			pause = minPause
 			continue
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		_ = wait(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
 	if err == nil {

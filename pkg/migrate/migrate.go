@@ -145,10 +145,8 @@ func eventually(ctx context.Context, timeout time.Duration, try func(context.Con
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", last, context.Cause(ctx))
-		case <-time.After(pollInterval):
+		if cause := wait(ctx, pollInterval); cause != nil {
+			return fmt.Errorf("%w (%w)", last, cause)
 		}
 	}
 }
