@@ -35,7 +35,7 @@ func watchExpiration(server string, certificate dynamiccertificates.CertKeyConte
 		Name:           "expiration_timestamp_seconds",
 		Help:           "When the serving certificate of a server expires, in seconds since 1970.",
 		StabilityLevel: metrics.ALPHA,
-	})
+	}, "server")
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (o CompletedOptions) reportPlugins() (stop func(), err error) {
 		Name:           "enabled",
 		Help:           "1 for an admission plugin that a server runs, 0 for one that is off.",
 		StabilityLevel: metrics.ALPHA,
-	}, "plugin")
+	}, "server", "plugin")
 	if err != nil {
 		return nil, err
 	}

@@ -50,9 +50,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
@@ -78,7 +80,9 @@ type mirror struct {
 	queue       workqueue.TypedRateLimitingInterface[string]
 	registrar   *registrar
 	announcer   *announcer
-	leftovers   *leftoverMetric
+	// leftovers is how many objects there are of definitions that the cluster does not have
+	// any more, as of the last count.
+	leftovers *metrics.GaugeVec
 
 	copies  storage.Interface
 	prefix  string
@@ -99,7 +103,12 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 	if err != nil {
 		return nil, err
 	}
-	leftovers, err := newLeftoverMetric()
+	leftovers, err := gauges.Shared(&metrics.GaugeOpts{
+		Namespace:      "customresources",
+		Name:           "deleted_definition_objects",
+		Help:           "Objects that are served although their CustomResourceDefinition has been deleted in the cluster.",
+		StabilityLevel: metrics.ALPHA,
+	}, "definition")
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +306,7 @@ func (m *mirror) trySync(ctx context.Context, name string) error {
 	if definition == nil && copied != nil {
 		return m.syncDeleted(ctx, copied)
 	}
-	m.leftovers.forget(name)
+	m.leftovers.DeleteLabelValues(name)
 	switch wanted {
 	case copied:
 		return nil
@@ -362,7 +371,7 @@ func (m *mirror) syncDeleted(ctx context.Context, copied *apiextensions.CustomRe
 	if err != nil {
 		return err
 	}
-	m.leftovers.set(name, count)
+	m.leftovers.WithLabelValues(name).Set(float64(count))
 	if count == 0 && copied.DeletionTimestamp.IsZero() {
 		klog.InfoS("A CustomResourceDefinition has been deleted in the cluster, and has no objects here: it is served no longer", "definition", name)
 		return m.remove(ctx, copied)
@@ -411,7 +420,7 @@ func (m *mirror) write(ctx context.Context, copied *apiextensions.CustomResource
 
 // remove ends the serving of what a copy defines.
 func (m *mirror) remove(ctx context.Context, copied *apiextensions.CustomResourceDefinition) error {
-	m.leftovers.forget(copied.Name)
+	m.leftovers.DeleteLabelValues(copied.Name)
 	delete(m.caches.filled, copied.Name)
 	err := m.copies.Delete(ctx, m.key(copied.Name), &apiextensions.CustomResourceDefinition{}, nil,
 		func(_ context.Context, now runtime.Object) error { return unchanged(copied, now) }, nil, storage.DeleteOptions{})

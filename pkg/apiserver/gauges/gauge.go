@@ -26,10 +26,10 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Shared returns a metric of servers. All servers of a process have one registry, and
+// Shared returns a metric with labels. All servers of a process have one registry, and
 // so share the metric that the first of them registers.
 func Shared(options *metrics.GaugeOpts, labels ...string) (*metrics.GaugeVec, error) {
-	gauge := metrics.NewGaugeVec(options, append([]string{"server"}, labels...))
+	gauge := metrics.NewGaugeVec(options, labels)
 	err := legacyregistry.Register(gauge)
 	var registered prometheus.AlreadyRegisteredError
 	if !errors.As(err, &registered) {

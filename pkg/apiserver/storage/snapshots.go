@@ -52,7 +52,7 @@ func InstallSnapshots(server *genericapiserver.GenericAPIServer, name string, em
 		Name:           "snapshot_timestamp_seconds",
 		Help:           "When the latest snapshot of --snapshot-schedule was complete, in seconds since 1970; 0 if none has been since the start.",
 		StabilityLevel: metrics.ALPHA,
-	})
+	}, "server")
 	if err != nil {
 		return err
 	}
