@@ -63,33 +63,31 @@ func ListMutatingPolicies(ctx context.Context, client kubernetes.Interface) (*ad
 // betaPolicies reads mutating policies that are served as v1beta1.
 func betaPolicies(client kubernetes.Interface) *cache.ListWatch {
 	beta := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicies()
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := beta.List(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			return toV1[admissionregistrationv1.MutatingAdmissionPolicyList](list)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return converted(beta.Watch(ctx, options))
-		},
-	}
+	return betaListWatch[admissionregistrationv1.MutatingAdmissionPolicyList](beta.List, beta.Watch)
 }
 
 // betaBindings reads bindings of mutating policies that are served as v1beta1.
 func betaBindings(client kubernetes.Interface) *cache.ListWatch {
 	beta := client.AdmissionregistrationV1beta1().MutatingAdmissionPolicyBindings()
+	return betaListWatch[admissionregistrationv1.MutatingAdmissionPolicyBindingList](beta.List, beta.Watch)
+}
+
+// betaListWatch reads lists of v1beta1 as those of v1, which are of type *L.
+func betaListWatch[L any, P interface {
+	*L
+	runtime.Object
+}, B runtime.Object](list func(context.Context, metav1.ListOptions) (B, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := beta.List(ctx, options)
+			beta, err := list(ctx, options)
 			if err != nil {
 				return nil, err
 			}
-			return toV1[admissionregistrationv1.MutatingAdmissionPolicyBindingList](list)
+			converted, err := toV1[L](beta)
+			return P(converted), err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return converted(beta.Watch(ctx, options))
+			return converted(follow(ctx, options))
 		},
 	}
 }
