@@ -24,6 +24,9 @@ limitations under the License.
 // not written. The manifests are those of this repository's
 // own server, with other names.
 //
+// The types of imported definitions are written piece by piece, since a template of them would
+// consist of conditions, and a syntax tree has no place for comments, which the tags are.
+//
 // All of it can be repeated: what is there already is left alone, and reported if it differs
 // from what would be written. Lists in Go files, such as that of the kinds, are found in the
 // syntax tree and get the elements that they lack.

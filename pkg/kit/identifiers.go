@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -196,15 +195,15 @@ func fieldIdentifier(fields *scope, property string) string {
 
 // promoted are the fields and methods that each kind has, as it embeds its metadata.
 func promoted() []string {
-	names := map[string]bool{"DeepCopyObject": true}
+	names := []string{"DeepCopyObject"}
 	for _, embedded := range []reflect.Type{reflect.TypeFor[metav1.TypeMeta](), reflect.TypeFor[metav1.ObjectMeta]()} {
-		names[embedded.Name()] = true
+		names = append(names, embedded.Name())
 		for _, field := range reflect.VisibleFields(embedded) {
-			names[field.Name] = true
+			names = append(names, field.Name)
 		}
 		for method := range reflect.PointerTo(embedded).Methods() {
-			names[method.Name] = true
+			names = append(names, method.Name)
 		}
 	}
-	return slices.Collect(maps.Keys(names))
+	return names
 }

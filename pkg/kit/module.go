@@ -91,17 +91,10 @@ func (d *data) GoPrefix() string {
 }
 
 // ModelPackage is the group's name as OpenAPI documents have it: com.example.bakery.
-func (d *data) ModelPackage() string {
-	labels := strings.Split(d.Group, ".")
-	slices.Reverse(labels)
-	return strings.Join(labels, ".")
-}
+func (d *data) ModelPackage() string { return codegen.ReverseDomain(d.Group) }
 
 // GoGroup is the group in the names of generated clients.
-func (d *data) GoGroup() string {
-	label, _, _ := strings.Cut(d.Group, ".")
-	return title(label)
-}
+func (d *data) GoGroup() string { return title(firstLabel(d.Group)) }
 
 // GoVersion is the preferred version there.
 func (d *data) GoVersion() string { return title(d.Preferred()) }

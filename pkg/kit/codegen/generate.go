@@ -180,16 +180,36 @@ func (g *generation) clean(apis []API) error {
 		if err := os.RemoveAll(g.file(api.generated())); err != nil {
 			return err
 		}
-		if err := filepath.WalkDir(g.file(api.Dir), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
+	}
+	return g.eachFile(apis, func(name string, generated bool) error {
+		if generated {
+			return os.Remove(name)
+		}
+		return nil
+	})
+}
+
+// eachFile calls a function for each file of the APIs, and of what is generated for them. It says
+// whether the file is generated.
+func (g *generation) eachFile(apis []API, do func(name string, generated bool) error) error {
+	for _, api := range apis {
+		for _, dir := range []string{api.Dir, api.generated()} {
+			err := filepath.WalkDir(g.file(dir), func(name string, entry fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil
+				}
+				if err != nil || entry.IsDir() {
+					return err
+				}
+				generated, err := isGenerated(name)
+				if err != nil {
+					return err
+				}
+				return do(name, generated || dir != api.Dir)
+			})
+			if err != nil {
 				return err
 			}
-			if generated, err := isGenerated(path); !generated || err != nil {
-				return err
-			}
-			return os.Remove(path)
-		}); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -19,9 +19,7 @@ package codegen
 import (
 	"crypto/sha256"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 )
 
 // stamp is the file with the fingerprint of the last run.
@@ -52,21 +50,8 @@ func (g *generation) fingerprint(apis []API) (string, error) {
 			return "", err
 		}
 	}
-	for _, api := range apis {
-		for _, dir := range []string{api.Dir, api.generated()} {
-			err := filepath.WalkDir(g.file(dir), func(path string, entry fs.DirEntry, err error) error {
-				if os.IsNotExist(err) {
-					return nil
-				}
-				if err != nil || entry.IsDir() {
-					return err
-				}
-				return add(path, path)
-			})
-			if err != nil {
-				return "", err
-			}
-		}
+	if err := g.eachFile(apis, func(path string, _ bool) error { return add(path, path) }); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("%x\n", digest.Sum(nil)), nil
 }

@@ -48,7 +48,7 @@ func (g *generation) writeTags(apis []API) error {
 			for _, version := range group.Versions {
 				tags := []string{
 					"k8s:openapi-gen=true",
-					"k8s:openapi-model-package=" + reverse(group.Domain) + "." + version.Name,
+					"k8s:openapi-model-package=" + ReverseDomain(group.Domain) + "." + version.Name,
 					"k8s:deepcopy-gen=package",
 					"k8s:protobuf-gen=package",
 					"k8s:conversion-gen=" + g.importPath(dir),
@@ -89,8 +89,8 @@ func (g *generation) writeTagsFile(dir, domain string, tags ...string) error {
 	return os.WriteFile(file, text.Bytes(), 0o600)
 }
 
-// reverse turns bakery.example.com into com.example.bakery.
-func reverse(domain string) string {
+// ReverseDomain turns bakery.example.com into com.example.bakery.
+func ReverseDomain(domain string) string {
 	labels := strings.Split(domain, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".")
