@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -164,17 +165,12 @@ func awaitReady(t testing.TB, path string, storage rest.Storage) {
 	if !ok {
 		return
 	}
-	deadline := time.After(startTime)
-	for {
-		err := cache.ReadinessCheck()
-		if err == nil {
-			return
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-deadline:
-			t.Fatalf("the watch cache of %s does not become ready: %v", path, err)
-		}
+	var err error
+	if wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, startTime, true, func(context.Context) (bool, error) {
+		err = cache.ReadinessCheck()
+		return err == nil, nil
+	}) != nil {
+		t.Fatalf("the watch cache of %s does not become ready: %v", path, err)
 	}
 }
 
