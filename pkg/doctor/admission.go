@@ -288,6 +288,12 @@ func (e *examination) aggregatedGroups(ctx context.Context) (sets.Set[string], e
 	for _, group := range e.Groups {
 		groups.Insert(group.Name)
 	}
+	for _, apiService := range e.apiServices {
+		groups.Insert(apiService.Spec.Group)
+	}
+	if e.foreign { // Those of other servers are found with these.
+		return groups, nil
+	}
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
 		return groups, nil

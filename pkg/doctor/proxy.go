@@ -75,7 +75,7 @@ func (e *examination) checkProxy(ctx context.Context) ([]Finding, error) {
 		}
 		if len(exceptions) > 0 {
 			results = append(results, warning(fmt.Sprintf("by the environment of %s, requests to %s go through the proxy of HTTPS_PROXY", environment.of, strings.Join(reasons, ", ")),
-				"add "+strings.Join(exceptions, ",")+" to NO_PROXY").by("%s", e.setEnvironment(ctx, "NO_PROXY="+strings.Join(exceptions, ","))))
+				"add "+strings.Join(exceptions, ",")+" to NO_PROXY").by("%s", e.setEnvironment(ctx, "NO_PROXY="+strings.TrimPrefix(environment.proxy.NoProxy+","+strings.Join(exceptions, ","), ","))))
 		}
 	}
 	return orOK(results, "no proxy is between the server and the cluster"), nil

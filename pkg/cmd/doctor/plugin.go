@@ -19,6 +19,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,8 +53,8 @@ func NewPlugin() *cobra.Command {
 				return doctor.ExamineAPIServices(ctx, cluster, names...)
 			})
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			names, err := completions(cmd.Context(), config)
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			names, err := completions(cmd.Context(), config, prefix)
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveError
 			}
@@ -67,8 +68,8 @@ func NewPlugin() *cobra.Command {
 	return tool.AsTool(cmd)
 }
 
-// completions are the names of the APIServices that lead to a server, each with the name of its Service.
-func completions(ctx context.Context, config clientcmd.ClientConfig) (names []cobra.Completion, err error) {
+// completions are the names with a prefix of APIServices that lead to a server, each with that of its Service.
+func completions(ctx context.Context, config clientcmd.ClientConfig, prefix string) (names []cobra.Completion, err error) {
 	cluster, err := config.ClientConfig()
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func completions(ctx context.Context, config clientcmd.ClientConfig) (names []co
 		return nil, err
 	}
 	for _, apiService := range list.Items {
-		if service := apiService.Spec.Service; service != nil {
+		if service := apiService.Spec.Service; service != nil && strings.HasPrefix(apiService.Name, prefix) {
 			names = append(names, cobra.CompletionWithDesc(apiService.Name, service.Namespace+"/"+service.Name))
 		}
 	}

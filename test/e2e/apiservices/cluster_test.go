@@ -330,15 +330,15 @@ func report(t testing.TB, s *server, ready bool, more string) {
 
 func kubectl(t testing.TB, args ...string) {
 	t.Helper()
-	output, err := cp.Kubectl(t.Context(), args...).CombinedOutput()
+	output, err := cp.Kubectl(context.WithoutCancel(t.Context()), args...).CombinedOutput()
 	require.NoError(t, err, "kubectl %s: %s", strings.Join(args, " "), output)
 }
 
 // shell runs a line as an operator pastes it.
 func shell(t testing.TB, line string) {
 	t.Helper()
-	kubectl := cp.Kubectl(t.Context())
-	command := exec.CommandContext(t.Context(), "sh", "-c", line)
+	kubectl := cp.Kubectl(context.WithoutCancel(t.Context()))
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", line)
 	command.Env = append(kubectl.Env, "PATH="+filepath.Dir(kubectl.Path)+":"+os.Getenv("PATH"))
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s: %s", line, output)

@@ -221,7 +221,7 @@ var expired = time.Now().Add(-time.Hour)
 func debugEventually(t *testing.T, try func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if err = try(); err == nil {
 			return
 		}

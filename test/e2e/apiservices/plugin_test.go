@@ -99,16 +99,12 @@ func TestPlugin(t *testing.T) {
 		"completion":            {[]string{"__complete", "v1."}, "v1." + ours.group + "\trestaurant-system/apiserver\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", cp.Kubeconfig())
 			plugin := command.NewPlugin()
 			var out bytes.Buffer
 			plugin.SetOut(&out)
 			plugin.SetErr(&bytes.Buffer{})
-			args := append(test.args, "--kubeconfig="+cp.Kubeconfig())
-			if test.args[0] == "__complete" {
-				t.Setenv("KUBECONFIG", cp.Kubeconfig())
-				args = test.args
-			}
-			plugin.SetArgs(args)
+			plugin.SetArgs(test.args)
 			err := plugin.ExecuteContext(t.Context())
 			if test.fail != "" {
 				require.EqualError(t, err, test.fail)

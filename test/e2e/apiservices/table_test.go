@@ -166,8 +166,8 @@ func faults(t *testing.T) map[string]*fault {
 		"nothing": {server: stub, objects: stub.registration(), outside: stubbed(behaviour{})},
 		"discovery that is stale": {server: stub, objects: stub.registration(), outside: stubbed(behaviour{noAggregated: true}), short: true,
 			want: []wanted{{"failure", "discovery", `^what kube-apiserver tells clients of v1\.stub\.example\.com is stale`, `kubectl get service,endpointslices --namespace=default --output=wide`, nil}}},
-		"discovery that is slow": {server: stub, objects: stub.registration(), outside: stubbed(behaviour{delay: 1500 * time.Millisecond}),
-			want: []wanted{{"warning", "discovery", `takes 1\.\d+s for its discovery`, `kubectl get service,endpointslices --namespace=default --output=wide`, nil}}},
+		"discovery that is slow": {server: stub, objects: stub.registration(), outside: stubbed(behaviour{delay: 2500 * time.Millisecond}),
+			want: []wanted{{"warning", "discovery", `takes 2\.\d+s for its discovery`, `kubectl get service,endpointslices --namespace=default --output=wide`, nil}}},
 		"discovery that differs": {server: stub, objects: stub.registration(), outside: stubbed(behaviour{aggregated: "others"}),
 			want: []wanted{{"warning", "discovery", `tells of things at /apis/stub\.example\.com/v1, and of others at /apis$`, `kubectl get --raw=/apis/stub\.example\.com/v1`, nil}}},
 		"no resource": {server: stub, objects: stub.registration(), outside: stubbed(behaviour{resource: "-"}),
@@ -219,14 +219,15 @@ func faults(t *testing.T) map[string]*fault {
 			objects: `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: minnows.wardle.example.com}, spec: {group: wardle.example.com, scope: Namespaced, names: {plural: minnows, singular: minnow, kind: Minnow, listKind: MinnowList},
 				versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`,
 			want: []wanted{{"failure", "definitions", `^the CustomResourceDefinition minnows\.wardle\.example\.com defines a version that v1alpha1\.wardle\.example\.com has a server for, which has no such resource`, `kubectl get customresourcedefinition minnows\.wardle\.example\.com --output=yaml`, nil}}},
-		"a proxy for everything": {server: metrics,
-			commands: []string{
-				"delete pod metrics-server-0 --namespace=kube-system --grace-period=0 --force",
-				patch(metrics, "pod", "metrics-server-1", `{"status":{"phase":"Running","podIP":"192.0.2.23","podIPs":[{"ip":"192.0.2.23"}],"conditions":[{"type":"Ready","status":"True"}]}}`) + " --subresource=status",
-			},
-			objects: `{apiVersion: v1, kind: Pod, metadata: {namespace: kube-system, name: metrics-server-1, labels: {test: metrics-server}}, spec: {nodeName: node, serviceAccountName: metrics-server, containers: [{name: server, image: server, ports: [{name: https, containerPort: 6443}], env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]}]}}`,
-			outside: func(*testing.T, *server) {},
-			want:    []wanted{{"warning", "proxy", `^by the environment of the pod metrics-server-1, requests to kube-apiserver \(127\.96\.0\.1:443\) go through the proxy`, `kubectl set env deployment/metrics-server --namespace=kube-system NO_PROXY=127\.96\.0\.1`, nil}}},
+		"a proxy for everything": {
+			server: sample,
+			objects: `{apiVersion: v1, kind: Pod, metadata: {namespace: wardle, name: api-1, labels: {test: api}}, spec: {nodeName: node, serviceAccountName: apiserver, containers: [{name: server, image: server, ports: [{name: https, containerPort: 6443}], env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}, {name: NO_PROXY, value: 10.0.0.0/8}]}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {namespace: default, name: outside}, spec: {type: ExternalName, externalName: hooks.example.com}}
+---
+` + webhook("outside", "{namespace: default, name: outside}", "apiGroups: [wardle.example.com], resources: [flunders]", ""),
+			want: []wanted{{"warning", "proxy", `^by the environment of the pod api-1, requests to the webhooks of the Service default/outside \(hooks\.example\.com:443\) go through the proxy`, `kubectl set env deployment/api --namespace=wardle NO_PROXY=10\.0\.0\.0/8,hooks\.example\.com`, nil}},
+		},
 
 		// What suffers.
 		"a namespace that waits": {server: sample, outside: nowhere, since: true,
