@@ -26,7 +26,6 @@ import (
 	"sync"
 	"time"
 
-	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,39 +41,29 @@ import (
 // up after five seconds.
 const slowDiscovery = 2 * time.Second
 
-// facts are what several servers of a cluster are looked up in. Each is read once.
-type facts struct {
-	// discovery is what kube-apiserver says of all groups at once.
-	discovery func() (*apidiscoveryv2.APIGroupDiscoveryList, error)
-	// openAPI is the description, in version 2, of all of them.
-	openAPI func() (*openapi_v2.Document, error)
+// discoverAll returns a function that asks kube-apiserver once for what it tells clients of all groups.
+func discoverAll(ctx context.Context, kube kubernetes.Interface) func() (*apidiscoveryv2.APIGroupDiscoveryList, error) {
+	return sync.OnceValues(func() (*apidiscoveryv2.APIGroupDiscoveryList, error) {
+		content, err := kube.Discovery().RESTClient().Get().AbsPath("/apis").
+			SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list := &apidiscoveryv2.APIGroupDiscoveryList{}
+		return list, json.Unmarshal(content, list)
+	})
 }
 
-func newFacts(ctx context.Context, kube kubernetes.Interface) *facts {
-	return &facts{
-		discovery: sync.OnceValues(func() (*apidiscoveryv2.APIGroupDiscoveryList, error) {
-			content, err := kube.Discovery().RESTClient().Get().AbsPath("/apis").
-				SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(ctx)
-			if err != nil {
-				return nil, err
-			}
-			list := &apidiscoveryv2.APIGroupDiscoveryList{}
-			return list, json.Unmarshal(content, list)
-		}),
-		openAPI: sync.OnceValues(func() (*openapi_v2.Document, error) { return kube.Discovery().OpenAPISchema() }),
-	}
-}
-
-// version finds a version in the discovery of all groups.
-func (f *facts) version(group, version string) (*apidiscoveryv2.APIVersionDiscovery, error) {
-	list, err := f.discovery()
+// told returns what kube-apiserver tells clients of a version, or nil if it does not.
+func (e *examination) told(apiService *apiregistrationv1.APIService) (*apidiscoveryv2.APIVersionDiscovery, error) {
+	list, err := e.allGroups()
 	if err != nil {
 		return nil, err
 	}
-	for _, item := range list.Items {
-		for i := range item.Versions {
-			if item.Name == group && item.Versions[i].Version == version {
-				return &item.Versions[i], nil
+	for _, group := range list.Items {
+		for i := range group.Versions {
+			if group.Name == apiService.Spec.Group && group.Versions[i].Version == apiService.Spec.Version {
+				return &group.Versions[i], nil
 			}
 		}
 	}
@@ -99,7 +88,7 @@ func pathOf(apiService *apiregistrationv1.APIService) string {
 // learnResources notes the resources of a version, as far as kube-apiserver knows them.
 func (e *examination) learnResources(apiService *apiregistrationv1.APIService) {
 	names := sets.New(e.resources[apiService.Spec.Group]...)
-	if known, err := e.facts.version(apiService.Spec.Group, apiService.Spec.Version); err == nil && known != nil {
+	if known, err := e.told(apiService); err == nil && known != nil {
 		names = names.Union(namesIn(known))
 	}
 	e.resources[apiService.Spec.Group] = sets.List(names)
@@ -143,7 +132,7 @@ func (e *examination) checkVersionDiscovery(ctx context.Context, apiService *api
 		results = append(results, warning(fmt.Sprintf("the server of %s takes %s for its discovery, and kube-apiserver gives up after 5 s", apiService.Name, took.Round(100*time.Millisecond)), "see its log, and what it waits for").
 			by("%s", e.logs(ctx, backendOf(apiService))))
 	}
-	known, err := e.facts.version(apiService.Spec.Group, apiService.Spec.Version)
+	known, err := e.told(apiService)
 	switch {
 	case err != nil:
 		return results, unreadable{"the discovery of all groups", err}
@@ -200,14 +189,6 @@ func (e *examination) checkOpenAPI(apiService *apiregistrationv1.APIService, res
 	if len(missing) > 0 {
 		return []Finding{warning(fmt.Sprintf("OpenAPI of %s does not describe %s, which discovery has", apiService.Name, strings.Join(sets.List(missing), ", ")), "correct the server").by("%s", show)}, nil
 	}
-	merged, err := e.facts.openAPI()
-	if err != nil {
-		return nil, unreadable{"OpenAPI version 2 of all servers", err}
-	}
-	if !slices.ContainsFunc(merged.GetPaths().GetPath(), func(item *openapi_v2.NamedPathItem) bool { return strings.HasPrefix(item.GetName(), path+"/") }) {
-		return []Finding{warning("OpenAPI version 2 has nothing of "+apiService.Name+", so that clients that read that do not know it", "wait a minute, since kube-apiserver merges it by and by; after that, see its log").
-			by("kubectl get --raw=/openapi/v2 | grep --only-matching '%s/[^\"]*'", path)}, nil
-	}
 	return nil, nil
 }
 
@@ -217,7 +198,7 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, unreadable{"the APIServices", err}
 	}
-	all, err := e.facts.discovery()
+	all, err := e.allGroups()
 	if err != nil {
 		return nil, unreadable{"the discovery of all groups", err}
 	}
@@ -229,7 +210,7 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 	}
 	var results []Finding
 	for _, apiService := range e.apiServices {
-		own, err := e.facts.version(apiService.Spec.Group, apiService.Spec.Version)
+		own, err := e.told(apiService)
 		if err != nil || own == nil {
 			continue
 		}
@@ -322,7 +303,7 @@ func (e *examination) checkDefinitions(ctx context.Context) ([]Finding, error) {
 		return results, unreadable{"the CustomResourceDefinitions", err}
 	}
 	for _, apiService := range e.apiServices {
-		known, err := e.facts.version(apiService.Spec.Group, apiService.Spec.Version)
+		known, err := e.told(apiService)
 		if err != nil || known == nil {
 			continue
 		}

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/egressselector"
@@ -127,7 +128,8 @@ type examination struct {
 	registration
 	// foreign is set for a server whose flags are not known.
 	foreign bool
-	facts   *facts
+	// allGroups is discoverAll.
+	allGroups func() (*apidiscoveryv2.APIGroupDiscoveryList, error)
 	// self is the user who wants to know, once that is known.
 	self string
 }
@@ -219,7 +221,7 @@ func newExamination(ctx context.Context, config Config) (*examination, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &examination{Config: config, kube: kube, aggregator: apiServices, facts: newFacts(ctx, kube)}
+	e := &examination{Config: config, kube: kube, aggregator: apiServices, allGroups: discoverAll(ctx, kube)}
 	e.registration = e.findRegistration(ctx)
 	return e, nil
 }
