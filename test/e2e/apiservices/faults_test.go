@@ -28,7 +28,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -80,7 +79,7 @@ type wanted struct {
 // requireFindings waits until exactly what is wanted is found.
 func requireFindings(t *testing.T, since bool, want ...wanted) (found []finding) {
 	t.Helper()
-	debugEventually(t, func() (err error) {
+	controlplane.Eventually(t, func() (err error) {
 		if found, err = examine(); err != nil {
 			return err
 		}
@@ -213,18 +212,4 @@ func serve(t *testing.T, issuer *controlplane.CA, certificate controlplane.Certi
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
-}
-
-// expired is when what has expired did.
-var expired = time.Now().Add(-time.Hour)
-
-func debugEventually(t *testing.T, try func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if err = try(); err == nil {
-			return
-		}
-	}
-	t.Fatal(err)
 }
