@@ -474,7 +474,14 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 	require.Equal(t, []string{"failure request-headers: there is no request-header CA, so no front proxy can assert an identity: start kube-apiserver with --requestheader-client-ca-file, " +
 		"which it publishes in the ConfigMap extension-apiserver-authentication, or this server with a flag of the same name: ", absent}, symptoms(findings))
 
+	const fix = ": start kube-apiserver with --requestheader-client-ca-file, --requestheader-allowed-names and --proxy-client-cert-file"
+	code, findings = doctor(t, cp, "--all")
+	require.Equal(t, 1, code)
+	require.Equal(t, []string{"failure request-headers: there is no request-header CA, so that servers do not know kube-apiserver's front proxy, and refuse what it forwards" + fix}, symptoms(findings))
+
 	publish(cp.PKI.ClientCA, "")
+	_, findings = doctor(t, cp, "--all")
+	require.Equal(t, []string{"failure request-headers: the request-header CA is a client CA, too, and no names are required, so that every user with a certificate can be anybody to servers" + fix}, symptoms(findings))
 	code, findings = doctor(t, cp, "--namespace="+serverNamespace)
 	require.Equal(t, 1, code)
 	found := symptoms(findings)
@@ -483,6 +490,8 @@ func TestDoctorBeforeInstalling(t *testing.T) {
 	require.Contains(t, found[0], "the request-header CA and the client CA overlap in ")
 
 	publish(cp.PKI.FrontProxyCA, `["front-proxy-client"]`)
+	_, findings = doctor(t, cp, "--all")
+	require.Empty(t, symptoms(findings))
 	code, findings = doctor(t, cp, "--namespace="+serverNamespace)
 	require.Equal(t, 0, code)
 	require.Equal(t, []string{absent}, symptoms(findings))
