@@ -71,7 +71,7 @@ func (e *examination) checkWebhooks(ctx context.Context) ([]Finding, error) {
 			status, consequence = Warning, "passes without it"
 		}
 		kind, name, _ := strings.Cut(webhook.Configuration, " ")
-		if err := e.call(ctx, webhook.Client); err != nil {
+		if err := e.call(ctx, webhook.Client, !e.foreign && !needs); err != nil {
 			result := explain("its address", status, err)
 			if result.Status != Skipped && (result.Command == "" || needs) {
 				result = result.by("kubectl delete %s %s", strings.ToLower(kind), name)
@@ -167,10 +167,11 @@ func ignored(policy *admissionregistrationv1.FailurePolicyType) bool {
 	return policy != nil && *policy == admissionregistrationv1.Ignore
 }
 
-// call connects to a webhook and says nothing to it.
-func (e *examination) call(ctx context.Context, client admissionregistrationv1.WebhookClientConfig) error {
-	if client.Service == nil && e.foreign {
-		return nil // It may be reached from the server only.
+// call connects to a webhook and says nothing to it. Where that is for others to do, it looks for
+// somebody behind its Service.
+func (e *examination) call(ctx context.Context, client admissionregistrationv1.WebhookClientConfig, connects bool) error {
+	if client.Service == nil && !connects {
+		return nil
 	}
 	if client.Service == nil {
 		address, err := url.Parse(*client.URL)
@@ -191,7 +192,7 @@ func (e *examination) call(ctx context.Context, client admissionregistrationv1.W
 	}
 	backend := newBackend(client.Service.Namespace, client.Service.Name, client.Service.Port)
 	addresses, err := e.resolve(ctx, backend)
-	if err != nil || e.foreign {
+	if err != nil || !connects {
 		return err
 	}
 	// The others are behind the same Service: one is enough.
