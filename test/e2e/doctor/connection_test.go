@@ -94,7 +94,7 @@ func testDoctorOnPermissions(t *testing.T) {
 		apply(t, `{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: restaurant-system, name: other}}`)
 		_, findings := doctor(t, cp, "--service-account=other", "--serving-ca-secret=authority")
 		found := symptoms(findings)
-		require.Len(t, found, 9, "%v", findings)
+		require.Len(t, found, 10, "%v", findings)
 		require.Contains(t, found[2], "system:serviceaccount:restaurant-system:other may not list namespaces, watch namespaces, ")
 		require.Contains(t, found, "warning permissions: system:serviceaccount:restaurant-system:other may not list flowschemas.flowcontrol.apiserver.k8s.io, watch flowschemas.flowcontrol.apiserver.k8s.io, "+
 			"list prioritylevelconfigurations.flowcontrol.apiserver.k8s.io, watch prioritylevelconfigurations.flowcontrol.apiserver.k8s.io, patch flowschemas/status.flowcontrol.apiserver.k8s.io: "+
