@@ -19,7 +19,7 @@ KONNECTIVITY_BINARIES := proxy-server proxy-agent
 NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause metrics-server rclone versitygw
 
 .PHONY: image
-image: build ## Builds images of the servers into archives, reproducibly
+image: build ## Builds images of the servers into archives, reproducibly: VERSION, REGISTRY
 	@hack/build-image.sh apiserver
 	@hack/build-image.sh crd-apiserver
 

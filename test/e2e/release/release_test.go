@@ -47,11 +47,6 @@ func clone(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	run(t, root, nil, "git", "clone", "--quiet", "--no-local", ".", dir)
-	kubectl, err := filepath.Abs(filepath.Join(root, "_output", "bin", "kubectl"))
-	require.NoError(t, err)
-	require.FileExists(t, kubectl)
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "_output", "bin"), 0o700))
-	require.NoError(t, os.Symlink(kubectl, filepath.Join(dir, "_output", "bin", "kubectl")))
 	return dir
 }
 
@@ -80,6 +75,11 @@ func TestRelease(t *testing.T) {
 		t.Skip("openssl is not installed; Debian has a package of that name")
 	}
 	source := clone(t)
+	kubectl, err := filepath.Abs(filepath.Join(root, "_output", "bin", "kubectl"))
+	require.NoError(t, err)
+	require.FileExists(t, kubectl)
+	require.NoError(t, os.MkdirAll(filepath.Join(source, "_output", "bin"), 0o700))
+	require.NoError(t, os.Symlink(kubectl, filepath.Join(source, "_output", "bin", "kubectl")))
 	platform := "linux-" + runtime.GOARCH
 	keys := t.TempDir()
 	key, public := filepath.Join(keys, "release.key"), filepath.Join(keys, "release.pub")
