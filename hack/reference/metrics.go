@@ -95,7 +95,7 @@ func declared(options *ast.CompositeLit, kind string) (metric, error) {
 		if !ok {
 			return metric{}, fmt.Errorf("the options of a %s do not name their fields", kind)
 		}
-		name := field.Key.(*ast.Ident).Name
+		name := fmt.Sprint(field.Key)
 		switch value := field.Value.(type) {
 		case *ast.BasicLit:
 			text, err := strconv.Unquote(value.Value)

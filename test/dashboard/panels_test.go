@@ -130,7 +130,7 @@ func (q target) ask(prometheus, query string) error {
 
 // ask asks Prometheus.
 func ask(address string, parameters url.Values, into any) error {
-	response, err := http.Get(address + "?" + parameters.Encode()) //nolint:gosec,noctx // G107: of this test's Prometheus.
+	response, err := http.Get(address + "?" + parameters.Encode())
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func ask(address string, parameters url.Values, into any) error {
 		return err
 	}
 	if body.Status != "success" {
-		return fmt.Errorf("Prometheus refuses %s: %s", parameters, body.Error) //nolint:staticcheck // ST1005: a name.
+		return fmt.Errorf("no answer to %s: %s", parameters, body.Error)
 	}
 	return json.Unmarshal(body.Data, into)
 }
