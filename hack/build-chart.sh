@@ -94,3 +94,4 @@ render doctor '' doctor
 if [[ ${chart} == restaurant-apiserver ]]; then
 	render webhook '' webhook
 fi
+sed "1,/limitations under/d; s/the-server/${chart#restaurant-}/" artifacts/chart/unregister.yaml >"${out}/manifests/unregister.yaml"

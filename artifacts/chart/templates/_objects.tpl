@@ -51,7 +51,7 @@
 {{- $kind := $object.kind }}
 {{- $name := $object.metadata.name }}
 {{- $server := include "server" .root }}
-{{- if has $kind (list "Deployment" "StatefulSet") }}
+{{- if has $kind (list "Deployment" "StatefulSet" "Job") }}
 {{- include "pod" (dict "root" .root "template" $object.spec.template) }}
 {{- else if eq $kind "CronJob" }}
 {{- $_ := set $object.spec "schedule" (index $values $name).schedule }}
@@ -152,6 +152,11 @@
 {{- with .labels }}
 {{- $_ := set $of.metadata "labels" (merge ($of.metadata.labels | default dict) .) }}
 {{- end }}
+{{- end }}
+
+{{- /* Makes an object one that exists for a moment only. */}}
+{{- define "hook" }}
+{{- include "metadata" (dict "of" .object "labels" dict "annotations" (dict "helm.sh/hook" .hook "helm.sh/hook-weight" .weight "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded")) }}
 {{- end }}
 
 {{- define "monitoring" }}
