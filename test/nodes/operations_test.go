@@ -619,6 +619,7 @@ func (o *operations) testHelm(t *testing.T) {
 	o.follow(t, "Install", "kubectl create namespace", "helm install", helm+" install", "restaurant-apiserver-0.37.0.tgz", chart)
 	o.rolledOut(t)
 	o.Run(t, "kubectl wait --for=condition=Available --timeout=2m apiservices --selector=app.kubernetes.io/part-of=restaurant-apiserver")
+	o.follow(t, "Install", "helm test", "helm test", helm+" test")
 	o.pizzas(t)
 	load := o.load(t)
 	o.Run(t, helm+" upgrade restaurant "+chart+" --namespace restaurant-system --reuse-values --set image.tag="+newVersion)
