@@ -558,6 +558,14 @@ func TestChartUninstall(t *testing.T) {
 	kubectl(t, "patch", "apiservice", "v1."+crdGroup, "--type=json", `--patch=[{"op": "remove", "path": "/metadata/labels"},
 {"op": "add", "path": "/spec/service", "value": {"namespace": "`+systemNamespace+`", "name": "apiserver"}}]`)
 
+	// Where no pod runs any more, operators find them by a runbook.
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "runbooks.md"))
+	require.NoError(t, err)
+	path := regexp.MustCompile(`kubectl get apiservices --output=jsonpath="(.+)" \|`).FindSubmatch(document)
+	require.NotNil(t, path)
+	require.Equal(t, []string{"v1.another.example.com", "v1." + crdGroup, "v1.migrated.example.com"},
+		strings.Fields(kubectl(t, "get", "apiservices", "--output=jsonpath="+strings.ReplaceAll(string(path[1]), "$NAMESPACE", systemNamespace))))
+
 	chart.uninstall(t, "restaurant", systemNamespace)
 	found := kubectl(t, "get", "apiservices", "--output=name")
 	require.NotContains(t, found, "v1.migrated.example.com")
