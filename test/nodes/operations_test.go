@@ -126,6 +126,8 @@ type operations struct {
 	page *Document
 	// kustomization is what "restaurant" consists of.
 	kustomization string
+	// stored is set when the store of backups runs.
+	stored bool
 }
 
 func newOperations(t *testing.T, c *Cluster) *operations {

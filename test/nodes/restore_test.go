@@ -43,23 +43,26 @@ const (
 	storeSection, volumesSection = "Outside of the cluster", "Restore into new volumes"
 )
 
-// startStore starts an S3 server beside the control plane, and lets the backups go there. It
-// returns the command that lists them.
-func (o *operations) startStore(t *testing.T) (list string) {
+// startStore starts an S3 server beside the control plane.
+func (o *operations) startStore(t *testing.T) {
 	t.Helper()
-	c, dir := o.cluster, t.TempDir()
+	if o.stored {
+		return
+	}
+	o.stored = true
+	c, dir := o.cluster, filepath.Join(o.Dir, "store")
 	pair, err := c.PKI.ServingCA.Issue(controlplane.Certificate{User: "store", Hosts: []string{controlAddress}})
 	require.NoError(t, err)
-	cert, key, objects := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "objects")
+	cert, key, objects, sidecar := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "objects"), filepath.Join(dir, "sidecar")
 	write(t, cert, string(pair.Cert))
 	write(t, key, string(pair.Key))
 	// A directory is a bucket.
-	for _, made := range []string{filepath.Join(objects, "backups"), filepath.Join(dir, "sidecar")} {
+	for _, made := range []string{filepath.Join(objects, "backups"), sidecar} {
 		require.NoError(t, os.MkdirAll(made, 0o700))
 	}
 	const address = controlAddress + ":443"
 	c.startProgram(t, "versitygw", controlplane.Program{
-		Args: []string{"--port=" + address, "--access=operator", "--secret=open-sesame", "--cert=" + cert, "--key=" + key, "posix", "--sidecar=" + filepath.Join(dir, "sidecar"), objects},
+		Args: []string{"--port=" + address, "--access=operator", "--secret=open-sesame", "--cert=" + cert, "--key=" + key, "posix", "--sidecar=" + sidecar, objects},
 		Host: c.control,
 		Check: func(ctx context.Context) error {
 			raw, err := c.control.DialContext(ctx, "tcp", address)
@@ -71,7 +74,13 @@ func (o *operations) startStore(t *testing.T) (list string) {
 			return connection.HandshakeContext(ctx)
 		},
 	})
-	write(t, filepath.Join(o.Dir, "ca.crt"), string(c.PKI.ServingCA.CertPEM()))
+}
+
+// copyBackups lets backups go to the store, and returns the command that lists them.
+func (o *operations) copyBackups(t *testing.T) (list string) {
+	t.Helper()
+	o.startStore(t)
+	write(t, filepath.Join(o.Dir, "ca.crt"), string(o.cluster.PKI.ServingCA.CertPEM()))
 	o.follow(t, storeSection, "cat >rclone.conf", "s3.example.com", controlAddress, "KEY", "operator", "SECRET", "open-sesame", "BUCKET", "backups",
 		"--from-file=rclone.conf", "--from-file=rclone.conf --from-file=ca.crt")
 	o.addComponents(t, o.page.YAML(t, storeSection, "components:"))
@@ -203,7 +212,7 @@ func (o *operations) without(t *testing.T, installed string) {
 
 // testRestoreFromStore loses all volumes of "ha", those with the backups included.
 func (o *operations) testRestoreFromStore(t *testing.T) {
-	list := o.startStore(t)
+	list := o.copyBackups(t)
 	name := o.backUp(t, list)
 	client := o.watch(t)
 	installed, load := o.kustomization, o.loadOf(t, "salami")
@@ -262,7 +271,7 @@ func (o *operations) testQuorum(t *testing.T) {
 
 // testRestoreVolume loses the volume of "standalone", and that with its backups.
 func (o *operations) testRestoreVolume(t *testing.T) {
-	name := o.backUp(t, o.startStore(t))
+	name := o.backUp(t, o.copyBackups(t))
 	client := o.watch(t)
 	installed, load := o.kustomization, o.loadOf(t, "salami")
 	began := time.Now()
