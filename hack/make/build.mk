@@ -48,6 +48,9 @@ run-remote: binaries ## Runs the same behind a bastion with sshd, as root, until
 $(BIN)/stress: hack/tools/stress/go.mod hack/tools/stress/go.sum
 	@go -C $(<D) build -o $(CURDIR)/$@ golang.org/x/tools/cmd/stress
 
+$(BIN)/etcd-%: hack/tools/etcd-%/go.mod hack/tools/etcd-%/go.sum
+	@go -C $(<D) build -buildvcs=false -o $(CURDIR)/$@ go.etcd.io/etcd/server/v3
+
 $(BIN)/kine: hack/tools/kine/go.mod hack/tools/kine/go.sum
 	@go -C $(<D) build -o $(CURDIR)/$@ github.com/k3s-io/kine
 

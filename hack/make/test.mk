@@ -88,6 +88,15 @@ test-release: binaries ## Makes a release twice for this platform, and compares 
 test-kine: binaries $(BIN)/kine ## Runs the API's tests with PostgreSQL behind kine instead of etcd
 	hack/with-kine.sh env $(TEST_E2E) -timeout=30m ./test/e2e/api
 
+# Tests take etcd from the directory of programs.
+.PHONY: test-etcd
+test-etcd: binaries $(BIN)/etcd-3.5 $(BIN)/etcd-3.6 ## Runs the tests of the storage with older releases of etcd
+	@for version in 3.5 3.6; do \
+		programs=$(CURDIR)/_output/with-etcd-$${version}; \
+		mkdir -p $${programs} && ln -sf $(CURDIR)/$(BIN)/* $${programs} && ln -sf $(CURDIR)/$(BIN)/etcd-$${version} $${programs}/etcd; \
+		echo "etcd $${version}:"; CONTROLPLANE_BIN_DIR=$${programs} $(TEST_E2E) -timeout=20m ./test/e2e/storage || exit 1; \
+	done
+
 OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
 # What only one overlay is tested with takes minutes to build.
 MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator prometheus-config-reloader)

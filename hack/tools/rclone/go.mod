@@ -1,3 +1,4 @@
+// rclone with what the documentation of backups uses, for "make test-nodes".
 module restaurant.programming-kubernetes.info/apiserver/hack/tools/rclone
 
 go 1.26.0
