@@ -85,7 +85,7 @@ hack/reference                pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 hack
 test/workshop                 pkg/registry
 test/workshop(tests)          pkg/registry/testing
-test                          cmd pkg/conformance pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
+test                          cmd pkg/conformance pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }
 
