@@ -101,18 +101,21 @@ func formsChecks() []Check {
 			},
 		}, Check{
 			ID:     "forms/table-watch",
-			Rule:   "A watch as Table has the columns in its first event only, and a row for each object.",
+			Rule:   "A watch as Table has the columns in its first event only, and one row in each, bookmarks included.",
 			Source: concepts + "#receiving-resources-as-tables",
 			Needs:  []string{"create", "list", "watch"},
 			Run: func(p *Probe) {
-				w := p.Watch(Header("Accept", asTable))
-				for i, suffix := range []string{"a", "b"} {
-					p.Create(suffix)
-					event := w.Expect("ADDED")
+				p.Create("a")
+				w := p.Watch(append(initialEvents(), Header("Accept", asTable))...)
+				for i, kind := range []string{"ADDED", "BOOKMARK", "ADDED"} {
+					event := w.Expect(kind)
 					columns, _, _ := unstructured.NestedSlice(event.Object, "columnDefinitions")
 					rows, _, _ := unstructured.NestedSlice(event.Object, "rows")
 					if event.GetKind() != "Table" || len(rows) != 1 || (len(columns) > 0) != (i == 0) {
 						p.Fail(w.Answer(), "a Table with one row is expected, the first with columns; event %d is %s", i+1, inJSON(event))
+					}
+					if kind == "BOOKMARK" {
+						p.Create("b")
 					}
 				}
 			},
@@ -122,12 +125,13 @@ func formsChecks() []Check {
 			Source: concepts + "#metadata-only-representation",
 			Needs:  []string{"create", "get", "list", "watch"},
 			Run: func(p *Probe) {
-				w := p.Watch(Header("Accept", asMetadata))
 				created := p.Create("a")
 				want := map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": created.Object["metadata"]}
 				answer := p.Get(created.GetName(), Header("Accept", asMetadata))
 				p.Equal(answer, "the object", want, p.Object(answer, http.StatusOK).Object)
+				w := p.Watch(append(initialEvents(), Header("Accept", asMetadata))...)
 				p.Equal(w.Answer(), "the object of the event", want, w.Expect("ADDED").Object)
+				p.Equal(w.Answer(), "the kind of the bookmark", "PartialObjectMetadata", w.Expect("BOOKMARK").GetKind())
 
 				var list struct {
 					Kind  string           `json:"kind"`
@@ -162,6 +166,11 @@ func formsChecks() []Check {
 				}
 			},
 		})
+}
+
+// initialEvents ask a watch for the objects that exist, and for a bookmark after them.
+func initialEvents() []Option {
+	return []Option{Query("sendInitialEvents", "true"), Query("resourceVersionMatch", "NotOlderThan"), Query("allowWatchBookmarks", "true")}
 }
 
 // binary is the check of a form that begins with magic bytes, and that servers need not have.

@@ -25,7 +25,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -46,51 +45,59 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), defineWidgets, waitForOpenAPI)
 }
 
-// options are the options to examine a resource by an example.
-func options(t *testing.T, resource, example string) conformance.Options {
+// options are the options to examine the group versions of examples.
+func options(t *testing.T, examples ...string) conformance.Options {
 	t.Helper()
-	object := &unstructured.Unstructured{}
-	require.NoError(t, yaml.UnmarshalStrict([]byte(example), &object.Object))
-	return conformance.Options{
-		GroupVersions: []schema.GroupVersion{object.GroupVersionKind().GroupVersion()}, Resources: []string{resource},
-		Examples: []*unstructured.Unstructured{object}, Level: conformance.Hostile,
+	options := conformance.Options{Level: conformance.Hostile}
+	for _, example := range examples {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(example), &object.Object))
+		options.Examples = append(options.Examples, object)
+		if version := object.GroupVersionKind().GroupVersion(); !slices.Contains(options.GroupVersions, version) {
+			options.GroupVersions = append(options.GroupVersions, version)
+		}
 	}
+	return options
+}
+
+// of narrows options to a resource.
+func of(resource string, options conformance.Options) conformance.Options {
+	options.Resources = []string{resource}
+	return options
 }
 
 // pizzas are the options to examine pizzas.
 func pizzas(t *testing.T) conformance.Options {
 	t.Helper()
-	return options(t, "pizzas", `
+	return of("pizzas", options(t, `
 apiVersion: restaurant.programming-kubernetes.info/v1
 kind: Pizza
-spec: {toppings: [{name: tomato}]}`)
-}
-
-func TestPizzas(t *testing.T) { conformance.Test(t, cp.RESTConfig(), pizzas(t)) }
-
-func TestToppings(t *testing.T) {
-	conformance.Test(t, cp.RESTConfig(), options(t, "toppings", `
-apiVersion: restaurant.programming-kubernetes.info/v1
-kind: Topping
-spec: {cost: 1500m}`))
-}
-
-func TestPriceReviews(t *testing.T) {
-	conformance.Test(t, cp.RESTConfig(), options(t, "pricereviews", `
-apiVersion: restaurant.programming-kubernetes.info/v1
-kind: PriceReview
 spec: {toppings: [{name: tomato}]}`))
 }
 
+// TestRestaurant examines all kinds of the restaurant in all versions.
+func TestRestaurant(t *testing.T) {
+	const group = "apiVersion: restaurant.programming-kubernetes.info/"
+	conformance.Test(t, cp.RESTConfig(), options(t,
+		group+"v1\nkind: Pizza\nspec: {toppings: [{name: tomato}]}",
+		group+"v1beta1\nkind: Pizza\nspec: {toppings: [{name: tomato}]}",
+		group+"v1alpha1\nkind: Pizza\nspec: {toppings: [tomato]}",
+		group+"v1\nkind: Topping\nspec: {cost: 1500m}",
+		group+"v1beta1\nkind: Topping\nspec: {cost: 1500m}",
+		group+"v1alpha1\nkind: Topping\nspec: {cost: 1500m}",
+		group+"v1\nkind: PriceReview\nspec: {toppings: [{name: tomato}]}",
+	))
+}
+
 func TestConfigMaps(t *testing.T) {
-	conformance.Test(t, cp.RESTConfig(), options(t, "configmaps", `
+	conformance.Test(t, cp.RESTConfig(), of("configmaps", options(t, `
 apiVersion: v1
 kind: ConfigMap
-data: {key: value}`))
+data: {key: value}`)))
 }
 
 func TestDeployments(t *testing.T) {
-	conformance.Test(t, cp.RESTConfig(), options(t, "deployments", `
+	conformance.Test(t, cp.RESTConfig(), of("deployments", options(t, `
 apiVersion: apps/v1
 kind: Deployment
 spec:
@@ -98,17 +105,17 @@ spec:
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: example.com/web}]}`))
+    spec: {containers: [{name: web, image: example.com/web}]}`)))
 }
 
 // TestCustomResources examines what kube-apiserver makes of a CustomResourceDefinition.
 func TestCustomResources(t *testing.T) {
-	conformance.Test(t, cp.RESTConfig(), options(t, "widgets", widget(definedGroup)))
+	conformance.Test(t, cp.RESTConfig(), options(t, widget(definedGroup)))
 }
 
 // TestCRDServer examines what crd-apiserver makes of the same definition.
 func TestCRDServer(t *testing.T) {
-	conformance.Test(t, cp.RESTConfig(), options(t, "widgets", widget(servedGroup)))
+	conformance.Test(t, cp.RESTConfig(), options(t, widget(servedGroup)))
 }
 
 // TestBroken breaks one behaviour after the other: the check that is for it fails.
