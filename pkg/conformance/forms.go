@@ -106,7 +106,7 @@ func formsChecks() []Check {
 			Needs:  []string{"create", "list", "watch"},
 			Run: func(p *Probe) {
 				p.Create("a")
-				w := p.Watch(append(initialEvents(), Header("Accept", asTable))...)
+				w := p.Watch(initialEvents, Header("Accept", asTable))
 				for i, kind := range []string{"ADDED", "BOOKMARK", "ADDED"} {
 					event := w.Expect(kind)
 					columns, _, _ := unstructured.NestedSlice(event.Object, "columnDefinitions")
@@ -129,7 +129,7 @@ func formsChecks() []Check {
 				want := map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": created.Object["metadata"]}
 				answer := p.Get(created.GetName(), Header("Accept", asMetadata))
 				p.Equal(answer, "the object", want, p.Object(answer, http.StatusOK).Object)
-				w := p.Watch(append(initialEvents(), Header("Accept", asMetadata))...)
+				w := p.Watch(initialEvents, Header("Accept", asMetadata))
 				p.Equal(w.Answer(), "the object of the event", want, w.Expect("ADDED").Object)
 				p.Equal(w.Answer(), "the kind of the bookmark", "PartialObjectMetadata", w.Expect("BOOKMARK").GetKind())
 
@@ -168,9 +168,11 @@ func formsChecks() []Check {
 		})
 }
 
-// initialEvents ask a watch for the objects that exist, and for a bookmark after them.
-func initialEvents() []Option {
-	return []Option{Query("sendInitialEvents", "true"), Query("resourceVersionMatch", "NotOlderThan"), Query("allowWatchBookmarks", "true")}
+// initialEvents are the parameters of a client that lists by watching.
+func initialEvents(r *Request) {
+	r.Query.Set("sendInitialEvents", "true")
+	r.Query.Set("resourceVersionMatch", "NotOlderThan")
+	r.Query.Set("allowWatchBookmarks", "true")
 }
 
 // binary is the check of a form that begins with magic bytes, and that servers need not have.

@@ -19,10 +19,10 @@ package conformance
 import (
 	"maps"
 	"net/http"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const versionsSource = "https://kubernetes.io/docs/reference/using-api/#api-versioning"
@@ -78,14 +78,19 @@ func versionsChecks() []Check {
 		},
 	}, {
 		ID:    "versions/watch",
-		Rule:  "A watch brings objects in the version of the request, whatever version they were written in.",
-		Needs: []string{"create", "get", "watch"},
+		Rule:  "A watch brings objects in the version of the request, whatever version they are written and deleted in.",
+		Needs: []string{"create", "get", "patch", "delete", "watch"},
 		Run: func(p *Probe) {
-			i := slices.IndexFunc(p.Versions, func(version string) bool { return version != p.Version })
-			other := p.in(p.Versions[i])
-			w := other.Watch()
-			created := p.Create("a")
-			w.ExpectObject("ADDED", p.Object(other.Get(created.GetName()), http.StatusOK))
+			for _, version := range p.Versions {
+				other := p.in(version)
+				w := other.Watch()
+				name := p.Create(version).GetName()
+				w.ExpectObject("ADDED", p.Object(other.Get(name), http.StatusOK))
+				p.Patch(name, types.MergePatchType, `{"metadata":{"annotations":{"example.com/changed":"true"}}}`)
+				w.ExpectObject("MODIFIED", p.Object(other.Get(name), http.StatusOK))
+				p.Delete(name, nil)
+				p.Equal(w.Answer(), "the version of the event DELETED", version, w.Expect("DELETED").GroupVersionKind().Version)
+			}
 		},
 	}, {
 		ID:     "versions/body",

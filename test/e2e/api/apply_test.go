@@ -86,102 +86,6 @@ func owners(t *testing.T, object metav1.Object) map[string][]string {
 	return all
 }
 
-func TestApplyCreates(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		options := metav1.ApplyOptions{FieldManager: "alice"}
-		created, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), options)
-		require.NoError(t, err)
-		require.Equal(t, s.New("a").Object["spec"], created.Object["spec"])
-		fields := []string{".metadata.labels." + framework.Label}
-		switch {
-		case s.Kind == "Topping":
-			fields = append(fields, ".spec.cost")
-		case s.Version == "v1alpha1":
-			fields = append(fields, ".spec.replicas", ".spec.toppings")
-		default:
-			fields = append(fields, ".spec.replicas",
-				`.spec.toppings[name="mozzarella"]`, `.spec.toppings[name="mozzarella"].name`, `.spec.toppings[name="mozzarella"].quantity`,
-				`.spec.toppings[name="tomato"]`, `.spec.toppings[name="tomato"].name`, `.spec.toppings[name="tomato"].quantity`)
-		}
-		require.Equal(t, map[string][]string{"alice Apply " + s.Version: fields}, owners(t, created))
-
-		again, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), options)
-		require.NoError(t, err)
-		require.Equal(t, created, again, "Applying the same again has changed something.")
-
-		_, err = s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), metav1.ApplyOptions{})
-		status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
-		require.Equal(t, []metav1.StatusCause{{
-			Type: metav1.CauseTypeFieldValueRequired, Field: "fieldManager", Message: "Required value: is required for apply patch",
-		}}, status.Details.Causes)
-	})
-}
-
-// Whoever applies something else than somebody else has applied is told what it
-// is and who has, whatever versions they use.
-func TestApplyConflict(t *testing.T) {
-	framework.AlsoRemote(t)
-	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, mine := range framework.Versions() {
-			for _, yours := range framework.Versions() {
-				t.Run(kind+"/"+mine+"/"+yours, func(t *testing.T) {
-					t.Parallel()
-					s := newSubject(t, kind, mine)
-					field, first, second := s.specField()
-					path := ".spec." + field
-					_, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), by("alice"))
-					require.NoError(t, err)
-
-					other := s.in(yours)
-					shared := other.mustApply(t, "bob", map[string]any{field: first})
-					require.Equal(t, []string{path}, owners(t, shared)["bob Apply "+yours], "Who applies the same does not own it too.")
-
-					_, err = other.apply(t, by("bob"), "spec", map[string]any{field: second})
-					requireFieldConflict(t, err, path, `"alice"`)
-					require.EqualError(t, err, `Apply failed with 1 conflict: conflict with "alice": `+path)
-					changed := s.New("a")
-					s.change(t, changed)
-					_, err = s.Client().Apply(t.Context(), s.Name("a"), changed, by("alice"))
-					requireFieldConflict(t, err, path, `"bob"`)
-
-					forced, err := other.apply(t, metav1.ApplyOptions{FieldManager: "bob", Force: true}, "spec", map[string]any{field: second})
-					require.NoError(t, err)
-					got, _, err := unstructured.NestedFieldNoCopy(forced.Object, "spec", field)
-					require.NoError(t, err)
-					require.Equal(t, second, got)
-					require.Equal(t, []string{path}, owners(t, forced)["bob Apply "+yours])
-					require.NotContains(t, owners(t, forced)["alice Apply "+mine], path)
-				})
-			}
-		}
-	}
-}
-
-// An update takes what it changes from those who have applied it, without asking,
-// and is then asked for.
-func TestApplyConflictWithUpdate(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		field, first, second := s.specField()
-		_, err := s.Client().Apply(t.Context(), s.Name("a"), s.New("a"), by("alice"))
-		require.NoError(t, err)
-		writer := s.in("v1beta1")
-		object, err := writer.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
-		require.NoError(t, err)
-		s.change(t, object)
-		updated, err := writer.Client().Update(t.Context(), object, metav1.UpdateOptions{FieldManager: "carol"})
-		require.NoError(t, err)
-		require.Equal(t, []string{".spec." + field}, owners(t, updated)["carol Update v1beta1"])
-		require.NotContains(t, owners(t, updated)["alice Apply "+s.Version], ".spec."+field)
-
-		_, err = s.apply(t, by("bob"), "spec", map[string]any{field: first})
-		requireFieldConflict(t, err, ".spec."+field, `"carol" using `+writer.GroupVersion().String())
-		_, err = s.apply(t, by("bob"), "spec", map[string]any{field: second})
-		require.NoError(t, err)
-	})
-}
-
 // What its last owner no longer applies is removed, or has its default again.
 func TestApplyRemoves(t *testing.T) {
 	framework.AlsoRemote(t)
@@ -236,32 +140,6 @@ func TestApplyMergesToppings(t *testing.T) {
 			less = s.mustApply(t, "bob", map[string]any{})
 			require.Equal(t, []any{portion("mozzarella", 2), portion("basil", 3)}, less.Object["spec"].(map[string]any)["toppings"])
 		})
-	}
-}
-
-// Who moves on to another version still owns what they owned, and nothing twice.
-func TestApplyInAnotherVersion(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	for _, before := range framework.Versions() {
-		for _, after := range framework.Versions() {
-			t.Run(before+"/"+after, func(t *testing.T) {
-				t.Parallel()
-				spec := func(version string) map[string]any {
-					return map[string]any{"toppings": framework.Toppings(version, "mozzarella", "tomato"), "replicas": int64(3)}
-				}
-				s := newSubject(t, "Pizza", before)
-				s.mustApply(t, "alice", spec(before))
-				s = s.in(after)
-				same := s.mustApply(t, "alice", spec(after))
-				require.Equal(t, spec(after), same.Object["spec"])
-				require.Len(t, same.GetManagedFields(), 1)
-				require.Contains(t, owners(t, same)["alice Apply "+after], ".spec.replicas")
-
-				less := s.mustApply(t, "alice", map[string]any{"toppings": framework.Toppings(after, "tomato")})
-				require.Equal(t, map[string]any{"toppings": framework.Toppings(after, "tomato"), "replicas": int64(1)}, less.Object["spec"])
-			})
-		}
 	}
 }
 

@@ -278,24 +278,6 @@ func TestVersionsOfOneObject(t *testing.T) {
 	}
 }
 
-func TestVersionsOfATopping(t *testing.T) {
-	t.Parallel()
-	for _, written := range framework.Versions() {
-		topping := newSubject(t, "Topping", written)
-		object := topping.New("a")
-		object.Object["spec"] = map[string]any{"cost": "1.50"}
-		created, err := topping.Client().Create(t.Context(), object, metav1.CreateOptions{})
-		require.NoError(t, err)
-		for _, read := range framework.Versions() {
-			got, err := topping.in(read).Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
-			require.NoError(t, err)
-			require.Equal(t, map[string]any{"cost": "1500m"}, got.Object["spec"])
-			require.Equal(t, created.GetUID(), got.GetUID())
-			require.Equal(t, created.GetResourceVersion(), got.GetResourceVersion())
-		}
-	}
-}
-
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	for _, version := range framework.Versions() {

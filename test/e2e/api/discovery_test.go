@@ -26,15 +26,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/util/proto"
@@ -48,58 +44,6 @@ var (
 	allVerbs         = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	subresourceVerbs = []string{"get", "patch", "update"}
 )
-
-// All clients find the group by what kube-apiserver has aggregated of all servers.
-func TestAggregatedDiscovery(t *testing.T) {
-	t.Parallel()
-	body, err := framework.Kube(cp).Discovery().RESTClient().Get().AbsPath("/apis").
-		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(t.Context())
-	require.NoError(t, err)
-	var groups apidiscoveryv2.APIGroupDiscoveryList
-	require.NoError(t, json.Unmarshal(body, &groups))
-	var got []apidiscoveryv2.APIVersionDiscovery
-	for _, group := range groups.Items {
-		if group.Name == restaurant.GroupName {
-			got = append(got, group.Versions...)
-		}
-	}
-	var want []apidiscoveryv2.APIVersionDiscovery
-	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-		// Without a group and a version it is of those that the resource has.
-		kind := func(name string) *metav1.GroupVersionKind { return &metav1.GroupVersionKind{Kind: name} }
-		want = append(want, apidiscoveryv2.APIVersionDiscovery{
-			Version:   version,
-			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
-			Resources: []apidiscoveryv2.APIResourceDiscovery{
-				{
-					Resource: "pizzas", SingularResource: "pizza", ResponseKind: kind("Pizza"), Scope: apidiscoveryv2.ScopeNamespace,
-					Verbs: allVerbs, ShortNames: []string{"pz"}, Categories: []string{"restaurant"},
-					Subresources: []apidiscoveryv2.APISubresourceDiscovery{
-						{Subresource: "bake", Verbs: []string{"create"}, ResponseKind: kind("Bake")},
-						{
-							Subresource: "scale", Verbs: subresourceVerbs,
-							ResponseKind: &metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
-						},
-						{Subresource: "status", Verbs: subresourceVerbs, ResponseKind: kind("Pizza")},
-						{Subresource: "track", Verbs: []string{"get"}, ResponseKind: kind("PizzaTrackOptions")},
-					},
-				},
-				{
-					Resource: "toppings", SingularResource: "topping", ResponseKind: kind("Topping"), Scope: apidiscoveryv2.ScopeCluster,
-					Verbs: allVerbs, ShortNames: []string{"tp"}, Categories: []string{"restaurant"},
-				},
-			},
-		})
-		if version == "v1" {
-			// What can't be listed is in no category: kubectl get would fail on it.
-			want[0].Resources = slices.Insert(want[0].Resources, 1, apidiscoveryv2.APIResourceDiscovery{
-				Resource: "pricereviews", SingularResource: "pricereview", ResponseKind: kind("PriceReview"), Scope: apidiscoveryv2.ScopeCluster,
-				Verbs: []string{"create"},
-			})
-		}
-	}
-	require.Equal(t, want, got)
-}
 
 // Older clients ask for one version at a time.
 func TestLegacyDiscovery(t *testing.T) {
@@ -123,20 +67,10 @@ func TestLegacyDiscovery(t *testing.T) {
 			},
 		}, group)
 	}
-	hashes := map[string]string{}
 	for _, version := range framework.Versions() {
 		list, err := client.ServerResourcesForGroupVersion(restaurant.GroupName + "/" + version)
 		require.NoError(t, err)
-		for i, resource := range list.APIResources {
-			if strings.Contains(resource.Name, "/") || resource.Name == "pricereviews" {
-				continue
-			}
-			// It is the same for all versions, since they are stored as one.
-			require.NotEmpty(t, resource.StorageVersionHash)
-			if hash, known := hashes[resource.Name]; known {
-				require.Equal(t, hash, resource.StorageVersionHash)
-			}
-			hashes[resource.Name] = resource.StorageVersionHash
+		for i := range list.APIResources {
 			list.APIResources[i].StorageVersionHash = ""
 		}
 		want := []metav1.APIResource{
@@ -160,35 +94,6 @@ func TestLegacyDiscovery(t *testing.T) {
 	}
 }
 
-// These are the names by which people call the kinds.
-func TestNames(t *testing.T) {
-	t.Parallel()
-	cached := memory.NewMemCacheClient(framework.Kube(cp).Discovery())
-	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
-	for name, resource := range map[string]string{
-		"pizzas": "pizzas", "pizza": "pizzas", "pz": "pizzas",
-		"toppings": "toppings", "topping": "toppings", "tp": "toppings",
-	} {
-		got, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: name})
-		require.NoError(t, err)
-		require.Equal(t, schema.GroupVersionResource{Group: restaurant.GroupName, Version: "v1", Resource: resource}, got)
-	}
-	expander := restmapper.NewDiscoveryCategoryExpander(cached)
-	members, ok := expander.Expand("restaurant")
-	require.True(t, ok)
-	// A category names its members once for each of their versions.
-	require.Subset(t, []schema.GroupResource{
-		{Group: restaurant.GroupName, Resource: "pizzas"}, {Group: restaurant.GroupName, Resource: "toppings"},
-	}, members)
-	require.Contains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "toppings"})
-	require.Contains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"})
-	members, ok = expander.Expand("all")
-	require.True(t, ok)
-	// "kubectl get all" would fail for all users who may not list them.
-	require.NotContains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "pizzas"})
-	require.NotContains(t, members, schema.GroupResource{Group: restaurant.GroupName, Resource: "toppings"})
-}
-
 // toppingsExtensions are how clients learn to merge a pizza's toppings.
 func toppingsExtensions(version string) map[string]any {
 	if version == "v1alpha1" {
@@ -206,46 +111,17 @@ func modelName(version, kind string) string {
 	return "info.programming-kubernetes.restaurant." + version + "." + kind
 }
 
-// This is one document about the whole cluster, which kube-apiserver puts together
-// and every kubectl reads: what is wrong in a part of it breaks it for all.
+// Client-side merges follow the document of the whole cluster.
 func TestOpenAPIV2(t *testing.T) {
 	t.Parallel()
 	document, err := framework.Kube(cp).Discovery().OpenAPISchema()
 	require.NoError(t, err)
 	models, err := proto.NewOpenAPIData(document)
 	require.NoError(t, err)
-	require.NotNil(t, models.LookupModel("io.k8s.api.core.v1.Pod"), "The cluster's own kinds are missing.")
 	for _, version := range framework.Versions() {
-		for _, kind := range []string{"Pizza", "PizzaList", "Bake", "Topping", "ToppingList"} {
-			model := models.LookupModel(modelName(version, kind))
-			require.NotNil(t, model, "%s %s", version, kind)
-			require.Equal(t, []any{map[any]any{"group": restaurant.GroupName, "version": version, "kind": kind}},
-				model.GetExtensions()["x-kubernetes-group-version-kind"])
-			require.NotEmpty(t, model.GetDescription())
-		}
 		pizza, ok := models.LookupModel(modelName(version, "PizzaSpec")).(*proto.Kind)
 		require.True(t, ok)
 		require.Equal(t, toppingsExtensions(version), pizza.Fields["toppings"].GetExtensions())
-	}
-
-	paths := map[string]bool{}
-	for _, path := range document.Paths.Path {
-		paths[path.Name] = true
-	}
-	for _, version := range framework.Versions() {
-		for _, path := range servedPaths(version) {
-			require.True(t, paths[path], "%s is missing.", path)
-		}
-	}
-}
-
-func servedPaths(version string) []string {
-	base := "/apis/" + restaurant.GroupName + "/" + version
-	pizzas := base + "/namespaces/{namespace}/pizzas"
-	return []string{
-		base + "/", base + "/pizzas", pizzas, pizzas + "/{name}", pizzas + "/{name}/scale", pizzas + "/{name}/status",
-		pizzas + "/{name}/bake", pizzas + "/{name}/track",
-		base + "/toppings", base + "/toppings/{name}",
 	}
 }
 
@@ -268,10 +144,6 @@ func TestOpenAPIV3(t *testing.T) {
 			t.Parallel()
 			document, err := openapi3.NewRoot(client).GVSpec(schema.GroupVersion{Group: restaurant.GroupName, Version: version})
 			require.NoError(t, err)
-			for _, kind := range []string{"Pizza", "PizzaList", "Bake", "Topping", "ToppingList"} {
-				require.Equal(t, []any{map[string]any{"group": restaurant.GroupName, "version": version, "kind": kind}},
-					document.Components.Schemas[modelName(version, kind)].Extensions["x-kubernetes-group-version-kind"])
-			}
 			requireDescriptions(t, document)
 
 			properties := document.Components.Schemas[modelName(version, "PizzaSpec")].Properties
@@ -284,9 +156,6 @@ func TestOpenAPIV3(t *testing.T) {
 			}
 			require.Equal(t, []string{"cost"}, document.Components.Schemas[modelName(version, "ToppingSpec")].Required)
 
-			for _, path := range servedPaths(version) {
-				require.Contains(t, document.Paths.Paths, path)
-			}
 			scale := document.Paths.Paths["/apis/"+restaurant.GroupName+"/"+version+"/namespaces/{namespace}/pizzas/{name}/scale"]
 			require.Equal(t, map[string]any{"group": "autoscaling", "version": "v1", "kind": "Scale"},
 				scale.Put.Extensions["x-kubernetes-group-version-kind"])
@@ -298,21 +167,6 @@ func TestOpenAPIV3(t *testing.T) {
 				track.Get.Extensions["x-kubernetes-group-version-kind"])
 			require.ElementsMatch(t, []string{"follow", "timeoutSeconds"}, queryParameters(track))
 		})
-	}
-
-	// This is how client-side tools merge as server-side apply does.
-	converter, err := openapi.NewTypeConverter(client, false)
-	require.NoError(t, err)
-	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, version := range framework.Versions() {
-			s := newSubject(t, kind, version)
-			_, err := converter.ObjectToTyped(s.New("a"))
-			require.NoError(t, err)
-			object := s.New("a")
-			object.Object["spec"] = map[string]any{"unknown": true}
-			_, err = converter.ObjectToTyped(object)
-			require.ErrorContains(t, err, ".spec.unknown: field not declared in schema")
-		}
 	}
 }
 

@@ -17,7 +17,6 @@ limitations under the License.
 package api
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -28,12 +27,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -372,26 +367,6 @@ func TestTableOfScale(t *testing.T) {
 	}
 }
 
-// What a row tells of its object is up to the client.
-func TestTableRows(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		for include, want := range map[string]string{
-			"": "PartialObjectMetadata", "Metadata": "PartialObjectMetadata", "Object": s.Kind, "None": "",
-		} {
-			table := s.table(t, "?includeObject="+include+"&labelSelector="+s.All().LabelSelector)
-			var object unstructured.Unstructured
-			if want != "" {
-				require.NoError(t, json.Unmarshal(table.Rows[0].Object.Raw, &object))
-				require.Equal(t, created.GetUID(), object.GetUID())
-			} else {
-				require.Empty(t, table.Rows[0].Object.Raw)
-			}
-			require.Equal(t, want, object.GetKind(), include)
-		}
-	})
-}
-
 func (s subject) table(t *testing.T, path string) *metav1.Table {
 	t.Helper()
 	response, body := s.get(t, path, map[string]string{"Accept": asTable})
@@ -421,107 +396,4 @@ func cells(t *testing.T, table *metav1.Table, age int) [][]any {
 		all = append(all, slices.Concat(row.Cells[:age], []any{"AGE"}, row.Cells[age+1:]))
 	}
 	return all
-}
-
-func TestListOfMetadata(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		client := metadataclient.NewForConfigOrDie(framework.Config(cp)).Resource(s.GroupVersionResource()).Namespace(s.Namespace)
-		list, err := client.List(t.Context(), s.All())
-		require.NoError(t, err)
-		require.Len(t, list.Items, 1)
-		require.Equal(t, created.GetUID(), list.Items[0].UID)
-		require.Equal(t, created.GetLabels(), list.Items[0].Labels)
-		read, err := client.Get(t.Context(), s.Name("a"), metav1.GetOptions{})
-		require.NoError(t, err)
-		require.Equal(t, created.GetResourceVersion(), read.ResourceVersion)
-
-		response, body := s.get(t, "", map[string]string{"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"})
-		require.Equal(t, http.StatusOK, response.StatusCode)
-		var content map[string]any
-		require.NoError(t, json.Unmarshal(body, &content))
-		require.Equal(t, "PartialObjectMetadataList", content["kind"])
-		require.NotContains(t, content["items"].([]any)[0], "spec")
-	})
-}
-
-func TestContentTypes(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		decode := map[string]func([]byte) map[string]any{
-			"application/json": func(body []byte) map[string]any {
-				var content map[string]any
-				require.NoError(t, json.Unmarshal(body, &content))
-				return content
-			},
-			"application/yaml": func(body []byte) map[string]any {
-				var content map[string]any
-				require.NoError(t, yaml.Unmarshal(body, &content))
-				require.False(t, json.Valid(body))
-				return content
-			},
-			"application/vnd.kubernetes.protobuf": func(body []byte) map[string]any {
-				require.Equal(t, "k8s\x00", string(body[:4]))
-				object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-				require.NoError(t, err)
-				require.Equal(t, s.GroupVersionKind, *kind)
-				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-				require.NoError(t, err)
-				return content
-			},
-		}
-		for accept, want := range map[string]string{
-			"":                                    "application/json",
-			"*/*":                                 "application/json",
-			"application/json":                    "application/json",
-			"application/yaml":                    "application/yaml",
-			"application/vnd.kubernetes.protobuf": "application/vnd.kubernetes.protobuf",
-			"application/vnd.kubernetes.protobuf, application/json":       "application/vnd.kubernetes.protobuf",
-			"application/cbor, application/yaml":                          "application/yaml",
-			"text/html, application/json;q=0.9":                           "application/json",
-			"application/json;as=Table;v=v9;g=meta.k8s.io, application/*": "application/json",
-		} {
-			response, body := s.get(t, "/"+s.Name("a"), map[string]string{"Accept": accept})
-			require.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", accept, body)
-			require.Equal(t, want, response.Header.Get("Content-Type"), accept)
-			got := &unstructured.Unstructured{Object: decode[want](body)}
-			require.Equal(t, created.GetUID(), got.GetUID(), accept)
-			require.Equal(t, created.GetResourceVersion(), got.GetResourceVersion(), accept)
-		}
-		for _, accept := range []string{"application/cbor", "text/html", "application/json;as=Other;v=v1;g=meta.k8s.io"} {
-			response, body := s.get(t, "/"+s.Name("a"), map[string]string{"Accept": accept})
-			require.Equal(t, http.StatusNotAcceptable, response.StatusCode, "%s: %s", accept, body)
-			require.Equal(t, "Status", decode["application/json"](body)["kind"])
-		}
-	})
-}
-
-func TestGzip(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		// Short answers are not worth the work.
-		object := s.New("a")
-		object.SetAnnotations(map[string]string{"long": strings.Repeat("pizza ", 40_000)})
-		_, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
-		require.NoError(t, err)
-		_, plain := s.get(t, "", map[string]string{"Accept-Encoding": "identity"})
-		response, compressed := s.get(t, "", map[string]string{"Accept-Encoding": "gzip"})
-		require.Equal(t, "gzip", response.Header.Get("Content-Encoding"))
-		require.Less(t, len(compressed), len(plain)/2)
-		reader, err := gzip.NewReader(strings.NewReader(string(compressed)))
-		require.NoError(t, err)
-		got, err := io.ReadAll(reader)
-		require.NoError(t, err)
-		require.JSONEq(t, withoutResourceVersion(t, plain), withoutResourceVersion(t, got))
-	})
-}
-
-// withoutResourceVersion drops a list's, which moves with every object of the kind.
-func withoutResourceVersion(t *testing.T, body []byte) string {
-	t.Helper()
-	var list unstructured.UnstructuredList
-	require.NoError(t, list.UnmarshalJSON(body))
-	list.SetResourceVersion("")
-	stripped, err := list.MarshalJSON()
-	require.NoError(t, err)
-	return string(stripped)
 }

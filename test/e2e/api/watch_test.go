@@ -18,7 +18,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"slices"
 	"strconv"
@@ -35,7 +34,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage/names"
-	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -118,34 +116,6 @@ func (w *watcher) expect(want watch.EventType) *unstructured.Unstructured {
 	}
 }
 
-// A watch in one version sees what is written in all others.
-func TestWatchAcrossVersions(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		w := s.watch(t, metav1.ListOptions{})
-		for _, written := range framework.Versions() {
-			writer := s.in(written)
-			object := writer.Create(t, written)
-			want, err := s.Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
-			require.NoError(t, err)
-			require.Equal(t, want, w.expect(watch.Added))
-
-			s.change(t, object)
-			_, err = writer.Client().Update(t.Context(), object, metav1.UpdateOptions{})
-			require.NoError(t, err)
-			want, err = s.Client().Get(t.Context(), object.GetName(), metav1.GetOptions{})
-			require.NoError(t, err)
-			require.Equal(t, want, w.expect(watch.Modified))
-
-			require.NoError(t, writer.Client().Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))
-			deleted := w.expect(watch.Deleted)
-			require.Greater(t, number(t, deleted.GetResourceVersion()), number(t, want.GetResourceVersion()))
-			want.SetResourceVersion(deleted.GetResourceVersion())
-			require.Equal(t, want, deleted)
-		}
-	})
-}
-
 func number(t *testing.T, resourceVersion string) int {
 	t.Helper()
 	n, err := strconv.Atoi(resourceVersion)
@@ -224,63 +194,6 @@ func TestWatchesOfLargeObjects(t *testing.T) {
 		require.Equal(t, watch.Added, event.Type)
 		require.Equal(t, "small", event.Object.(metav1.Object).GetName())
 	}
-}
-
-// The controllers that are for all kinds watch the metadata only, as protobuf.
-func TestWatchListOfMetadata(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		options := watchList()
-		options.LabelSelector = s.All().LabelSelector
-		client := metadataclient.NewForConfigOrDie(framework.Config(cp)).Resource(s.GroupVersionResource())
-		w := startWatch(t, func() (watch.Interface, error) { return client.Namespace(s.Namespace).Watch(t.Context(), options) })
-		for _, want := range []watch.EventType{watch.Added, watch.Bookmark} {
-			event, ok := w.next()
-			require.True(t, ok)
-			require.Equal(t, want, event.Type)
-			object, ok := event.Object.(*metav1.PartialObjectMetadata)
-			require.True(t, ok, "%T", event.Object)
-			if event.Type == watch.Bookmark {
-				require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, object.Annotations)
-			} else {
-				require.Equal(t, created.GetUID(), object.UID)
-			}
-		}
-	})
-}
-
-// This is what "kubectl get --watch" asks for.
-func TestWatchListAsTable(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		stream, err := framework.Kube(cp).Discovery().RESTClient().Get().AbsPath(s.Path()).
-			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
-			Param("watch", "true").Param("labelSelector", s.All().LabelSelector).
-			Param("sendInitialEvents", "true").Param("resourceVersionMatch", "NotOlderThan").Param("allowWatchBookmarks", "true").
-			Timeout(controlplane.Patience).Stream(t.Context())
-		require.NoError(t, err)
-		defer stream.Close()
-		decoder := json.NewDecoder(stream)
-		for _, want := range []watch.EventType{watch.Added, watch.Bookmark} {
-			var event metav1.WatchEvent
-			require.NoError(t, decoder.Decode(&event))
-			require.EqualValues(t, want, event.Type)
-			var table metav1.Table
-			require.NoError(t, json.Unmarshal(event.Object.Raw, &table))
-			require.Equal(t, "Table", table.Kind)
-			require.Len(t, table.Rows, 1)
-			var object metav1.PartialObjectMetadata
-			require.NoError(t, json.Unmarshal(table.Rows[0].Object.Raw, &object))
-			if want == watch.Bookmark {
-				require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, object.Annotations)
-			} else {
-				require.Equal(t, created.GetUID(), object.UID)
-				require.Equal(t, created.GetName(), table.Rows[0].Cells[0])
-			}
-		}
-	})
 }
 
 // A watch that allows bookmarks gets one before it ends, from which the next can
