@@ -22,7 +22,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const versionsSource = "https://kubernetes.io/docs/reference/using-api/#api-versioning"
@@ -74,22 +73,6 @@ func versionsChecks() []Check {
 				if len(list.Items) != 1 || list.Items[0].GetUID() != created.GetUID() {
 					p.Fail(answer, "the object with the uid %s is expected", created.GetUID())
 				}
-			}
-		},
-	}, {
-		ID:    "versions/watch",
-		Rule:  "A watch brings objects in the version of the request, whatever version they are written and deleted in.",
-		Needs: []string{"create", "get", "patch", "delete", "watch"},
-		Run: func(p *Probe) {
-			for _, version := range p.Versions {
-				other := p.in(version)
-				w := other.Watch()
-				name := p.Create(version).GetName()
-				w.ExpectObject("ADDED", p.Object(other.Get(name), http.StatusOK))
-				p.Patch(name, types.MergePatchType, `{"metadata":{"annotations":{"example.com/changed":"true"}}}`)
-				w.ExpectObject("MODIFIED", p.Object(other.Get(name), http.StatusOK))
-				p.Delete(name, nil)
-				p.Equal(w.Answer(), "the version of the event DELETED", version, w.Expect("DELETED").GroupVersionKind().Version)
 			}
 		},
 	}, {

@@ -63,9 +63,6 @@ func versions() map[string]Transport {
 		"versions/one-object": answers(both(method(http.MethodGet), other, named("one-object")), changes(func(object map[string]any) {
 			at(object, "metadata")["resourceVersion"] = "1"
 		})),
-		"versions/watch": lines(both(watches, other), func(line []byte) []byte {
-			return bytes.Replace(line, []byte(`/v1beta1"`), []byte(`/v1"`), 1)
-		}),
 		"versions/body": answers(method(http.MethodPost), func(_ *http.Request, response *http.Response) {
 			if response.StatusCode == http.StatusBadRequest {
 				edit(response, func(status map[string]any) {
