@@ -97,16 +97,15 @@ func applyChecks() []Check {
 		Rule: "Managers that apply the same value own it together. A field goes when the last of them no longer applies it.",
 		Run: func(p *Probe) {
 			p.Create("shared")
-			p.Object(p.Apply("alice", p.partial("shared", map[string]any{"mine": "1", "shared": "1"})), http.StatusOK)
-			p.Object(p.Apply("bob", p.partial("shared", map[string]any{"shared": "1", "yours": "1"})), http.StatusOK)
+			p.Object(p.Apply("alice", p.partial("shared", map[string]string{"mine": "1", "shared": "1"})), http.StatusOK)
+			p.Object(p.Apply("bob", p.partial("shared", map[string]string{"shared": "1", "yours": "1"})), http.StatusOK)
 			for _, step := range []struct {
-				manager string
-				applied map[string]any
-				want    map[string]string
+				manager       string
+				applied, want map[string]string
 			}{
-				{"alice", map[string]any{"mine": "2"}, map[string]string{"mine": "2", "shared": "1", "yours": "1"}},
+				{"alice", map[string]string{"mine": "2"}, map[string]string{"mine": "2", "shared": "1", "yours": "1"}},
 				{"alice", nil, map[string]string{"shared": "1", "yours": "1"}},
-				{"bob", map[string]any{"yours": "1"}, map[string]string{"yours": "1"}},
+				{"bob", map[string]string{"yours": "1"}, map[string]string{"yours": "1"}},
 				{"bob", nil, nil},
 			} {
 				answer := p.Apply(step.manager, p.partial("shared", step.applied))
@@ -119,8 +118,8 @@ func applyChecks() []Check {
 		Source: serverSideApply + "#conflicts",
 		Run: func(p *Probe) {
 			p.Create("conflict")
-			p.Object(p.Apply("alice", p.partial("conflict", map[string]any{"x": "1"})), http.StatusOK)
-			p.conflicts(p.Apply("bob", p.partial("conflict", map[string]any{"x": "2"})), annotation("x"), `conflict with "alice"`)
+			p.Object(p.Apply("alice", p.partial("conflict", map[string]string{"x": "1"})), http.StatusOK)
+			p.conflicts(p.Apply("bob", p.partial("conflict", map[string]string{"x": "2"})), annotation("x"), `conflict with "alice"`)
 		},
 	}, {
 		ID:     "apply/force",
@@ -128,8 +127,8 @@ func applyChecks() []Check {
 		Source: serverSideApply + "#conflicts",
 		Run: func(p *Probe) {
 			p.Create("force")
-			p.Object(p.Apply("alice", p.partial("force", map[string]any{"x": "1", "y": "1"})), http.StatusOK)
-			answer := p.Apply("bob", p.partial("force", map[string]any{"x": "2"}), Query("force", "true"))
+			p.Object(p.Apply("alice", p.partial("force", map[string]string{"x": "1", "y": "1"})), http.StatusOK)
+			answer := p.Apply("bob", p.partial("force", map[string]string{"x": "2"}), Query("force", "true"))
 			p.Equal(answer, "the annotations", map[string]string{"x": "2", "y": "1"}, examined(p.Object(answer, http.StatusOK)))
 			p.Equal(answer, "the fields of the managers", map[string][]string{
 				"alice Apply " + p.Version: {annotation("y")}, "bob Apply " + p.Version: {annotation("x")},
@@ -140,7 +139,7 @@ func applyChecks() []Check {
 		Rule: "An update takes the fields that it changes from the managers that have applied them, and is named in conflicts.",
 		Run: func(p *Probe) {
 			p.Create("update")
-			p.Object(p.Apply("alice", p.partial("update", map[string]any{"x": "1", "y": "1"})), http.StatusOK)
+			p.Object(p.Apply("alice", p.partial("update", map[string]string{"x": "1", "y": "1"})), http.StatusOK)
 			object := p.Object(p.Get(p.Name("update")), http.StatusOK)
 			annotations := object.GetAnnotations()
 			annotations[ownPrefix+"x"] = "2"
@@ -149,7 +148,7 @@ func applyChecks() []Check {
 			p.Equal(answer, "the fields of the managers", map[string][]string{
 				"alice Apply " + p.Version: {annotation("y")}, "carol Update " + p.Version: {annotation("x")},
 			}, p.owners(answer))
-			p.conflicts(p.Apply("bob", p.partial("update", map[string]any{"x": "1"})), annotation("x"), `conflict with "carol" using `+p.GroupVersion().String())
+			p.conflicts(p.Apply("bob", p.partial("update", map[string]string{"x": "1"})), annotation("x"), `conflict with "carol" using `+p.GroupVersion().String())
 		},
 	}, {
 		ID:     "apply/clear",
@@ -157,7 +156,7 @@ func applyChecks() []Check {
 		Source: serverSideApply + "#clearing-managedfields",
 		Run: func(p *Probe) {
 			p.Create("clear")
-			p.Object(p.Apply("alice", p.partial("clear", map[string]any{"x": "1"})), http.StatusOK)
+			p.Object(p.Apply("alice", p.partial("clear", map[string]string{"x": "1"})), http.StatusOK)
 			answer := p.Patch(p.Name("clear"), types.MergePatchType, `{"metadata":{"managedFields":[{}]}}`)
 			p.Equal(answer, "the owners", map[string][]string{}, p.owners(answer))
 		},
@@ -171,7 +170,7 @@ func applyChecks() []Check {
 				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + ownPrefix + `x":{}}}}`),
 			}))
 			p.Object(p.Put(object), http.StatusOK)
-			answer := p.Apply("alice", p.partial("gone-version", map[string]any{"x": "1"}))
+			answer := p.Apply("alice", p.partial("gone-version", map[string]string{"x": "1"}))
 			p.Equal(answer, "the fields of the managers", map[string][]string{"alice Apply " + p.Version: {annotation("x")}}, p.owners(answer))
 		},
 	}, {
@@ -201,12 +200,12 @@ func applyChecks() []Check {
 		Unless: oneVersion,
 		Run: func(p *Probe) {
 			p.Create("versions-conflict")
-			p.Object(p.Apply("alice", p.partial("versions-conflict", map[string]any{"x": "1"})), http.StatusOK)
+			p.Object(p.Apply("alice", p.partial("versions-conflict", map[string]string{"x": "1"})), http.StatusOK)
 			for _, version := range p.Versions {
 				other := p.in(version)
-				p.Object(other.Apply("bob", other.partial("versions-conflict", map[string]any{"x": "1"})), http.StatusOK)
+				p.Object(other.Apply("bob", other.partial("versions-conflict", map[string]string{"x": "1"})), http.StatusOK)
 				p.Object(other.Apply("bob", other.partial("versions-conflict", nil)), http.StatusOK)
-				other.conflicts(other.Apply("bob", other.partial("versions-conflict", map[string]any{"x": "2"})), annotation("x"), `conflict with "alice"`)
+				other.conflicts(other.Apply("bob", other.partial("versions-conflict", map[string]string{"x": "2"})), annotation("x"), `conflict with "alice"`)
 			}
 		},
 	}, {
@@ -215,9 +214,15 @@ func applyChecks() []Check {
 		Needs: append(needs, "status/patch"),
 		Run: func(p *Probe) {
 			p.Create("status")
-			candidates := statusCandidates()
 			var applied *unstructured.Unstructured
-			for _, candidate := range candidates {
+			// Most kinds accept one of these.
+			for _, candidate := range []map[string]any{
+				{"conditions": []any{map[string]any{
+					"type": "Examined", "status": "True", "reason": "Conformance", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+				}}},
+				{"observedGeneration": int64(1)},
+				{"replicas": int64(1)},
+			} {
 				applied = p.partial("status", nil)
 				applied.Object["status"] = candidate
 				if answer := p.applyBelow("status", "baker", applied, Query("dryRun", metav1.DryRunAll)); answer.Code == http.StatusOK {
@@ -293,17 +298,17 @@ func examined(object *unstructured.Unstructured) map[string]string {
 }
 
 // partial is an object with nothing but annotations, to be applied.
-func (p *Probe) partial(suffix string, annotations map[string]any) *unstructured.Unstructured {
-	metadata := map[string]any{"name": p.Name(suffix)}
-	if annotations != nil {
-		prefixed := map[string]any{}
-		for name, value := range annotations {
-			prefixed[ownPrefix+name] = value
-		}
-		metadata["annotations"] = prefixed
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"metadata": metadata}}
+func (p *Probe) partial(suffix string, annotations map[string]string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(p.GroupVersionKind())
+	object.SetName(p.Name(suffix))
+	prefixed := map[string]string{}
+	for name, value := range annotations {
+		prefixed[ownPrefix+name] = value
+	}
+	if len(prefixed) > 0 {
+		object.SetAnnotations(prefixed)
+	}
 	return object
 }
 
@@ -321,8 +326,7 @@ func (p *Probe) owners(answer Answer) map[string][]string {
 	}
 	owners := map[string][]string{}
 	for _, entry := range p.Object(answer, answer.Code).GetManagedFields() {
-		_, version, _ := strings.Cut("/"+entry.APIVersion, "/")
-		version = version[strings.LastIndex(version, "/")+1:]
+		version := entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
 		owner := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", entry.Manager, entry.Operation, version, entry.Subresource))
 		if !slices.Contains([]string{"alice", "bob", "carol", "baker", "scaler", "gone"}, entry.Manager) {
 			continue
@@ -355,16 +359,5 @@ func (p *Probe) conflicts(answer Answer, field, message string) {
 	want := []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: field, Message: message}}
 	if status.Details == nil || !slices.Equal(status.Details.Causes, want) {
 		p.Fail(answer, "one cause is expected: %s", inJSON(want))
-	}
-}
-
-// statusCandidates are statuses, one of which most kinds accept.
-func statusCandidates() []map[string]any {
-	return []map[string]any{
-		{"conditions": []any{map[string]any{
-			"type": "Examined", "status": "True", "reason": "Conformance", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
-		}}},
-		{"observedGeneration": int64(1)},
-		{"replicas": int64(1)},
 	}
 }
