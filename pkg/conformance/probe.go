@@ -242,7 +242,12 @@ func (p *Probe) Refused(answer Answer, code int, reason metav1.StatusReason) *me
 // Eventually sends a request until its answer is as expected, and ends the check if that takes
 // longer than Patience. The condition says what is missing, or nothing.
 func (p *Probe) Eventually(send func() Answer, missing func(Answer) string) Answer {
-	deadline := time.Now().Add(Patience)
+	return p.Within(Patience, send, missing)
+}
+
+// Within is Eventually with another patience.
+func (p *Probe) Within(patience time.Duration, send func() Answer, missing func(Answer) string) Answer {
+	deadline := time.Now().Add(patience)
 	for {
 		answer := send()
 		text := missing(answer)
@@ -250,7 +255,7 @@ func (p *Probe) Eventually(send func() Answer, missing func(Answer) string) Answ
 			return answer
 		}
 		if time.Now().After(deadline) {
-			p.Fail(answer, "%s after %v", text, Patience)
+			p.Fail(answer, "%s within %v", text, patience)
 		}
 		select {
 		case <-p.ctx.Done():

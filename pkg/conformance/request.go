@@ -26,7 +26,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -50,6 +52,9 @@ func Query(name, value string) Option { return func(r *Request) { r.Query.Add(na
 
 // Header replaces a header.
 func Header(name, value string) Option { return func(r *Request) { r.Header.Set(name, value) } }
+
+// At sends the request to another path.
+func At(path string) Option { return func(r *Request) { r.Path = path } }
 
 // As impersonates a user.
 func As(user string, groups ...string) Option {
@@ -156,19 +161,35 @@ func (a Answer) String() string {
 	return text
 }
 
-// open sends a request and returns when the header of the answer has come.
+// open sends a request and returns when the header of the answer has come. Like other clients it
+// tries again when the server says so.
 func (r *run) open(ctx context.Context, request Request) (*http.Response, error) {
 	body, err := request.body()
 	if err != nil {
 		return nil, err
 	}
-	sent, err := http.NewRequestWithContext(ctx, request.Method, r.server.String()+request.target(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+	for {
+		sent, err := http.NewRequestWithContext(ctx, request.Method, r.server.String()+request.target(), bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		sent.Header = http.Header{"Accept": {"application/json"}}
+		maps.Copy(sent.Header, request.Header)
+		response, err := r.client.Do(sent)
+		if err != nil || response.StatusCode != http.StatusTooManyRequests {
+			return response, err
+		}
+		seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+		if err != nil {
+			return response, nil
+		}
+		response.Body.Close()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
 	}
-	sent.Header = http.Header{"Accept": {"application/json"}}
-	maps.Copy(sent.Header, request.Header)
-	return r.client.Do(sent)
 }
 
 // send sends a request and reads the whole answer.

@@ -17,37 +17,316 @@ limitations under the License.
 package conformance
 
 import (
+	"encoding/json"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The documents that say what Kubernetes does.
 const (
 	conventions = "https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md"
 	concepts    = "https://kubernetes.io/docs/reference/using-api/api-concepts/"
+	objects     = "https://kubernetes.io/docs/concepts/overview/working-with-objects/"
 )
 
 func verbChecks() []Check {
-	return []Check{{
-		ID:     "verbs/create-existing",
-		Rule:   "An object of a name that exists is not created: 409, AlreadyExists.",
-		Source: conventions + "#http-status-codes",
-		Needs:  []string{"create", "get"},
+	return slices.Concat([]Check{{
+		ID: "verbs/create", Source: conventions + "#metadata", Needs: []string{"create", "get"},
+		Rule: "A create brings the object with what only the server sets: UID, resource version and time are its own, whatever the client sent.",
+		Run: func(p *Probe) {
+			sent := p.New("a")
+			sent.SetUID("00000000-0000-0000-0000-000000000000")
+			sent.SetDeletionTimestamp(&metav1.Time{Time: metav1.Now().Add(-1e12)})
+			answer := p.Post(sent)
+			created := p.Object(answer, http.StatusCreated)
+			switch {
+			case created.GetUID() == "" || created.GetUID() == sent.GetUID():
+				p.Fail(answer, "a new UID is expected")
+			case created.GetResourceVersion() == "" || created.GetCreationTimestamp().Time.IsZero():
+				p.Fail(answer, "a resource version and the time of creation are expected")
+			case created.GetDeletionTimestamp() != nil:
+				p.Fail(answer, "an object that is not being deleted is expected")
+			}
+			p.Equal(answer, "kind, name, namespace and labels", identity(sent), identity(created))
+			read := p.Get(sent.GetName())
+			p.Equal(read, "the object", bare(created), bare(p.Object(read, http.StatusOK)))
+		},
+	}, {
+		ID: "verbs/create-existing", Source: conventions + "#http-status-codes", Needs: []string{"create", "get"},
+		Rule: "An object of a name that exists is not created: 409, AlreadyExists.",
 		Run: func(p *Probe) {
 			p.Create("a")
 			p.Refused(p.Post(p.New("a")), http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		},
 	}, {
-		ID:     "verbs/get-missing",
-		Rule:   "An object that does not exist can't be read: 404, NotFound.",
-		Source: conventions + "#http-status-codes",
-		Needs:  []string{"get"},
+		ID: "verbs/names", Source: objects + "names/#path-segment-names", Needs: []string{"create"},
+		Rule: "An object without a name, or with one that can't be part of a path, is refused: 422 with the field metadata.name.",
 		Run: func(p *Probe) {
-			status := p.Refused(p.Get(p.Name("missing")), http.StatusNotFound, metav1.StatusReasonNotFound)
-			if status.Details == nil || status.Details.Name != p.Name("missing") {
-				p.Fail(p.Get(p.Name("missing")), "details with the object's name are expected")
+			for _, name := range []string{"", ".", "..", "a/b", "a%b"} {
+				object := p.New("a")
+				object.SetName(name)
+				p.refusedFor(p.Post(object), "metadata.name")
 			}
 		},
-	}}
+	}, {
+		ID: "verbs/generate-name", Source: conventions + "#idempotency", Needs: []string{"create"},
+		Rule: "An object with generateName but no name gets a new name of that prefix and five letters and digits.",
+		Run: func(p *Probe) {
+			object := p.New("")
+			object.SetName("")
+			object.SetGenerateName(p.Name(""))
+			first, second := p.Post(object), p.Post(object)
+			a, b := p.Object(first, http.StatusCreated), p.Object(second, http.StatusCreated)
+			if !regexp.MustCompile("^" + p.Name("") + "[a-z0-9]{5}$").MatchString(a.GetName()) {
+				p.Fail(first, "a name of the prefix and five characters is expected")
+			}
+			if a.GetName() == b.GetName() {
+				p.Fail(second, "another name than that of the first object is expected")
+			}
+		},
+	}, {
+		ID: "verbs/bodies", Source: conventions + "#http-status-codes", Needs: []string{"create", "update"},
+		Rule: "A body that is no object of the kind, or not the one that the path names, is refused: 400.",
+		Run: func(p *Probe) {
+			for _, body := range []any{"", "{", "[]", `"a"`} {
+				p.Refused(p.Do(http.MethodPost, p.Collection(), body, Header("Content-Type", "application/json")), http.StatusBadRequest, "")
+			}
+			existing := p.Create("a")
+			for field, change := range map[string]func(*unstructured.Unstructured){
+				"kind":       func(object *unstructured.Unstructured) { object.SetKind("Other") },
+				"apiVersion": func(object *unstructured.Unstructured) { object.SetAPIVersion("other.example.com/v1") },
+				"name":       func(object *unstructured.Unstructured) { object.SetName(p.Name("other")) },
+				"namespace":  func(object *unstructured.Unstructured) { object.SetNamespace("other") },
+			} {
+				if field == "namespace" && !p.Namespaced {
+					continue
+				}
+				object := existing.DeepCopy()
+				change(object)
+				answer := p.Put(object, At(p.Collection(existing.GetName())))
+				// Custom resources validate their kind.
+				if answer.Code == http.StatusUnprocessableEntity && field == "kind" {
+					p.refusedFor(answer, "kind")
+					continue
+				}
+				p.Refused(answer, http.StatusBadRequest, "")
+			}
+		},
+	}, {
+		ID: "verbs/media-types", Source: concepts + "#alternate-representations-of-resources", Needs: []string{"create", "get", "list"},
+		Rule: "A body of an unknown media type is refused with 415, and a request for an answer in one with 406.",
+		Run: func(p *Probe) {
+			p.Refused(p.Post(p.New("a"), Header("Content-Type", "text/plain")), http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType)
+			for _, accept := range []string{"text/html", "application/json;as=Other;v=v1;g=meta.k8s.io"} {
+				p.Refused(p.List(Header("Accept", accept)), http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable)
+			}
+		},
+	}, {
+		ID: "verbs/methods", Source: conventions + "#http-status-codes", Needs: []string{"create", "update", "patch"},
+		Rule: "A method that a path does not have is refused: 405. Custom resources miss the name: 400.",
+		Run: func(p *Probe) {
+			object := p.Create("a")
+			// A POST to an object's path is left out: to custom resources it is a create.
+			media := map[string]string{http.MethodPut: "application/json", http.MethodPatch: string(types.MergePatchType)}
+			for method := range media {
+				if answer := p.Do(method, p.Collection(), object.Object, Header("Content-Type", media[method])); answer.Code != http.StatusBadRequest {
+					p.Refused(answer, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed)
+				}
+			}
+		},
+	}, {
+		ID: "verbs/get-missing", Source: conventions + "#http-status-codes", Needs: []string{"get"},
+		Rule: "An object that does not exist can't be read: 404, NotFound.",
+		Run: func(p *Probe) {
+			p.missing(p.Get(p.Name("missing")))
+		},
+	}, {
+		ID: "verbs/write-missing", Source: conventions + "#verbs-on-resources", Needs: []string{"create", "update", "patch", "delete"},
+		Rule: "An object that does not exist can't be changed or deleted: 404, NotFound. Few kinds are created by an update.",
+		Run: func(p *Probe) {
+			p.missing(p.Patch(p.Name("missing"), types.MergePatchType, "{}"))
+			p.missing(p.Delete(p.Name("missing"), nil))
+			if answer := p.Put(p.New("missing")); answer.Code != http.StatusCreated {
+				p.missing(answer)
+			}
+		},
+	}, {
+		ID: "verbs/list", Source: concepts + "#collections", Needs: []string{"create", "list"},
+		Rule: "A list has all objects of a namespace, or of all namespaces, and a resource version.",
+		Run: func(p *Probe) {
+			a, b := p.Create("a"), p.Create("b")
+			for _, path := range []string{p.Collection(), p.CollectionIn("", p.Version)} {
+				answer := p.List(At(path))
+				list := p.Items(answer)
+				p.Equal(answer, "names", []string{a.GetName(), b.GetName()}, names(list))
+				p.Equal(answer, "the kind", p.Kind+"List", list.GetKind())
+				p.Equal(answer, "the first object's UID", a.GetUID(), list.Items[0].GetUID())
+				if list.GetResourceVersion() == "" {
+					p.Fail(answer, "a resource version is expected")
+				}
+			}
+		},
+	}, {
+		ID: "verbs/label-selectors", Source: objects + "labels/#api", Needs: []string{"create", "list"},
+		Rule: "A list by labels has the objects that match.",
+		Run: func(p *Probe) {
+			for suffix, size := range map[string]string{"a": "small", "b": "large", "c": ""} {
+				object := p.New(suffix)
+				if size != "" {
+					object.SetLabels(map[string]string{Label: p.ID, "size": size})
+				}
+				p.Object(p.Post(object), http.StatusCreated)
+			}
+			for selector, want := range map[string]string{
+				"size": "a b", "!size": "c", "size=small": "a", "size==small": "a", "size!=small": "b c", "size=none": "",
+				"size in (small,large)": "a b", "size notin (large)": "a c", "size,size!=small": "b",
+			} {
+				answer := p.Do(http.MethodGet, p.Collection(), nil, Query("labelSelector", Label+"="+p.ID+","+selector))
+				p.Equal(answer, selector, p.names(want), names(p.Items(answer)))
+			}
+		},
+	}, {
+		ID: "verbs/field-selectors", Source: objects + "field-selectors/", Needs: []string{"create", "list"},
+		Rule: "A list by metadata.name has the objects that match, for every kind.",
+		Run: func(p *Probe) {
+			p.Create("a")
+			p.Create("b")
+			for selector, want := range map[string]string{"=" + p.Name("a"): "a", "==" + p.Name("b"): "b", "!=" + p.Name("a"): "b", "=a": ""} {
+				answer := p.List(Query("fieldSelector", "metadata.name"+selector))
+				p.Equal(answer, selector, p.names(want), names(p.Items(answer)))
+			}
+		},
+	}, {
+		ID: "verbs/bad-selectors", Source: objects + "field-selectors/#supported-fields", Needs: []string{"create", "get", "list", "watch", "deletecollection"},
+		Rule: "A selector that is malformed, or by a field that the kind does not have, is refused: 400. Nothing is deleted.",
+		Run: func(p *Probe) {
+			name := p.Create("a").GetName()
+			// With the label, a server that ignores a selector deletes nothing of others.
+			for _, selectors := range [][2]string{{"", "nonexistent="}, {"", "metadata.name"}, {",a in (", ""}, {",a=b=c", ""}} {
+				options := []Option{Query("labelSelector", Label+"="+p.ID+selectors[0]), Query("fieldSelector", selectors[1])}
+				p.Refused(p.Do(http.MethodGet, p.Collection(), nil, options...), http.StatusBadRequest, "")
+				p.Refused(p.Do(http.MethodDelete, p.Collection(), nil, options...), http.StatusBadRequest, "")
+				p.Refused(p.Do(http.MethodGet, p.Collection(), nil, append(options, Query("watch", "true"), Query("timeoutSeconds", "1"))...), http.StatusBadRequest, "")
+			}
+			p.Object(p.Get(name), http.StatusOK)
+		},
+	}, {
+		ID: "verbs/delete", Source: conventions + "#response-status-kind", Needs: []string{"create", "get", "delete"},
+		Rule: "A delete tells by the UID which object it has deleted, by a Status or by the object, which can't be read any more.",
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			answer := p.Delete(created.GetName(), nil)
+			var deleted struct {
+				Status   any
+				Details  metav1.StatusDetails
+				Metadata metav1.ObjectMeta
+			}
+			if json.Unmarshal(answer.Body, &deleted) != nil || answer.Code != http.StatusOK && answer.Code != http.StatusAccepted {
+				p.Fail(answer, "200 or 202 with an object is expected")
+			}
+			if deleted.Details.UID != created.GetUID() && deleted.Metadata.UID != created.GetUID() {
+				p.Fail(answer, "the UID %s is expected", created.GetUID())
+			}
+			p.gone(created.GetName())
+		},
+	}, {
+		ID: "verbs/deletecollection", Source: conventions + "#verbs-on-resources", Needs: []string{"create", "get", "list", "deletecollection"},
+		Rule: "A collection is deleted by a selector. What does not match stays.",
+		Run: func(p *Probe) {
+			object := p.New("kept")
+			object.SetLabels(map[string]string{Label: p.ID, "kept": "true"})
+			p.Object(p.Post(object), http.StatusCreated)
+			name := p.Create("a").GetName()
+			answer := p.Do(http.MethodDelete, p.Collection(), nil, Query("labelSelector", Label+"="+p.ID+",!kept"))
+			p.Decode(answer, http.StatusOK, nil)
+			p.gone(name)
+			p.Object(p.Get(object.GetName()), http.StatusOK)
+		},
+	}, {
+		ID: "verbs/update", Source: conventions + "#verbs-on-resources", Needs: []string{"create", "get", "update"},
+		Rule: "An update replaces the object: what its body does not have is removed.",
+		Run: func(p *Probe) {
+			name := p.annotated("a", "first", "second").GetName()
+			var before string
+			updated := p.Update(name, func(object *unstructured.Unstructured) {
+				before = object.GetResourceVersion()
+				object.SetAnnotations(nil)
+				annotate(object, "second", "changed")
+			})
+			answer := p.Get(name)
+			p.Equal(answer, "annotations", map[string]string{"second": "changed"}, annotations(p.Object(answer, http.StatusOK)))
+			if updated.GetResourceVersion() == before {
+				p.Fail(answer, "another resource version than before is expected")
+			}
+		},
+	}}, patchChecks())
+}
+
+// patchChecks are about the types of patches other than apply, which has an area of its own.
+func patchChecks() []Check {
+	var checks []Check
+	for _, patch := range []struct {
+		name, rule string
+		kind       types.PatchType
+		body       string
+		want       map[string]string
+	}{{
+		"json", "A JSON patch does what its operations say, in order.", types.JSONPatchType,
+		`[{"op":"test","path":"/metadata/annotations/PREFIXfirst","value":"first"}, {"op":"remove","path":"/metadata/annotations/PREFIXfirst"},
+			{"op":"replace","path":"/metadata/annotations/PREFIXsecond","value":"2"}, {"op":"add","path":"/metadata/annotations/PREFIXthird","value":"3"}]`,
+		map[string]string{"second": "2", "third": "3"},
+	}, {
+		"merge", "A merge patch sets what it has, and removes what is null.", types.MergePatchType,
+		`{"metadata":{"annotations":{"PREFIXfirst":null,"PREFIXsecond":"2"}}}`, map[string]string{"second": "2"},
+	}, {
+		"strategic", "A strategic merge patch knows directives: $patch: replace. Custom resources have none: 415.", types.StrategicMergePatchType,
+		`{"metadata":{"annotations":{"$patch":"replace","PREFIXthird":"3"}}}`, map[string]string{"third": "3"},
+	}} {
+		checks = append(checks, Check{
+			ID: "verbs/patch-" + patch.name, Source: "https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/", Needs: []string{"create", "get", "patch"},
+			Rule: patch.rule,
+			Run: func(p *Probe) {
+				name, prefix := p.annotated("a", "first", "second").GetName(), annotationPrefix
+				if patch.kind == types.JSONPatchType {
+					prefix = strings.ReplaceAll(prefix, "/", "~1")
+				}
+				answer := p.Patch(name, patch.kind, strings.ReplaceAll(patch.body, "PREFIX", prefix))
+				if patch.kind == types.StrategicMergePatchType && answer.Code == http.StatusUnsupportedMediaType {
+					p.NotOffered("strategic merge patches are not supported: %s", statusOf(answer))
+				}
+				p.Equal(answer, "annotations", patch.want, annotations(p.Object(answer, http.StatusOK)))
+				answer = p.Get(name)
+				p.Equal(answer, "annotations", patch.want, annotations(p.Object(answer, http.StatusOK)))
+			},
+		})
+	}
+	return append(checks, Check{
+		ID: "verbs/patch-refused", Source: conventions + "#patch-operations", Needs: []string{"create", "get", "patch"},
+		Rule: "A patch is refused that is malformed (400), of an unknown type (415), late (409) or whose test fails (422). It changes nothing.",
+		Run: func(p *Probe) {
+			created := p.annotated("a", "first")
+			p.Object(p.Patch(created.GetName(), types.MergePatchType, `{"metadata":{"annotations":{"`+annotationPrefix+`second":"2"}}}`), http.StatusOK)
+			for _, patch := range []struct {
+				kind types.PatchType
+				body string
+				code int
+			}{
+				{types.MergePatchType, "{", http.StatusBadRequest},
+				{types.JSONPatchType, `{"op":"remove"}`, http.StatusBadRequest},
+				{types.JSONPatchType, `[{"op":"test","path":"/metadata/name","value":"other"}]`, http.StatusUnprocessableEntity},
+				{types.MergePatchType, `{"metadata":{"resourceVersion":"` + created.GetResourceVersion() + `","annotations":null}}`, http.StatusConflict},
+				{"application/json", "{}", http.StatusUnsupportedMediaType},
+			} {
+				p.Refused(p.Patch(created.GetName(), patch.kind, patch.body), patch.code, "")
+			}
+			answer := p.Get(created.GetName())
+			p.Equal(answer, "annotations", map[string]string{"first": "first", "second": "2"}, annotations(p.Object(answer, http.StatusOK)))
+		},
+	})
 }

@@ -16,18 +16,269 @@ limitations under the License.
 
 package conformance
 
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const detection = concepts + "#efficient-detection-of-changes"
+
+// initialEvents are the parameters of a client that lists by watching.
+func initialEvents(r *Request) {
+	r.Query.Set("sendInitialEvents", "true")
+	r.Query.Set("resourceVersionMatch", "NotOlderThan")
+	r.Query.Set("allowWatchBookmarks", "true")
+}
+
 func watchChecks() []Check {
 	return []Check{{
-		ID:     "watch/order",
-		Rule:   "A watch brings what happens to an object in order: ADDED, MODIFIED, DELETED, each with the object.",
-		Source: concepts + "#efficient-detection-of-changes",
-		Needs:  []string{"create", "get", "list", "watch", "delete"},
+		ID: "watch/order", Source: detection, Needs: []string{"create", "get", "list", "watch", "update", "delete"},
+		Rule: "A watch brings what happens to an object in order: ADDED, MODIFIED, DELETED, each with the object and a later version.",
 		Run: func(p *Probe) {
 			w := p.Watch()
 			created := p.Create("a")
 			w.ExpectObject("ADDED", created)
+			updated := p.Update(created.GetName(), func(object *unstructured.Unstructured) { annotate(object, "changed", "true") })
+			w.ExpectObject("MODIFIED", updated)
 			p.Delete(created.GetName(), nil)
-			w.Expect("DELETED")
+			deleted := w.Expect("DELETED")
+			p.Equal(w.Answer(), "the deleted object's UID", created.GetUID(), deleted.GetUID())
+			if p.revision(w.Answer(), deleted) <= p.revision(w.Answer(), updated) {
+				p.Fail(w.Answer(), "a version after %s is expected; DELETED has %s", updated.GetResourceVersion(), deleted.GetResourceVersion())
+			}
+		},
+	}, {
+		ID: "watch/resume", Source: detection, Needs: []string{"create", "get", "list", "watch", "patch", "delete"},
+		Rule: "A watch from any version that another has brought goes on after it, with all that follows.",
+		Run: func(p *Probe) {
+			whole := p.Watch()
+			for _, suffix := range []string{"a", "b", "c"} {
+				p.Create(suffix)
+				p.Object(p.Patch(p.Name(suffix), "application/merge-patch+json", `{"metadata":{"annotations":{"a":"b"}}}`), http.StatusOK)
+				p.Delete(p.Name(suffix), nil)
+			}
+			var events []Event
+			for deleted := 0; deleted < 3; {
+				event, ok := whole.Next()
+				if !ok {
+					p.Fail(whole.Answer(), "the watch has ended")
+				}
+				if events = append(events, event); event.Type == "DELETED" {
+					deleted++
+				}
+			}
+			for i, seen := range events[:len(events)-1] {
+				w := p.Watch(Query("resourceVersion", seen.Object.GetResourceVersion()))
+				for _, want := range events[i+1:] {
+					got, _ := w.Next()
+					p.Equal(w.Answer(), "the next event", []any{want.Type, want.Object}, []any{got.Type, got.Object})
+				}
+			}
+		},
+	}, {
+		ID: "watch/start", Source: concepts + "#semantics-for-watch", Needs: []string{"create", "list", "watch"},
+		Rule: "A watch without a version, or from 0, begins with ADDED for what exists.",
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			p.Watch().ExpectExisting("ADDED", created)
+			p.Watch(Query("resourceVersion", "0")).ExpectExisting("ADDED", created)
+		},
+	}, {
+		ID: "watch/initial-events", Source: concepts + "#streaming-lists", Needs: []string{"create", "list", "watch"},
+		Rule: "A watch that asks for initial events brings what exists, then a bookmark that says so, then what happens.",
+		Run: func(p *Probe) {
+			empty := p.Watch(initialEvents)
+			empty.Expect("BOOKMARK")
+			a := p.Create("a")
+			empty.ExpectObject("ADDED", a)
+			w := p.Watch(initialEvents)
+			w.ExpectExisting("ADDED", a)
+			end := w.Expect("BOOKMARK")
+			p.Equal(w.Answer(), "the bookmark's annotations", map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
+			p.Equal(w.Answer(), "the bookmark's kind", p.GroupVersionKind(), end.GroupVersionKind())
+			if p.revision(w.Answer(), end) < p.revision(w.Answer(), a) {
+				p.Fail(w.Answer(), "a bookmark not before %s is expected", a.GetResourceVersion())
+			}
+			w.ExpectObject("ADDED", p.Create("b"))
+		},
+	}, {
+		ID: "watch/selectors", Source: detection, Needs: []string{"create", "get", "list", "watch", "update"},
+		Rule: "An object that comes to match is ADDED to a watch; one that ceases to match is DELETED from it, as it was when it matched last.",
+		Run: func(p *Probe) {
+			other := p.Create("b").GetName()
+			byLabel := p.Watch(Query("labelSelector", Label+"="+p.ID+",menu=yes"))
+			byName := p.Watch(Query("fieldSelector", "metadata.name="+p.Name("a")))
+			a := p.Create("a")
+			byName.ExpectObject("ADDED", a)
+			label := func(name, value string) *unstructured.Unstructured {
+				return p.Update(name, func(object *unstructured.Unstructured) {
+					object.SetLabels(map[string]string{Label: p.ID, "menu": value})
+				})
+			}
+			label(other, "no")
+			in := label(a.GetName(), "yes")
+			byLabel.ExpectObject("ADDED", in)
+			byName.ExpectObject("MODIFIED", in)
+			label(a.GetName(), "no")
+			p.Equal(byLabel.Answer(), "labels of what has ceased to match", in.GetLabels(), byLabel.Expect("DELETED").GetLabels())
+		},
+	}, {
+		ID: "watch/bookmarks", Source: concepts + "#watch-bookmarks", Level: Full, Needs: []string{"create", "list", "watch"},
+		Rule: "A watch that allows bookmarks gets one before its time ends, from whose version another goes on.",
+		Run: func(p *Probe) {
+			from := p.Items(p.List()).GetResourceVersion()
+			w := p.Watch(Query("resourceVersion", from), Query("allowWatchBookmarks", "true"), Query("timeoutSeconds", "6"))
+			created := p.Create("a")
+			w.ExpectObject("ADDED", created)
+			bookmark := w.Expect("BOOKMARK")
+			p.Equal(w.Answer(), "the bookmark's kind", p.GroupVersionKind(), bookmark.GroupVersionKind())
+			if p.revision(w.Answer(), bookmark) < p.revision(w.Answer(), created) {
+				p.Fail(w.Answer(), "a bookmark not before %s is expected", created.GetResourceVersion())
+			}
+			next := p.Watch(Query("resourceVersion", bookmark.GetResourceVersion()), Query("allowWatchBookmarks", "true"))
+			next.ExpectObject("ADDED", p.Create("b"))
+		},
+	}, {
+		ID: "watch/timeout", Source: detection, Level: Full, Needs: []string{"watch"},
+		Rule: "A watch ends without an error after the time that the client gave.",
+		Run: func(p *Probe) {
+			began := time.Now()
+			w := p.Watch(Query("timeoutSeconds", "1"))
+			for event, ok := w.Next(); ok; event, ok = w.Next() {
+				if event.Type == "ERROR" {
+					p.Fail(w.Answer(), "an end without an error is expected, %s came", inJSON(event.Object))
+				}
+			}
+			if took := time.Since(began); took < 500*time.Millisecond || took > 10*time.Second {
+				p.Fail(w.Answer(), "an end after a second is expected, it took %v", took)
+			}
+		},
+	}, {
+		ID: "watch/expired", Source: concepts + "#410-gone-responses", Needs: []string{"create", "list", "watch"},
+		Rule: "A watch from a version that is no longer there is refused, or ends with ERROR: 410, Expired or Gone.",
+		Run: func(p *Probe) {
+			p.Create("a")
+			answer := p.Do(http.MethodGet, p.Collection(), nil, p.Selector(), Query("watch", "true"), Query("resourceVersion", "1"), Query("timeoutSeconds", "1"))
+			if answer.Code != http.StatusOK {
+				p.Refused(answer, http.StatusGone, "")
+				return
+			}
+			var event struct {
+				Type   string
+				Object struct{ Code int }
+			}
+			if err := json.NewDecoder(bytes.NewReader(answer.Body)).Decode(&event); err == nil && event.Type == "ADDED" {
+				p.NotOffered("the history still begins at version 1: a cluster forgets after some minutes")
+			}
+			p.Equal(answer, "type and code of the event", []any{"ERROR", http.StatusGone}, []any{event.Type, event.Object.Code})
+		},
+	}, {
+		ID: "watch/refused", Source: concepts + "#semantics-for-watch", Needs: []string{"watch"},
+		Rule: "A watch is refused whose parameters contradict each other: 422 with the field.",
+		Run: func(p *Probe) {
+			for _, query := range []map[string]string{
+				{"resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"},
+				{"sendInitialEvents": "true"},
+				{"sendInitialEvents": "true", "resourceVersionMatch": "Exact"},
+			} {
+				options := []Option{Query("watch", "true"), Query("timeoutSeconds", "1")}
+				for name, value := range query {
+					options = append(options, Query(name, value))
+				}
+				p.refusedFor(p.Do(http.MethodGet, p.Collection(), nil, options...), "resourceVersionMatch")
+			}
+		},
+	}, {
+		ID: "watch/websocket", Source: detection, Needs: []string{"create", "list", "watch"},
+		Rule: "A watch comes as messages of a WebSocket if the client asks for one.",
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			w := p.Watch(func(r *Request) {
+				r.Header = http.Header{
+					"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Origin": {"http://localhost"},
+					"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+				}
+			})
+			p.Equal(w.Answer(), "the code", http.StatusSwitchingProtocols, w.Answer().Code)
+			w.ExpectExisting("ADDED", created)
+			w.ExpectObject("ADDED", p.Create("b"))
+		},
+	}, {
+		ID: "watch/forms", Source: concepts + "#receiving-resources-as-tables", Needs: []string{"create", "list", "watch"},
+		Rule: "Events have tables, or metadata only, if the client asks for that.",
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			for _, kind := range []string{"PartialObjectMetadata", "Table"} {
+				w := p.Watch(initialEvents, Header("Accept", "application/json;as="+kind+";v=v1;g=meta.k8s.io"))
+				metadata := func(object *unstructured.Unstructured) *unstructured.Unstructured {
+					p.Equal(w.Answer(), "the kind", kind, object.GetKind())
+					if rows, _, _ := unstructured.NestedSlice(object.Object, "rows"); kind == "Table" && len(rows) == 1 {
+						row, _ := rows[0].(map[string]any)
+						object.Object, _, _ = unstructured.NestedMap(row, "object")
+					}
+					return object
+				}
+				p.Equal(w.Answer(), "the UID", created.GetUID(), metadata(w.Expect("ADDED")).GetUID())
+				p.Equal(w.Answer(), "the bookmark's annotations", map[string]string{metav1.InitialEventsAnnotationKey: "true"}, metadata(w.Expect("BOOKMARK")).GetAnnotations())
+			}
+		},
+	}, {
+		ID: "watch/versions", Source: conventions + "#api-versioning", Needs: []string{"create", "list", "watch", "delete"},
+		Rule: "A watch in one version brings, in that version, what is written in another.",
+		Unless: func(resource *Resource) string {
+			if len(resource.Versions) < 2 {
+				return "there is no other version"
+			}
+			return ""
+		},
+		Run: func(p *Probe) {
+			var watches []*Watch
+			others := slices.DeleteFunc(slices.Clone(p.Versions), func(version string) bool { return version == p.Version })
+			for _, version := range others {
+				watches = append(watches, p.Watch(At(p.CollectionIn(p.Namespace, version))))
+			}
+			created := p.Create("a")
+			p.Delete(created.GetName(), nil)
+			for i, w := range watches {
+				for _, want := range []string{"ADDED", "DELETED"} {
+					event := w.Expect(want)
+					p.Equal(w.Answer(), "version and UID", []any{others[i], created.GetUID()}, []any{event.GroupVersionKind().Version, event.GetUID()})
+				}
+			}
+		},
+	}, {
+		ID: "watch/many", Source: detection, Level: Full, Needs: []string{"create", "list", "watch"},
+		Rule: "Each of many watches brings all that happens, in the same order.",
+		Run: func(p *Probe) {
+			const many = 20
+			var watches []*Watch
+			for range many {
+				watches = append(watches, p.Watch())
+			}
+			answers := p.AtOnce(many, func(i int) Request {
+				return newRequest(http.MethodPost, p.Collection(), p.New(strconv.Itoa(i)).Object)
+			})
+			for _, answer := range answers {
+				p.Object(answer, http.StatusCreated)
+			}
+			var first []string
+			for i, w := range watches {
+				var got []string
+				for range many {
+					got = append(got, w.Expect("ADDED").GetName())
+				}
+				if i == 0 {
+					first = got
+				}
+				p.Equal(w.Answer(), "names in order", first, got)
+			}
 		},
 	}}
 }

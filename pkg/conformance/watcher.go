@@ -20,7 +20,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,14 +53,25 @@ func (p *Probe) Watch(options ...Option) *Watch {
 		p.Fail(answer, "no watch begins: %v", err)
 	}
 	answer.Code, answer.Header = response.StatusCode, response.Header
-	if answer.Code != http.StatusOK {
-		p.Fail(answer, "%d is expected", http.StatusOK)
+	body := bufio.NewReader(response.Body)
+	var frames *json.Decoder
+	switch answer.Code {
+	case http.StatusOK:
+		frames = json.NewDecoder(body)
+	case http.StatusSwitchingProtocols:
+		frames = json.NewDecoder(&messages{from: body})
+	default:
+		answer.Body, _ = io.ReadAll(body)
+		response.Body.Close()
+		if answer.Code == http.StatusUnprocessableEntity && request.Query.Has("sendInitialEvents") {
+			p.NotOffered("lists can't be streamed: %s", statusOf(answer))
+		}
+		p.Fail(answer, "a watch is expected")
 	}
 	w := &Watch{probe: p, answer: answer, events: make(chan Event)}
 	go func() {
 		defer close(w.events)
 		defer response.Body.Close()
-		frames := json.NewDecoder(bufio.NewReader(response.Body))
 		for {
 			var frame struct {
 				Type   string
@@ -81,6 +94,36 @@ func (p *Probe) Watch(options ...Option) *Watch {
 	return w
 }
 
+// messages reads what the messages of a WebSocket have.
+type messages struct {
+	from *bufio.Reader
+	left uint64
+}
+
+// Read reads from one message.
+func (m *messages) Read(into []byte) (int, error) {
+	for m.left == 0 {
+		var head [2]byte
+		if _, err := io.ReadFull(m.from, head[:]); err != nil {
+			return 0, err
+		}
+		var length [8]byte
+		size := map[byte]int{126: 2, 127: 8}[head[1]]
+		if size == 0 {
+			length[7] = head[1]
+		}
+		if _, err := io.ReadFull(m.from, length[8-size:]); err != nil {
+			return 0, err
+		}
+		for _, digit := range length {
+			m.left = m.left<<8 | uint64(digit)
+		}
+	}
+	n, err := m.from.Read(into[:min(uint64(len(into)), m.left)])
+	m.left -= uint64(n) //nolint:gosec // Not negative.
+	return n, err
+}
+
 // Answer is the header of what came, for findings.
 func (w *Watch) Answer() Answer { return w.answer }
 
@@ -97,15 +140,16 @@ func (w *Watch) Next() (event Event, ok bool) {
 	return Event{}, false
 }
 
-// Expect waits for an event of that type and returns its object. Bookmarks before it are passed
-// over, but for the one that ends the initial events.
+// Expect waits for an event of that type and returns its object. It passes over MODIFIED, since
+// controllers may write any object, and over bookmarks but for the one that ends the initial events.
 func (w *Watch) Expect(want string) *unstructured.Unstructured {
 	for {
 		event, ok := w.Next()
 		if !ok {
 			w.probe.Fail(w.answer, "an event %s is expected; the watch has ended", want)
 		}
-		if event.Type == "BOOKMARK" && want != "BOOKMARK" && event.Object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "" {
+		progress := event.Type == "BOOKMARK" && !strings.Contains(inJSON(event.Object), metav1.InitialEventsAnnotationKey)
+		if event.Type != want && (progress || event.Type == "MODIFIED") {
 			continue
 		}
 		if event.Type != want {
@@ -115,8 +159,16 @@ func (w *Watch) Expect(want string) *unstructured.Unstructured {
 	}
 }
 
-// ExpectObject waits for an event with that object.
+// ExpectExisting waits for an event with an object that may have changed since.
+func (w *Watch) ExpectExisting(want string, object *unstructured.Unstructured) {
+	w.probe.Equal(w.answer, fmt.Sprintf("the UID in the event %s", want), object.GetUID(), w.Expect(want).GetUID())
+}
+
+// ExpectObject waits for an event with that object, and passes over what others did to it before.
 func (w *Watch) ExpectObject(want string, object *unstructured.Unstructured) {
 	got := w.Expect(want)
+	for want == "MODIFIED" && got.GetUID() == object.GetUID() && w.probe.revision(w.answer, got) < w.probe.revision(w.answer, object) {
+		got = w.Expect(want)
+	}
 	w.probe.Equal(w.answer, fmt.Sprintf("the object of the event %s", want), object.Object, got.Object)
 }

@@ -24,6 +24,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ type Transport func(http.RoundTripper) http.RoundTripper
 // Transports returns for the ID of each check the transport that breaks what the check is for.
 func Transports() map[string]Transport {
 	all := map[string]Transport{}
-	for _, area := range []map[string]Transport{discovery(), openAPI(), verbs(), watch(), apply(), versions(), forms()} {
+	for _, area := range []map[string]Transport{discovery(), openAPI(), verbs(), resourceVersions(), watch(), writes(), apply(), versions(), forms()} {
 		maps.Copy(all, area)
 	}
 	return all
@@ -93,6 +94,98 @@ func method(names ...string) func(*http.Request) bool {
 	}
 }
 
+// with matches requests with a parameter of the query. An empty text stands for any that is not empty.
+func with(name, text string) func(*http.Request) bool {
+	return func(request *http.Request) bool {
+		value := request.URL.Query().Get(name)
+		return value != "" && (text == "" || value == text)
+	}
+}
+
+// not matches what another does not.
+func not(matches func(*http.Request) bool) func(*http.Request) bool {
+	return func(request *http.Request) bool { return !matches(request) }
+}
+
+// sends matches requests whose bodies have a text.
+func sends(text string) func(*http.Request) bool {
+	return func(request *http.Request) bool { return bytes.Contains(sent(request), []byte(text)) }
+}
+
+// sent is the body of a request.
+func sent(request *http.Request) []byte {
+	if request.GetBody == nil {
+		return nil
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	content, _ := io.ReadAll(body)
+	return content
+}
+
+// resend gives a request another body.
+func resend(request *http.Request, body []byte) {
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	request.Body, _ = request.GetBody()
+	request.ContentLength = int64(len(body))
+}
+
+// query changes the query of requests that match.
+func query(matches func(*http.Request) bool, change func(url.Values)) Transport {
+	return requests(matches, func(request *http.Request) {
+		values := request.URL.Query()
+		change(values)
+		request.URL.RawQuery = values.Encode()
+	})
+}
+
+// code replaces a code by another, also in the Status.
+func code(matches func(*http.Request) bool, from, to int) Transport {
+	return refusal(matches, from, func(response *http.Response, status map[string]any) {
+		response.StatusCode = to
+		status["code"] = to
+	})
+}
+
+// refusal changes the Status of answers with a code.
+func refusal(matches func(*http.Request) bool, code int, change func(*http.Response, map[string]any)) Transport {
+	return answers(matches, func(_ *http.Request, response *http.Response) {
+		if response.StatusCode == code {
+			edit(response, func(status map[string]any) { change(response, status) })
+		}
+	})
+}
+
+// objects changes the objects of answers.
+func objects(matches func(*http.Request) bool, change func(request *http.Request, object map[string]any)) Transport {
+	return answers(matches, func(request *http.Request, response *http.Response) {
+		if response.StatusCode < http.StatusMultipleChoices {
+			edit(response, func(object map[string]any) { change(request, object) })
+		}
+	})
+}
+
+// metadata is that of an object.
+func metadata(object map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	return metadata
+}
+
+// items are the objects of a list.
+func items(list map[string]any) []map[string]any {
+	var items []map[string]any
+	all, _ := list["items"].([]any)
+	for _, item := range all {
+		if item, ok := item.(map[string]any); ok {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
 // watches matches watches.
 func watches(request *http.Request) bool { return request.URL.Query().Get("watch") == "true" }
 
@@ -119,11 +212,7 @@ func lists(request *http.Request) bool {
 	return request.URL.Query().Has("labelSelector") && !watches(request)
 }
 
-// with matches requests with a value of a parameter, without those that lack the parameter.
-func with(parameter, value string) func(*http.Request) bool {
-	return func(request *http.Request) bool { return request.URL.Query().Get(parameter) == value }
-}
-
+// without matches requests that lack a parameter.
 func without(parameter string) func(*http.Request) bool {
 	return func(request *http.Request) bool { return !request.URL.Query().Has(parameter) }
 }

@@ -1,0 +1,210 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const versions = concepts + "#resource-versions"
+
+// at are the parameters of a list at a resource version. An empty match is none.
+func at(version, match string) Option {
+	return func(r *Request) {
+		r.Query.Set("resourceVersion", version)
+		if match != "" {
+			r.Query.Set("resourceVersionMatch", match)
+		}
+	}
+}
+
+func listChecks() []Check {
+	return []Check{{
+		ID: "resourceVersion/comparable", Source: "https://kep.k8s.io/5504", Needs: []string{"create", "get", "list", "patch"},
+		Rule: "Resource versions are decimal numbers that grow with each write, over all objects of a kind.",
+		Run: func(p *Probe) {
+			var last uint64
+			for i, suffix := range []string{"a", "b", "a", "b"} {
+				if i < 2 {
+					p.Create(suffix)
+				} else {
+					p.Object(p.Patch(p.Name(suffix), "application/merge-patch+json", map[string]any{"metadata": map[string]any{"labels": map[string]any{"again": "true"}}}), http.StatusOK)
+				}
+				answer := p.List(Query("fieldSelector", "metadata.name="+p.Name(suffix)))
+				list := p.Items(answer)
+				p.Equal(answer, "names", p.names(suffix), names(list))
+				version := p.revision(answer, &list.Items[0])
+				if version <= last || version > p.revision(answer, list) {
+					p.Fail(answer, "a resource version is expected that is greater than %d and not greater than the list's", last)
+				}
+				last = version
+			}
+		},
+	}, {
+		ID: "resourceVersion/consistent", Source: "https://kep.k8s.io/2340", Needs: []string{"create", "list", "delete"},
+		Rule: "A list without a resource version, also in pages, has what any client has written before.",
+		Run: func(p *Probe) {
+			for range 10 {
+				name := p.Create("a").GetName()
+				answer := p.List(Query("limit", "500"))
+				p.Equal(answer, "names after a create", p.names("a"), names(p.Items(answer)))
+				if p.Delete(name, nil, Query("gracePeriodSeconds", "0")).Code == http.StatusAccepted {
+					p.gone(name)
+				}
+				answer = p.List(Query("limit", "500"))
+				p.Equal(answer, "names after a delete", p.names(""), names(p.Items(answer)))
+			}
+		},
+	}, {
+		ID: "resourceVersion/any", Source: versions, Needs: []string{"create", "get", "list"},
+		Rule: "A read at 0 or at a version that was given may be old, but not older than that version.",
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			version := created.GetResourceVersion()
+			for _, option := range []Option{at(version, ""), at(version, "NotOlderThan"), at("0", ""), at("0", "NotOlderThan")} {
+				answer := p.List(option)
+				// The cache that answers has seen the object since the first of these lists.
+				p.Equal(answer, "names", p.names("a"), names(p.Items(answer)))
+				if list := p.Items(answer); p.revision(answer, list) < p.revision(answer, created) {
+					p.Fail(answer, "a list not older than %s is expected", version)
+				}
+			}
+			for _, version := range []string{version, "0"} {
+				answer := p.Get(created.GetName(), at(version, ""))
+				p.Equal(answer, "the UID", created.GetUID(), p.Object(answer, http.StatusOK).GetUID())
+			}
+		},
+	}, {
+		ID: "resourceVersion/exact", Source: versions, Needs: []string{"create", "list", "delete"},
+		Rule: "A list at exactly a version has what there was then, and that version.",
+		Run: func(p *Probe) {
+			first, second := p.Create("a").GetResourceVersion(), p.Create("b").GetResourceVersion()
+			p.Delete(p.Name("a"), nil)
+			for _, test := range []struct {
+				version, want string
+				options       []Option
+			}{
+				{first, "a", []Option{at(first, "Exact")}},
+				{second, "a b", []Option{at(second, "Exact")}},
+				{second, "a b", []Option{at(second, "Exact"), Query("limit", "10")}},
+				{second, "a b", []Option{at(second, ""), Query("limit", "10")}},
+			} {
+				answer := p.List(test.options...)
+				list := p.Items(answer)
+				p.Equal(answer, "names", p.names(test.want), names(list))
+				p.Equal(answer, "the resource version", test.version, list.GetResourceVersion())
+			}
+		},
+	}, {
+		ID: "resourceVersion/future", Source: concepts + "#unavailable-resource-versions", Level: Full, Needs: []string{"create", "get", "list"},
+		Rule: "A read at a version that is not there yet is refused within seconds: 504, Timeout, with the cause ResourceVersionTooLarge.",
+		Run: func(p *Probe) {
+			created := p.Create("a")
+			future := strconv.FormatUint(p.revision(p.Get(created.GetName()), created)+1e9, 10)
+			for _, read := range []func() Answer{
+				func() Answer { return p.List(at(future, "NotOlderThan")) },
+				func() Answer { return p.List(at(future, "Exact")) },
+				func() Answer { return p.Get(created.GetName(), at(future, "")) },
+			} {
+				began := time.Now()
+				answer := read()
+				status := p.Refused(answer, http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
+				if status.Details == nil || len(status.Details.Causes) != 1 || status.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge {
+					p.Fail(answer, "one cause %s is expected", metav1.CauseTypeResourceVersionTooLarge)
+				}
+				if took := time.Since(began); took > 10*time.Second {
+					p.Fail(answer, "an answer is expected within 10s, it took %v", took)
+				}
+			}
+		},
+	}, {
+		ID: "resourceVersion/refused", Source: versions, Needs: []string{"list"},
+		Rule: "A list is refused whose parameters contradict each other (422 with the field), or are no resource version or continue token (400).",
+		Run: func(p *Probe) {
+			for _, option := range []Option{
+				at("", "Exact"), at("0", "Exact"), at("1", "Nearly"), func(r *Request) { at("1", "Exact")(r); r.Query.Set("continue", "x") },
+			} {
+				p.refusedFor(p.List(option), "resourceVersionMatch")
+			}
+			p.refusedFor(p.List(Query("sendInitialEvents", "true")), "sendInitialEvents")
+			p.Refused(p.List(Query("continue", "x")), http.StatusBadRequest, "")
+			p.Refused(p.List(Query("limit", "x")), http.StatusBadRequest, "")
+		},
+	}, {
+		ID: "resourceVersion/pages", Source: concepts + "#retrieving-large-results-sets-in-chunks", Needs: []string{"create", "list", "delete"},
+		Rule: "Pages together are the list as it was at the first, whatever happens meanwhile, and in whichever version the next is asked for.",
+		Run: func(p *Probe) {
+			for _, suffix := range []string{"a", "b", "c", "d", "e"} {
+				p.Create(suffix)
+			}
+			answer := p.List(Query("limit", "2"))
+			first := p.Items(answer)
+			p.Delete(p.Name("d"), nil)
+			p.Create("f")
+			got, page := names(first), first
+			for i := 0; page.GetContinue() != ""; i++ {
+				if len(got) > 5 {
+					p.Fail(answer, "an end of the list is expected")
+				}
+				version := p.Versions[i%len(p.Versions)]
+				answer = p.List(At(p.CollectionIn(p.Namespace, version)), Query("limit", "2"), Query("continue", page.GetContinue()))
+				page = p.Items(answer)
+				p.Equal(answer, "the resource version of all pages", first.GetResourceVersion(), page.GetResourceVersion())
+				got = append(got, names(page)...)
+			}
+			p.Equal(answer, "names in all pages", p.names("a b c d e"), got)
+		},
+	}, {
+		ID: "resourceVersion/remaining", Source: concepts + "#retrieving-large-results-sets-in-chunks", Needs: []string{"create", "list"},
+		Rule: "A page without selectors says how many objects remain.",
+		Run: func(p *Probe) {
+			if p.Namespaced {
+				p.OwnNamespace()
+			}
+			p.Create("a")
+			p.Create("b")
+			p.Eventually(func() Answer { return p.Do(http.MethodGet, p.Collection(), nil, Query("limit", "1")) }, func(answer Answer) string {
+				page := p.Items(answer)
+				// Others may write here as well.
+				rest := p.Do(http.MethodGet, p.Collection(), nil, Query("continue", page.GetContinue()))
+				if rest.Code != http.StatusOK {
+					return "a next page is expected"
+				}
+				want := int64(len(p.Items(rest).Items))
+				if got := page.GetRemainingItemCount(); got == nil || *got != want {
+					return fmt.Sprintf("a remainingItemCount of %d is expected", want)
+				}
+				return ""
+			})
+		},
+	}, {
+		ID: "resourceVersion/expired", Source: concepts + "#410-gone-responses", Needs: []string{"list"},
+		Rule: "A list at a version that is no longer there is refused: 410, Expired.",
+		Run: func(p *Probe) {
+			answer := p.List(at("1", "Exact"))
+			if answer.Code == http.StatusOK {
+				p.NotOffered("the history still begins at version 1: a cluster forgets after some minutes")
+			}
+			p.Refused(answer, http.StatusGone, metav1.StatusReasonExpired)
+		},
+	}}
+}
