@@ -43,6 +43,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
+// dry is how a client says that nothing may be persisted.
+var dry = []string{metav1.DryRunAll}
+
 // newOrder asks for so many pizzas in this version.
 func (s subject) newOrder(count int) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{

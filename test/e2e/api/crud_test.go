@@ -24,7 +24,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,73 +32,6 @@ import (
 	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
-
-func TestCRUD(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		client, name := s.Client(), s.Name("a")
-		requireNotFound := func(err error) {
-			t.Helper()
-			status := framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
-			require.Equal(t, s.Details(name), status.Details)
-		}
-
-		_, err := client.Get(t.Context(), name, metav1.GetOptions{})
-		requireNotFound(err)
-		_, err = client.Update(t.Context(), s.New("a"), metav1.UpdateOptions{})
-		requireNotFound(err)
-		_, err = client.Patch(t.Context(), name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-		requireNotFound(err)
-		requireNotFound(client.Delete(t.Context(), name, metav1.DeleteOptions{}))
-
-		created := s.Create(t, "a")
-		require.Equal(t, s.New("a").Object["spec"], created.Object["spec"])
-		require.Equal(t, s.GroupVersionKind, created.GroupVersionKind())
-		require.NotEmpty(t, created.GetUID())
-		require.NotEmpty(t, created.GetResourceVersion())
-		timestamp := created.GetCreationTimestamp()
-		require.False(t, timestamp.IsZero())
-		require.EqualValues(t, 1, created.GetGeneration())
-
-		_, err = client.Create(t.Context(), s.New("a"), metav1.CreateOptions{})
-		status := framework.RequireStatus(t, err, 409, metav1.StatusReasonAlreadyExists)
-		require.Equal(t, s.Details(name), status.Details)
-
-		read, err := client.Get(t.Context(), name, metav1.GetOptions{})
-		require.NoError(t, err)
-		require.Equal(t, created, read)
-
-		other := s.Create(t, "b")
-		list, err := client.List(t.Context(), s.All())
-		require.NoError(t, err)
-		require.Equal(t, s.GroupVersion().WithKind(s.Kind+"List"), list.GroupVersionKind())
-		require.NotEmpty(t, list.GetResourceVersion())
-		require.Equal(t, []unstructured.Unstructured{*created, *other}, list.Items)
-
-		changed := read.DeepCopy()
-		s.change(t, changed)
-		updated, err := client.Update(t.Context(), changed, metav1.UpdateOptions{})
-		require.NoError(t, err)
-		require.Equal(t, changed.Object["spec"], updated.Object["spec"])
-		require.NotEqual(t, read.GetResourceVersion(), updated.GetResourceVersion())
-		require.EqualValues(t, 2, updated.GetGeneration())
-
-		require.NoError(t, client.Delete(t.Context(), name, metav1.DeleteOptions{}))
-		_, err = client.Get(t.Context(), name, metav1.GetOptions{})
-		requireNotFound(err)
-
-		s.Create(t, "a")
-		third := s.New("c")
-		third.SetLabels(map[string]string{framework.Label: s.ID, "keep": "true"})
-		third, err = client.Create(t.Context(), third, metav1.CreateOptions{})
-		require.NoError(t, err)
-		require.NoError(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{},
-			metav1.ListOptions{LabelSelector: s.All().LabelSelector + ",!keep"}))
-		list, err = client.List(t.Context(), s.All())
-		require.NoError(t, err)
-		require.Equal(t, []unstructured.Unstructured{*third}, list.Items)
-	})
-}
 
 // The typed clients speak protobuf.
 func TestTypedClients(t *testing.T) {
@@ -399,111 +331,6 @@ func TestToppingHasNoStatus(t *testing.T) {
 	created := topping.Create(t, "a")
 	_, err := topping.Client().UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
 	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
-}
-
-func TestGenerationMovesWithSpecOnly(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		object := s.Create(t, "a")
-		update := func(change func(), subresources ...string) int64 {
-			t.Helper()
-			change()
-			updated, err := s.Client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
-			require.NoError(t, err)
-			object = updated
-			return updated.GetGeneration()
-		}
-		require.EqualValues(t, 1, object.GetGeneration())
-		require.EqualValues(t, 1, update(func() {}), "nothing")
-		require.EqualValues(t, 1, update(func() { object.SetGeneration(7) }), "the generation itself")
-		require.EqualValues(t, 1, update(func() { object.SetLabels(map[string]string{framework.Label: s.ID, "a": "b"}) }), "labels")
-		require.EqualValues(t, 1, update(func() { object.SetAnnotations(map[string]string{"a": "b"}) }), "annotations")
-		require.EqualValues(t, 2, update(func() { s.change(t, object) }), "spec")
-		if s.Kind == "Pizza" {
-			require.EqualValues(t, 2, update(func() { object.Object["status"] = newStatus(2) }, "status"), "status")
-		}
-		require.EqualValues(t, 2, update(func() {}), "nothing")
-	})
-}
-
-func TestOptimisticLock(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		client := s.Client()
-		stale := s.Create(t, "a")
-		fresh := stale.DeepCopy()
-		s.change(t, fresh)
-		fresh, err := client.Update(t.Context(), fresh, metav1.UpdateOptions{})
-		require.NoError(t, err)
-
-		stale.SetAnnotations(map[string]string{"late": "true"})
-		_, err = client.Update(t.Context(), stale, metav1.UpdateOptions{})
-		status := framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
-		require.Equal(t, s.Details(stale.GetName()), status.Details)
-
-		reborn := fresh.DeepCopy()
-		reborn.SetUID("00000000-0000-0000-0000-000000000000")
-		_, err = client.Update(t.Context(), reborn, metav1.UpdateOptions{})
-		framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
-
-		unconditional := fresh.DeepCopy()
-		unconditional.SetResourceVersion("")
-		_, err = client.Update(t.Context(), unconditional, metav1.UpdateOptions{})
-		status = framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
-		require.Equal(t, []metav1.StatusCause{{
-			Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.resourceVersion", Message: "Invalid value: 0: must be specified for an update",
-		}}, status.Details.Causes)
-	})
-}
-
-func TestGenerateName(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		object := s.New("")
-		object.SetName("")
-		object.SetGenerateName(s.ID + "-")
-		names := map[string]bool{}
-		for range 2 {
-			created, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
-			require.NoError(t, err)
-			require.Regexp(t, "^"+s.ID+"-[a-z0-9]{5}$", created.GetName())
-			require.Equal(t, s.ID+"-", created.GetGenerateName())
-			names[created.GetName()] = true
-		}
-		require.Len(t, names, 2)
-	})
-}
-
-func TestDeletePreconditions(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		remove := func(preconditions metav1.Preconditions) error {
-			return s.Client().Delete(t.Context(), created.GetName(), metav1.DeleteOptions{Preconditions: &preconditions})
-		}
-		uid, version := created.GetUID(), created.GetResourceVersion()
-		framework.RequireStatus(t, remove(metav1.Preconditions{UID: new(types.UID("other"))}), 409, metav1.StatusReasonConflict)
-		framework.RequireStatus(t, remove(metav1.Preconditions{UID: &uid, ResourceVersion: new("1")}), 409, metav1.StatusReasonConflict)
-		require.NoError(t, remove(metav1.Preconditions{UID: &uid, ResourceVersion: &version}))
-		_, err := s.Client().Get(t.Context(), created.GetName(), metav1.GetOptions{})
-		framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
-	})
-}
-
-// What a delete answers tells the client which object is gone.
-func TestDeleteAnswer(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		var status metav1.Status
-		require.NoError(t, framework.Kube(cp).Discovery().RESTClient().Delete().AbsPath(s.Path(), created.GetName()).Do(t.Context()).Into(&status))
-		require.Equal(t, metav1.StatusSuccess, status.Status)
-		require.Equal(t, &metav1.StatusDetails{Name: created.GetName(), Group: s.Group, Kind: s.Resource, UID: created.GetUID()}, status.Details)
-
-		created = s.Create(t, "b")
-		body, err := framework.Kube(cp).Discovery().RESTClient().Delete().AbsPath(s.Path()).
-			Param("labelSelector", s.All().LabelSelector).Do(t.Context()).Raw()
-		require.NoError(t, err)
-		var list unstructured.UnstructuredList
-		require.NoError(t, list.UnmarshalJSON(body))
-		require.Equal(t, s.GroupVersion().WithKind(s.Kind+"List"), list.GroupVersionKind())
-		require.Equal(t, []unstructured.Unstructured{*created}, list.Items)
-	})
 }
 
 func TestDeprecationWarnings(t *testing.T) {

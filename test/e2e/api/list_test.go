@@ -51,32 +51,6 @@ func (s subject) suffixes(items []unstructured.Unstructured) []string {
 	return names
 }
 
-func TestListByLabel(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		for name, size := range map[string]string{"a": "small", "b": "large", "c": ""} {
-			object := s.New(name)
-			object.SetLabels(map[string]string{framework.Label: s.ID, "size": size})
-			if name == "c" {
-				object.SetLabels(map[string]string{framework.Label: s.ID})
-			}
-			_, err := s.Client().Create(t.Context(), object, metav1.CreateOptions{})
-			require.NoError(t, err)
-		}
-		for selector, want := range map[string][]string{
-			"size":                   {"a", "b"},
-			"!size":                  {"c"},
-			"size=small":             {"a"},
-			"size!=small":            {"b", "c"},
-			"size in (small, large)": {"a", "b"},
-			"size notin (large)":     {"a", "c"},
-			"size=none":              {},
-		} {
-			got := s.listed(t, metav1.ListOptions{LabelSelector: s.All().LabelSelector + "," + selector})
-			require.Equal(t, want, got, selector)
-		}
-	})
-}
-
 func TestListByField(t *testing.T) {
 	forEachSubject(t, func(t *testing.T, s subject) {
 		for _, name := range []string{"a", "b"} {
@@ -137,156 +111,12 @@ func TestListByField(t *testing.T) {
 	})
 }
 
-func TestListOfAllNamespaces(t *testing.T) {
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		one, two := newSubject(t, "Pizza", version), newSubject(t, "Pizza", version)
-		two.ID = one.ID
-		want := []string{one.Create(t, "a").GetNamespace(), two.Create(t, "b").GetNamespace()}
-		everywhere := one
-		everywhere.Namespace = ""
-		list, err := everywhere.Client().List(t.Context(), one.All())
-		require.NoError(t, err)
-		var got []string
-		for _, item := range list.Items {
-			got = append(got, item.GetNamespace())
-		}
-		require.ElementsMatch(t, want, got)
-		require.Equal(t, []string{"b"}, one.suffixes(two.list(t, metav1.ListOptions{}).Items))
-	}
-}
-
 // list returns the test's objects, and with the options those that match.
 func (s subject) list(t *testing.T, options metav1.ListOptions) *unstructured.UnstructuredList {
 	t.Helper()
 	list, err := s.Client().List(t.Context(), options)
 	require.NoError(t, err)
 	return list
-}
-
-// Pages together are the list as it was at the first page, whatever happens in
-// between, and in whichever version the next one is asked for.
-func TestPages(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			s := newSubject(t, "Pizza", version)
-			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-				s.Create(t, name)
-			}
-			first := s.list(t, metav1.ListOptions{Limit: 3})
-			require.Equal(t, []string{"a", "b", "c"}, s.suffixes(first.Items))
-			require.EqualValues(t, 4, *first.GetRemainingItemCount())
-			require.NotEmpty(t, first.GetContinue())
-
-			require.NoError(t, s.Client().Delete(t.Context(), s.Name("e"), metav1.DeleteOptions{}))
-			s.Create(t, "h")
-			for _, next := range framework.Versions() {
-				second := s.in(next).list(t, metav1.ListOptions{Limit: 3, Continue: first.GetContinue()})
-				require.Equal(t, []string{"d", "e", "f"}, s.suffixes(second.Items))
-				require.Equal(t, first.GetResourceVersion(), second.GetResourceVersion())
-				require.EqualValues(t, 1, *second.GetRemainingItemCount())
-				last := s.list(t, metav1.ListOptions{Limit: 3, Continue: second.GetContinue()})
-				require.Equal(t, []string{"g"}, s.suffixes(last.Items))
-				require.Equal(t, first.GetResourceVersion(), last.GetResourceVersion())
-				require.Nil(t, last.GetRemainingItemCount())
-				require.Empty(t, last.GetContinue())
-			}
-
-			// How many more match a selector is not known without looking at them.
-			selected := s.list(t, metav1.ListOptions{Limit: 2, LabelSelector: s.All().LabelSelector})
-			require.Equal(t, []string{"a", "b"}, s.suffixes(selected.Items))
-			require.Nil(t, selected.GetRemainingItemCount())
-			rest := s.list(t, metav1.ListOptions{Continue: selected.GetContinue(), LabelSelector: s.All().LabelSelector})
-			require.Equal(t, []string{"c", "d", "f", "g", "h"}, s.suffixes(rest.Items))
-
-			whole := s.list(t, metav1.ListOptions{Limit: 7})
-			require.Len(t, whole.Items, 7)
-			require.Empty(t, whole.GetContinue())
-		})
-	}
-}
-
-func TestPagesOfToppings(t *testing.T) {
-	t.Parallel()
-	s := newSubject(t, "Topping", "v1")
-	for _, name := range []string{"a", "b", "c"} {
-		s.Create(t, name)
-	}
-	var got []string
-	options := s.All()
-	for options.Limit = 1; ; {
-		page := s.list(t, options)
-		require.LessOrEqual(t, len(page.Items), 1)
-		got = append(got, s.suffixes(page.Items)...)
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			break
-		}
-	}
-	require.Equal(t, []string{"a", "b", "c"}, got)
-}
-
-func TestResourceVersionMatch(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		first := s.Create(t, "a").GetResourceVersion()
-		second := s.Create(t, "b").GetResourceVersion()
-		require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
-		// This is answered from a cache that has seen all of it, which later answers
-		// of any age are from, too.
-		require.Equal(t, []string{"b"}, s.listed(t, metav1.ListOptions{}))
-		const exact, notOlder = metav1.ResourceVersionMatchExact, metav1.ResourceVersionMatchNotOlderThan
-
-		for name, test := range map[string]struct {
-			options metav1.ListOptions
-			want    []string
-		}{
-			"the newest, in pages":    {metav1.ListOptions{Limit: 10}, []string{"b"}},
-			"not older":               {metav1.ListOptions{ResourceVersion: second, ResourceVersionMatch: notOlder}, []string{"b"}},
-			"not older, by default":   {metav1.ListOptions{ResourceVersion: second}, []string{"b"}},
-			"not older than anything": {metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: notOlder}, []string{"b"}},
-			"any":                     {metav1.ListOptions{ResourceVersion: "0"}, []string{"b"}},
-			"exactly the first":       {metav1.ListOptions{ResourceVersion: first, ResourceVersionMatch: exact}, []string{"a"}},
-			"exactly the second":      {metav1.ListOptions{ResourceVersion: second, ResourceVersionMatch: exact}, []string{"a", "b"}},
-			"exactly, in pages":       {metav1.ListOptions{ResourceVersion: second, ResourceVersionMatch: exact, Limit: 10}, []string{"a", "b"}},
-			"exactly, by default with pages": {
-				metav1.ListOptions{ResourceVersion: second, Limit: 10}, []string{"a", "b"},
-			},
-		} {
-			require.Equal(t, test.want, s.listed(t, test.options), name)
-		}
-
-		for name, test := range map[string]struct {
-			options metav1.ListOptions
-			fields  []string
-		}{
-			"a match without a version":    {metav1.ListOptions{ResourceVersionMatch: exact}, []string{"resourceVersionMatch"}},
-			"exactly anything":             {metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: exact}, []string{"resourceVersionMatch"}},
-			"an unknown match":             {metav1.ListOptions{ResourceVersion: first, ResourceVersionMatch: "Nearly"}, []string{"resourceVersionMatch"}},
-			"a match with a continuation":  {metav1.ListOptions{ResourceVersion: first, ResourceVersionMatch: exact, Continue: "x"}, []string{"resourceVersionMatch"}},
-			"initial events of a list":     {metav1.ListOptions{SendInitialEvents: new(true)}, []string{"sendInitialEvents"}},
-			"a match in a watch":           {metav1.ListOptions{Watch: true, ResourceVersion: first, ResourceVersionMatch: notOlder}, []string{"resourceVersionMatch"}},
-			"initial events without match": {metav1.ListOptions{Watch: true, SendInitialEvents: new(true)}, []string{"resourceVersionMatch"}},
-		} {
-			_, err := s.Client().List(t.Context(), test.options)
-			if test.options.Watch {
-				_, err = s.Client().Watch(t.Context(), test.options)
-			}
-			status := framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
-			var fields []string
-			for _, cause := range status.Details.Causes {
-				fields = append(fields, cause.Field)
-			}
-			require.Equal(t, test.fields, fields, name)
-		}
-
-		for _, resourceVersion := range []string{"", "0", second} {
-			read, err := s.Client().Get(t.Context(), s.Name("b"), metav1.GetOptions{ResourceVersion: resourceVersion})
-			require.NoError(t, err)
-			require.Equal(t, second, read.GetResourceVersion())
-		}
-	})
 }
 
 // get asks for the test's objects, or one of them, in the way that the headers say.

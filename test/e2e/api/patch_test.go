@@ -140,31 +140,6 @@ func (s subject) patch(t *testing.T, suffix string, as types.PatchType, patch st
 	return s.Client().Patch(t.Context(), s.Name(suffix), as, []byte(patch), options, subresources...)
 }
 
-func TestPatchTopping(t *testing.T) {
-	t.Parallel()
-	for as, patch := range map[types.PatchType]string{
-		types.JSONPatchType:           `[{"op":"replace","path":"/spec/cost","value":"2"}]`,
-		types.MergePatchType:          `{"spec":{"cost":"2"}}`,
-		types.StrategicMergePatchType: `{"spec":{"cost":2}}`,
-		types.ApplyPatchType:          "{apiVersion: GROUPVERSION, kind: Topping, metadata: {labels: {applied: 'true'}}}",
-	} {
-		for _, version := range framework.Versions() {
-			t.Run(string(as)+"/"+version, func(t *testing.T) {
-				t.Parallel()
-				s := newSubject(t, "Topping", version)
-				s.Create(t, "a")
-				got, err := s.patch(t, "a", as, patch)
-				require.NoError(t, err)
-				if as == types.ApplyPatchType {
-					require.Equal(t, map[string]string{framework.Label: s.ID, "applied": "true"}, got.GetLabels())
-				} else {
-					require.Equal(t, map[string]any{"cost": "2"}, got.Object["spec"])
-				}
-			})
-		}
-	}
-}
-
 // Each patch would change the spec and the labels, too.
 func TestPatchStatus(t *testing.T) {
 	t.Parallel()
@@ -224,26 +199,6 @@ func TestPatchConditions(t *testing.T) {
 		require.NoError(t, err)
 		require.ElementsMatch(t, []any{condition("Priced", "True"), condition("Ready", "True")}, conditions)
 	}
-}
-
-func TestPatchRefused(t *testing.T) {
-	forEachSubject(t, func(t *testing.T, s subject) {
-		created := s.Create(t, "a")
-		_, err := s.patch(t, "a", types.MergePatchType, `{"metadata":{"labels":{"a":"b"}}}`)
-		require.NoError(t, err)
-
-		stale := `{"metadata":{"resourceVersion":"` + created.GetResourceVersion() + `","labels":{"a":"c"}}}`
-		for _, as := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType} {
-			_, err = s.patch(t, "a", as, stale)
-			framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
-		}
-		_, err = s.patch(t, "a", types.JSONPatchType, `[{"op":"test","path":"/metadata/name","value":"other"}]`)
-		framework.RequireStatus(t, err, 422, metav1.StatusReasonInvalid)
-		_, err = s.patch(t, "a", "application/merge", `{}`)
-		framework.RequireStatus(t, err, 415, metav1.StatusReasonUnsupportedMediaType)
-		_, err = s.patch(t, "missing", types.ApplyPatchType, "{apiVersion: other/v1, kind: "+s.Kind+"}")
-		framework.RequireStatus(t, err, 400, metav1.StatusReasonBadRequest)
-	})
 }
 
 // The server once logged its own code as faulty when a client broke a rule about

@@ -19,7 +19,6 @@ package api
 import (
 	"context"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -132,34 +131,6 @@ func watchList() metav1.ListOptions {
 	}
 }
 
-func TestWatchList(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		a, b := s.Create(t, "a"), s.Create(t, "b")
-		w := s.watch(t, watchList())
-		initial := []*unstructured.Unstructured{w.expect(watch.Added), w.expect(watch.Added)}
-		slices.SortFunc(initial, func(x, y *unstructured.Unstructured) int {
-			return number(t, x.GetResourceVersion()) - number(t, y.GetResourceVersion())
-		})
-		require.Equal(t, []*unstructured.Unstructured{a, b}, initial)
-
-		end := w.expect(watch.Bookmark)
-		require.Equal(t, s.GroupVersionKind, end.GroupVersionKind())
-		require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
-		require.GreaterOrEqual(t, number(t, end.GetResourceVersion()), number(t, b.GetResourceVersion()))
-		require.Equal(t, s.Create(t, "c"), w.expect(watch.Added))
-	})
-}
-
-// Where there is nothing to send, the end comes all the same.
-func TestWatchListOfNothing(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		end := s.watch(t, watchList()).expect(watch.Bookmark)
-		require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
-	})
-}
-
 // TestWatchesOfLargeObjects begin with events that are made for each of them, and take memory one
 // after the other.
 func TestWatchesOfLargeObjects(t *testing.T) {
@@ -196,108 +167,32 @@ func TestWatchesOfLargeObjects(t *testing.T) {
 	}
 }
 
-// A watch that allows bookmarks gets one before it ends, from which the next can
-// go on.
-func TestBookmarks(t *testing.T) {
-	framework.Long(t, "a bookmark comes at the end of a watch")
-	t.Parallel()
-	var subjects []subject
-	var watchers []*watcher
-	for _, kind := range []string{"Pizza", "Topping"} {
-		for _, version := range framework.Versions() {
-			s := newSubject(t, kind, version)
-			list, err := s.Client().List(t.Context(), s.All())
-			require.NoError(t, err)
-			// The bookmark comes two seconds before the end, and all are created before that.
-			watchers = append(watchers, s.watch(t, metav1.ListOptions{
-				ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true, TimeoutSeconds: new(int64(12)),
-			}))
-			subjects = append(subjects, s)
-		}
-	}
-	for i, s := range subjects {
-		created := s.Create(t, "a")
-		require.Equal(t, created, watchers[i].expect(watch.Added))
-	}
-	for i, s := range subjects {
-		bookmark := watchers[i].expect(watch.Bookmark)
-		require.Equal(t, s.GroupVersionKind, bookmark.GroupVersionKind())
-		require.Empty(t, bookmark.GetAnnotations())
-		for event, open := watchers[i].next(); open; event, open = watchers[i].next() {
-			require.Equal(t, watch.Bookmark, event.Type, "%v", event.Object)
-		}
-
-		next := s.watch(t, metav1.ListOptions{ResourceVersion: bookmark.GetResourceVersion()})
-		require.Equal(t, s.Create(t, "b"), next.expect(watch.Added))
-	}
-}
-
-// An object that comes to match is new to the watch; one that ceases to is gone.
-func TestWatchBySelector(t *testing.T) {
+// What its fields say decides whether a watch by a field has a pizza.
+func TestWatchByField(t *testing.T) {
 	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		update := func(object *unstructured.Unstructured, subresources ...string) *unstructured.Unstructured {
-			t.Helper()
-			updated, err := s.Client().Update(t.Context(), object, metav1.UpdateOptions{}, subresources...)
-			require.NoError(t, err)
-			return updated
-		}
-		menu := map[string]string{framework.Label: s.ID, "menu": "true"}
-		byLabel := s.watch(t, metav1.ListOptions{LabelSelector: s.All().LabelSelector + ",menu"})
-		byName := s.watch(t, metav1.ListOptions{FieldSelector: "metadata.name=" + s.Name("b")})
-
-		a := s.Create(t, "a")
-		a.SetLabels(menu)
-		a = update(a)
-		require.Equal(t, a, byLabel.expect(watch.Added))
-		a.SetAnnotations(map[string]string{"a": "b"})
-		a = update(a)
-		require.Equal(t, a, byLabel.expect(watch.Modified))
-		a.SetLabels(s.New("a").GetLabels())
-		left := update(a)
-		gone := byLabel.expect(watch.Deleted)
-		require.Equal(t, menu, gone.GetLabels(), "The object is not as it was when it matched last.")
-		require.Equal(t, left.GetResourceVersion(), gone.GetResourceVersion())
-
+	t.Parallel()
+	for _, version := range framework.Versions() {
+		s := newSubject(t, "Pizza", version)
 		b := s.Create(t, "b")
-		require.Equal(t, b, byName.expect(watch.Added))
-		if s.Kind == "Topping" {
-			return
+		update := func(subresources ...string) {
+			t.Helper()
+			updated, err := s.Client().Update(t.Context(), b, metav1.UpdateOptions{}, subresources...)
+			require.NoError(t, err)
+			b = updated
 		}
-
 		baked := s.watch(t, metav1.ListOptions{FieldSelector: "spec.replicas=2"})
 		priced := s.watch(t, metav1.ListOptions{FieldSelector: "status.cost=2300m"})
 		s.change(t, b)
-		b = update(b)
+		update()
 		require.Equal(t, b, baked.expect(watch.Added))
 		b.Object["status"] = newStatus(2)
-		b = update(b, "status")
+		update("status")
 		require.Equal(t, b, baked.expect(watch.Modified))
 		require.Equal(t, b, priced.expect(watch.Added))
 		require.NoError(t, s.Client().Delete(t.Context(), b.GetName(), metav1.DeleteOptions{}))
 		baked.expect(watch.Deleted)
 		priced.expect(watch.Deleted)
-	})
-}
-
-func TestWatchGoesOn(t *testing.T) {
-	framework.AlsoRemote(t)
-	forEachSubject(t, func(t *testing.T, s subject) {
-		seen := s.Create(t, "a")
-		changed := seen.DeepCopy()
-		s.change(t, changed)
-		changed, err := s.Client().Update(t.Context(), changed, metav1.UpdateOptions{})
-		require.NoError(t, err)
-		require.NoError(t, s.Client().Delete(t.Context(), seen.GetName(), metav1.DeleteOptions{}))
-
-		for _, version := range framework.Versions() {
-			w := s.in(version).watch(t, metav1.ListOptions{ResourceVersion: seen.GetResourceVersion()})
-			modified := w.expect(watch.Modified)
-			require.Equal(t, s.in(version).GroupVersionKind, modified.GroupVersionKind())
-			require.Equal(t, changed.GetResourceVersion(), modified.GetResourceVersion())
-			require.Equal(t, seen.GetUID(), w.expect(watch.Deleted).GetUID())
-		}
-	})
+	}
 }
 
 // A client that asks for history that is no longer there is told to start over. Compaction
