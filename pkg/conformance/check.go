@@ -93,6 +93,10 @@ func Checks() []Check {
 		applyChecks(),
 		versionsChecks(),
 		formsChecks(),
+		securityChecks(),
+		admissionChecks(),
+		canceledChecks(),
+		hostileChecks(),
 	)
 }
 

@@ -168,13 +168,6 @@ func formsChecks() []Check {
 		})
 }
 
-// initialEvents are the parameters of a client that lists by watching.
-func initialEvents(r *Request) {
-	r.Query.Set("sendInitialEvents", "true")
-	r.Query.Set("resourceVersionMatch", "NotOlderThan")
-	r.Query.Set("allowWatchBookmarks", "true")
-}
-
 // binary is the check of a form that begins with magic bytes, and that servers need not have.
 func binary(id, source, media, magic, unless string) Check {
 	return Check{

@@ -58,6 +58,8 @@ type Probe struct {
 	result *Result
 	// cleanups undo what the check has made, the last first.
 	cleanups []func(context.Context)
+	// accounts is the namespace of service accounts, once there are any.
+	accounts string
 }
 
 // Context ends with the check's time.
@@ -266,12 +268,16 @@ func (p *Probe) Within(patience time.Duration, send func() Answer, missing func(
 }
 
 // OwnNamespace moves the check to a namespace of its own, for what concerns all of a namespace.
-func (p *Probe) OwnNamespace() {
-	p.Namespace = p.ID
-	if err := p.run.createNamespace(p.ctx, p.Namespace, map[string]string{Label: p.ID}); err != nil {
+func (p *Probe) OwnNamespace() { p.Namespace = p.OtherNamespace("own") }
+
+// OtherNamespace makes a namespace that is deleted after the check.
+func (p *Probe) OtherNamespace(suffix string) string {
+	name := p.Name(suffix)
+	if err := p.run.createNamespace(p.ctx, name, map[string]string{Label: p.ID}); err != nil {
 		p.end(Failed, "", &Finding{Problem: err.Error()})
 	}
-	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, "/api/v1/namespaces/"+p.Namespace) })
+	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, "/api/v1/namespaces/"+name) })
+	return name
 }
 
 // Make creates an object of another kind, for example a policy, and has it deleted after the

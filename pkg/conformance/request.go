@@ -18,6 +18,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,8 @@ type Request struct {
 	Header       http.Header
 	// Body is sent as it is if it is a []byte or a string, and else as JSON.
 	Body any
+	// to is where the request goes, kube-apiserver if it is nil.
+	to *endpoint
 }
 
 // An Option changes a Request.
@@ -65,6 +68,9 @@ func As(user string, groups ...string) Option {
 		}
 	}
 }
+
+// through sends a request elsewhere.
+func through(to *endpoint) Option { return func(r *Request) { r.to = to } }
 
 func newRequest(method, path string, body any, options ...Option) Request {
 	request := Request{Method: method, Path: path, Query: url.Values{}, Header: http.Header{}, Body: body}
@@ -93,6 +99,8 @@ func (r Request) body() ([]byte, error) {
 		return body, nil
 	case string:
 		return []byte(body), nil
+	case stopping:
+		return []byte(body.text), nil
 	default:
 		return json.Marshal(body)
 	}
@@ -102,10 +110,8 @@ func (r Request) body() ([]byte, error) {
 func (r Request) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s", r.Method, r.target())
-	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		for _, value := range r.Header[name] {
-			fmt.Fprintf(&text, "\n%s: %s", name, value)
-		}
+	for _, line := range r.headers() {
+		text.WriteString("\n" + line)
 	}
 	if body, err := r.body(); err == nil && len(body) > 0 {
 		fmt.Fprintf(&text, "\n\n%s", excerpt(body))
@@ -113,13 +119,25 @@ func (r Request) String() string {
 	return text.String()
 }
 
+// headers are the lines of the header, without tokens.
+func (r Request) headers() []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[name] {
+			if name == "Authorization" {
+				value = "Bearer …"
+			}
+			lines = append(lines, name+": "+value)
+		}
+	}
+	return lines
+}
+
 // Command returns a command that sends the request again, once "kubectl proxy" runs.
 func (r Request) Command() string {
 	words := []string{"curl", "-i", "-X", r.Method}
-	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		for _, value := range r.Header[name] {
-			words = append(words, "-H", quote(name+": "+value))
-		}
+	for _, line := range r.headers() {
+		words = append(words, "-H", quote(line))
 	}
 	if body, err := r.body(); err == nil && len(body) > 0 {
 		words = append(words, "--data-binary", quote(excerpt(body)))
@@ -168,14 +186,20 @@ func (r *run) open(ctx context.Context, request Request) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
+	to := cmp.Or(request.to, r.main)
 	for {
-		sent, err := http.NewRequestWithContext(ctx, request.Method, r.server.String()+request.target(), bytes.NewReader(body))
+		reader, length := io.Reader(bytes.NewReader(body)), int64(len(body))
+		if stops, ok := request.Body.(stopping); ok {
+			reader, length = stops.reader(), length+1
+		}
+		sent, err := http.NewRequestWithContext(ctx, request.Method, strings.TrimSuffix(to.server.String(), "/")+request.target(), reader)
 		if err != nil {
 			return nil, err
 		}
+		sent.ContentLength = length
 		sent.Header = http.Header{"Accept": {"application/json"}}
 		maps.Copy(sent.Header, request.Header)
-		response, err := r.client.Do(sent)
+		response, err := to.client.Do(sent)
 		if err != nil || response.StatusCode != http.StatusTooManyRequests {
 			return response, err
 		}

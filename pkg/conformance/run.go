@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 )
 
 const (
@@ -60,6 +61,14 @@ type Options struct {
 	ReadOnly bool
 	// Only narrows the run to checks with these IDs, if there are any.
 	Only []string
+	// Direct leads to the server of an APIService, past kube-apiserver, and has no credentials. Without it
+	// the endpoints of the APIService's Service are tried.
+	Direct *rest.Config
+	// WebhookAddress is a host of this machine and a port, which may be 0. The API's servers reach webhooks of
+	// the run there. Without it no webhook is examined.
+	WebhookAddress string
+	// AuditLog is the file that the server of the API writes its audit events to. Without it audit is not examined.
+	AuditLog string
 	// Seed makes hostile requests repeatable.
 	Seed uint64
 	// Progress is called with each result as soon as it is there, by one goroutine at a time. It may be nil.
@@ -69,7 +78,16 @@ type Options struct {
 // run is an examination on its way.
 type run struct {
 	Options
-	id     string
+	id string
+	// main is kube-apiserver with the credentials of the run, anonymous without any.
+	main, anonymous *endpoint
+	// wrap is around all transports.
+	wrap  transport.WrapperFunc
+	hooks *webhooks
+}
+
+// endpoint is a server, and the client that sends it requests.
+type endpoint struct {
 	server *url.URL
 	client *http.Client
 }
@@ -101,6 +119,12 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 	}
 	if len(resources) == 0 {
 		return nil, errors.New("nothing to examine: discovery lists none of the resources; see \"kubectl api-resources\"")
+	}
+	if options.WebhookAddress != "" && !options.ReadOnly {
+		if r.hooks, err = serveWebhooks(options.WebhookAddress); err != nil {
+			return nil, err
+		}
+		defer r.hooks.server.Close()
 	}
 	namespace := r.id
 	if !options.ReadOnly && slices.ContainsFunc(resources, func(resource *Resource) bool { return resource.Namespaced }) {
@@ -153,6 +177,20 @@ func Test(t *testing.T, config *rest.Config, options Options) {
 }
 
 func newRun(config *rest.Config, options Options) (*run, error) {
+	main, err := newEndpoint(config)
+	if err != nil {
+		return nil, err
+	}
+	nobody := rest.AnonymousClientConfig(config)
+	nobody.WrapTransport = config.WrapTransport
+	anonymous, err := newEndpoint(nobody)
+	if err != nil {
+		return nil, err
+	}
+	return &run{Options: options, id: "conformance-" + rand.String(5), main: main, anonymous: anonymous, wrap: config.WrapTransport}, nil
+}
+
+func newEndpoint(config *rest.Config) (*endpoint, error) {
 	config = rest.CopyConfig(config)
 	// Checks read what came, not what a transport made of it.
 	config.DisableCompression = true
@@ -165,7 +203,7 @@ func newRun(config *rest.Config, options Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &run{Options: options, id: "conformance-" + rand.String(5), server: server, client: client}, nil
+	return &endpoint{server, client}, nil
 }
 
 // examine runs the checks for a resource side by side.

@@ -87,6 +87,8 @@ func NewCommand(name string) *cobra.Command {
 	flags.StringVar(&level, "level", string(conformance.Full), "How much is asked: basic, full, or hostile, which adds requests that no honest client sends.")
 	flags.BoolVar(&options.ReadOnly, "read-only", false, "Leave out all checks that write.")
 	flags.StringSliceVar(&options.Only, "check", nil, "Check to run, for example watch/order. By default it is all of the level.")
+	flags.StringVar(&options.WebhookAddress, "webhook-address", "", "Host of this machine and port, which may be 0, at which the API's servers reach webhooks of the run. Without it no webhook is examined.")
+	flags.StringVar(&options.AuditLog, "audit-log", "", "File to which the API's server writes audit events. Without it audit is not examined.")
 	flags.Uint64Var(&options.Seed, "seed", 1, "Seed of hostile requests.")
 	flags.StringVarP(&format, "output", "o", "text", "Format of the report: "+strings.Join(conformance.Formats(), ", ")+".")
 	cmd.MarkFlagsOneRequired("group-version", "example")

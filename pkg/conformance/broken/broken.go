@@ -36,7 +36,7 @@ type Transport func(http.RoundTripper) http.RoundTripper
 // Transports returns for the ID of each check the transport that breaks what the check is for.
 func Transports() map[string]Transport {
 	all := map[string]Transport{}
-	for _, area := range []map[string]Transport{discovery(), openAPI(), verbs(), resourceVersions(), watch(), writes(), apply(), versions(), forms()} {
+	for _, area := range []map[string]Transport{discovery(), openAPI(), verbs(), resourceVersions(), watch(), writes(), apply(), versions(), forms(), security(), canceled(), hostile()} {
 		maps.Copy(all, area)
 	}
 	return all

@@ -17,21 +17,16 @@ limitations under the License.
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -160,109 +155,4 @@ func (g *target) metric(t *testing.T, name string) float64 {
 	value, err := strconv.ParseFloat(match[1], 64)
 	require.NoError(t, err)
 	return value
-}
-
-// Whatever is sent, the answer is never the server's own failure.
-func TestMutatedRequests(t *testing.T) {
-	framework.Long(t, "a thousand requests")
-	t.Parallel()
-	const iterations, timeout = 1000, 20 * time.Second
-	pid := cp.APIServer.PID()
-	for i, d := range doors() {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			random := rand.New(rand.NewPCG(20261120, uint64(i)))
-			var targets []*target
-			for _, version := range framework.Versions() {
-				targets = append(targets, newTarget(t, d, version))
-			}
-			sent, refused := 0, 0
-			for deadline := time.Now().Add(timeout); sent < iterations && time.Now().Before(deadline); {
-				target := targets[random.IntN(len(targets))]
-				request := mutated(random, target)
-				if _, err := url.Parse(target.config.Host + request.path); err != nil {
-					continue // No client would send it.
-				}
-				sent++
-				answer := target.send(t, request)
-				if answer.code < 400 {
-					continue
-				}
-				refused++
-				var status metav1.Status
-				require.NoError(t, json.Unmarshal([]byte(answer.body), &status), "%q: %d %q", request, answer.code, answer.body)
-				require.Equal(t, int32(answer.code), status.Code, "%q: %q", request, answer.body)
-				if status.Reason == metav1.StatusReasonTimeout && len(status.Details.Causes) > 0 {
-					continue // It waited for a resourceVersion that is still to come.
-				}
-				require.Less(t, answer.code, 500, "%q: %q", request, answer.body)
-			}
-			require.Greater(t, refused, sent/4, "Of %d requests, too few were bad to prove anything.", sent)
-			require.Greater(t, sent, iterations/10, "Too few requests were sent to prove anything.")
-			requireAlive(t, pid)
-		})
-	}
-}
-
-// mutated is a good request with a few random changes. None is a watch, which would
-// take its time.
-func mutated(random *rand.Rand, target *target) badRequest {
-	requests := []badRequest{
-		create(pizza(`"replicas":2`)),
-		create(metadata(`"labels":{"a":"b"},"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":"a"}]`)),
-		create("apiVersion: {version}\nkind: Pizza\nmetadata:\n  name: new\nspec:\n  toppings: {toppings}\n").as("application/yaml"),
-		create(envelope("Pizza", field(1, field(1, "new"))+field(2, field(1, field(1, "tomato"))))).as("application/vnd.kubernetes.protobuf"),
-		createAt("{all toppings}", topping(`"cost":"1.5"`)),
-		replace(changed(`"resourceVersion":"1"`)),
-		replaceAt("{pizza}/scale", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"margherita"},"spec":{"replicas":1}}`),
-		patch(types.JSONPatchType, `[{"op":"replace","path":"/spec/replicas","value":2},{"op":"add","path":"/spec/toppings/-","value":{"name":"basil"}},{"op":"copy","from":"/spec","path":"/status"}]`),
-		patch(types.StrategicMergePatchType, `{"spec":{"$setElementOrder/toppings":[{"name":"basil"}],"toppings":[{"name":"basil","quantity":2},{"name":"tomato","$patch":"delete"}]}}`),
-		patchAt("{pizza}/status", types.MergePatchType, `{"status":{"replicas":1,"cost":"1","conditions":[{"type":"Ready","status":"True","reason":"Baked","message":"","lastTransitionTime":"2026-11-20T12:00:00Z"}]}}`),
-		apply(`"spec":{"replicas":2,"toppings":{toppings}}`),
-		remove("{pizza}", `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"],"preconditions":{"resourceVersion":"1"}}`),
-		get("{pizza}?resourceVersion=0"),
-		get("{pizzas}?labelSelector=a%3Db,c+in+(d,e)&fieldSelector=spec.replicas%3D1&limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`)),
-	}
-	mediaTypes := []string{
-		"application/json", "application/yaml", "application/vnd.kubernetes.protobuf",
-		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
-	}
-	request := requests[random.IntN(len(requests))]
-	request.path, request.body = target.fill(request.path), target.fill(request.body)
-	for range 1 + random.IntN(3) {
-		switch random.IntN(6) {
-		case 0:
-			// Other paths than those of the API have answers of other kinds.
-			root := target.fill("{root}") + "/"
-			request.path = root + mutation(random, strings.TrimPrefix(request.path, root))
-		case 1:
-			request.contentType = mediaTypes[random.IntN(len(mediaTypes))]
-		default:
-			request.body = mutation(random, request.body)
-		}
-	}
-	// The first of equal parameters counts.
-	path, query, _ := strings.Cut(request.path, "?")
-	request.path = path + "?timeoutSeconds=1&dryRun=All&" + query
-	return request
-}
-
-// mutation changes a text at one place.
-func mutation(random *rand.Rand, text string) string {
-	pieces := []string{
-		"", "null", "{}", "[]", `""`, "{", "}", "[", "]", `"`, ",", ":", "-1", "1e9", "9223372036854775808", "1.5", "true", `\u0000`, "\x00", "\xff", " ", "\n- ",
-		"$patch", "metadata", "spec", "/", "..", "%2F", "%00", "?", "&", "=", "*", "&a ", "*a", "!!binary ", strings.Repeat("a", 300),
-	}
-	from := random.IntN(len(text) + 1)
-	to := min(len(text), from+random.IntN(12))
-	switch random.IntN(4) {
-	case 0: // Repeat a part.
-		return text[:to] + text[from:]
-	case 1: // Leave a part out.
-		return text[:from] + text[to:]
-	case 2: // Cut off.
-		return text[:from]
-	default: // Put something else there.
-		return text[:from] + pieces[random.IntN(len(pieces))] + text[to:]
-	}
 }

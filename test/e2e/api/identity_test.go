@@ -228,21 +228,6 @@ func requireAnswer(t *testing.T, want string, who credentials, host, namespace s
 	require.Equal(t, want, fmt.Sprintf("%d %s", response.StatusCode, status.Message), "The answer of %s.", host)
 }
 
-// Who may impersonate, kube-apiserver decides. Directly, nobody may: a client without a permission
-// once kept this server from all others by the reviews that it takes.
-func TestImpersonationIsARight(t *testing.T) {
-	t.Parallel()
-	ns := framework.Namespace(t, cp)
-	header := http.Header{"Impersonate-User": {"root"}, "Impersonate-Group": {"system:masters"}}
-	alice := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "alice"}), header: header}
-	root := credentials{certificate: issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}}), header: header}
-	response, body := alice.do(t, http.MethodPost, cp.KubeAPIServer.URL()+"/apis/restaurant.programming-kubernetes.info/v1/namespaces/"+ns+"/pizzas", margherita(1))
-	require.Equal(t, http.StatusForbidden, response.StatusCode, "%s", body)
-	for _, direct := range []credentials{alice, root} {
-		requireAnswer(t, "403 this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it", direct, cp.APIServer.URL(), ns)
-	}
-}
-
 // Who a user is arrives at the server in full, and nothing that they only claim.
 func TestIdentityArrives(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,10 @@ limitations under the License.
 package conformance
 
 import (
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -28,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance/broken"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -39,7 +43,12 @@ var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
 	var config controlplane.Config
-	config.APIServer.Flags = []string{"--run-controllers=false"}
+	auditPolicy, err := filepath.Abs("../api/testdata/audit-policy.yaml")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	config.APIServer.Flags = []string{"--run-controllers=false", "--audit-policy-file=" + auditPolicy, "--audit-log-path=audit.log"}
 	// What a check writes, nobody else changes.
 	config.ControllerManager.Flags = []string{"--controllers=*,-deployment-controller"}
 	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), defineWidgets, waitForOpenAPI)
@@ -48,13 +57,17 @@ func TestMain(m *testing.M) {
 // options are the options to examine the group versions of examples.
 func options(t *testing.T, examples ...string) conformance.Options {
 	t.Helper()
-	options := conformance.Options{Level: conformance.Hostile}
+	options := conformance.Options{Level: conformance.Hostile, WebhookAddress: "127.0.0.1:0"}
 	for _, example := range examples {
 		object := &unstructured.Unstructured{}
 		require.NoError(t, yaml.UnmarshalStrict([]byte(example), &object.Object))
 		options.Examples = append(options.Examples, object)
-		if version := object.GroupVersionKind().GroupVersion(); !slices.Contains(options.GroupVersions, version) {
+		version := object.GroupVersionKind().GroupVersion()
+		if !slices.Contains(options.GroupVersions, version) {
 			options.GroupVersions = append(options.GroupVersions, version)
+		}
+		if version.Group == restaurant.GroupName {
+			options.AuditLog = filepath.Join(cp.APIServer.Dir(), "audit.log")
 		}
 	}
 	return options

@@ -1,0 +1,144 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// action is a verb of the resource or of one of its subresources.
+type action struct{ verb, subresource string }
+
+// writes tells whether admission is asked about the action. A get of a subresource may be a
+// connection, but nothing in discovery says so.
+func (a action) writes() bool { return !slices.Contains([]string{"get", "list", "watch"}, a.verb) }
+
+// resource is the action's resource as roles name it.
+func (a action) resource(p *Probe) string {
+	if a.subresource == "" {
+		return p.GroupVersionResource.Resource
+	}
+	return p.GroupVersionResource.Resource + "/" + a.subresource
+}
+
+// actions are all that discovery lists, or those that only read if the run only reads.
+func (p *Probe) actions() []action {
+	var all []action
+	for _, verb := range p.Discovered.Verbs {
+		all = append(all, action{verb, ""})
+	}
+	for _, subresource := range slices.Sorted(maps.Keys(p.Subresources)) {
+		for _, verb := range p.Subresources[subresource].Verbs {
+			all = append(all, action{verb, subresource})
+		}
+	}
+	return slices.DeleteFunc(all, func(a action) bool { return p.run.ReadOnly && a.writes() })
+}
+
+// writing are the actions that admission is asked about.
+func (p *Probe) writing() []action {
+	return slices.DeleteFunc(p.actions(), func(a action) bool { return !a.writes() })
+}
+
+// subject creates an object for actions. If the API offers no objects, or none is known that it
+// accepts, there is only a name: that is enough for requests that are refused.
+func (p *Probe) subject(suffix string) *unstructured.Unstructured {
+	if p.Example != nil && !p.run.ReadOnly && p.lacks("", "create") == "" && p.lacks("", "get") == "" {
+		object := p.Create(suffix)
+		if p.lacks("", "delete") == "" {
+			path := p.Collection(object.GetName())
+			p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, path) })
+		}
+		return object
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(p.GroupVersionKind())
+	object.SetName(p.Name(suffix))
+	object.SetNamespace(p.Namespace)
+	return object
+}
+
+// unchanged ends the check if the object is not as before.
+func (p *Probe) unchanged(object *unstructured.Unstructured) {
+	if object.GetUID() == "" {
+		return
+	}
+	answer := p.Get(object.GetName())
+	p.Equal(answer, "the object after requests that were refused", object.Object, p.Object(answer, http.StatusOK).Object)
+}
+
+// act does something to an object, as a dry run. Nothing but a missing permission keeps it from
+// success, unless a subresource takes more than its kind.
+func (p *Probe) act(a action, object *unstructured.Unstructured, options ...Option) Answer {
+	collection := p.CollectionIn(object.GetNamespace(), p.Version)
+	one := p.CollectionIn(object.GetNamespace(), p.Version, object.GetName())
+	if a.subresource != "" {
+		one += "/" + a.subresource
+	}
+	dry := append([]Option{Query("dryRun", "All")}, options...)
+	switch a.verb {
+	case "list":
+		return p.Do(http.MethodGet, collection, nil, append(options, Query("limit", "1"))...)
+	case "watch":
+		return p.Do(http.MethodGet, collection, nil, append(options, p.Selector(), Query("watch", "true"), Query("timeoutSeconds", "1"))...)
+	case "create":
+		if a.subresource != "" {
+			return p.Do(http.MethodPost, one, p.stub(a, object), dry...)
+		}
+		other := object.DeepCopy()
+		other.SetName(object.GetName() + "-new")
+		if p.Example != nil {
+			other = p.New("new")
+			other.SetNamespace(object.GetNamespace())
+		}
+		return p.Do(http.MethodPost, collection, other.Object, dry...)
+	case "update":
+		if a.subresource != "" && a.subresource != "status" {
+			return p.Do(http.MethodPut, one, p.stub(a, object), dry...)
+		}
+		return p.Do(http.MethodPut, one, object.Object, dry...)
+	case "patch":
+		return p.Do(http.MethodPatch, one, "{}", append(dry, Header("Content-Type", string(types.MergePatchType)))...)
+	case "delete":
+		return p.Do(http.MethodDelete, one, nil, dry...)
+	case "deletecollection":
+		return p.Do(http.MethodDelete, collection, nil, append(dry, p.Selector())...)
+	default:
+		return p.Do(http.MethodGet, one, nil, options...)
+	}
+}
+
+// stub is what a subresource takes: what it gives, or else an object with nothing but a name.
+func (p *Probe) stub(a action, object *unstructured.Unstructured) any {
+	entry := p.Subresources[a.subresource]
+	if slices.Contains(entry.Verbs, "get") && object.GetUID() != "" {
+		if answer := p.Do(http.MethodGet, p.Collection(object.GetName(), a.subresource), nil); answer.Code == http.StatusOK {
+			return answer.Body
+		}
+	}
+	version := p.GroupVersion()
+	if entry.Version != "" {
+		version.Group, version.Version = entry.Group, entry.Version
+	}
+	return map[string]any{"apiVersion": version.String(), "kind": entry.Kind, "metadata": map[string]any{"name": object.GetName(), "namespace": object.GetNamespace()}}
+}

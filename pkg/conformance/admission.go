@@ -1,0 +1,314 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+const (
+	validatingPolicies = "https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/"
+	mutatingPolicies   = "https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/"
+	admissionWebhooks  = "https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/"
+
+	registration = "/apis/admissionregistration.k8s.io/"
+	// mutated is the annotation that mutations add. Its value is the operation.
+	mutated = "conformance.example.com/mutated"
+)
+
+func admissionChecks() []Check {
+	return []Check{{
+		ID:     "security/validating-policy",
+		Rule:   "A ValidatingAdmissionPolicy is asked about each verb that writes, of the resource and of each subresource, also in a dry run.",
+		Source: validatingPolicies,
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			object, who := p.subject("a"), p.user("validating-policy", "system:masters")
+			p.validatingPolicy("validating-policy", "'"+p.ID+" is asked about ' + request.operation + ' of ' + request.resource.resource + '/' + request.?subResource.orValue('')")
+			p.asked(object, who, p.writing())
+		},
+	}, {
+		ID:     "security/identity",
+		Rule:   "Admission sees the user, with groups, UID and extra values, as kube-apiserver has authenticated it, and nothing that a client claims.",
+		Source: aggregation + "#kubernetes-apiserver-client-authentication",
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			who := p.user("identity", "system:masters", "tasters:ÖZ")
+			p.validatingPolicy("identity", identityOf)
+			want := "user=" + p.Name("identity") + " uid=4711 groups=tasters:ÖZ scopes=eat,drink"
+			p.Eventually(func() Answer {
+				return p.act(action{"create", ""}, p.New("a"), append(who.as, forged, func(r *Request) {
+					r.Header.Set("Impersonate-Uid", "4711")
+					r.Header["Impersonate-Extra-Example.com%2fscopes"] = []string{"eat", "drink"}
+				})...)
+			}, func(answer Answer) string {
+				if !strings.Contains(statusOf(answer), want) {
+					return fmt.Sprintf("a policy is expected to see %q", want)
+				}
+				return ""
+			})
+		},
+	}, {
+		ID:     "security/mutating-policy",
+		Rule:   "A MutatingAdmissionPolicy is asked about each create, update and patch, of the resource and of each subresource, and what it changes is in the object.",
+		Source: mutatingPolicies,
+		Needs:  []string{"create", "get"},
+		Run: func(p *Probe) {
+			object, who := p.Create("a"), p.user("mutating-policy", "system:masters")
+			p.mutatingPolicy("mutating-policy")
+			p.asked(object, who, slices.DeleteFunc(p.writing(), func(a action) bool { return strings.HasPrefix(a.verb, "delete") }))
+		},
+	}, {
+		ID:     "security/validating-webhook",
+		Rule:   "A validating webhook is asked about each verb that writes, of the resource and of each subresource, with the objects and whether it is a dry run.",
+		Source: admissionWebhooks,
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			object, who := p.subject("a"), p.user("validating-webhook", "system:masters")
+			p.webhook("Validating", "validating-webhook", "Fail", func(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+				return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: p.question(review)}}
+			})
+			p.asked(object, who, p.writing())
+		},
+	}, {
+		ID:     "security/mutating-webhook",
+		Rule:   "A mutating webhook is asked about each verb that writes, of the resource and of each subresource, and what it changes is in the object.",
+		Source: admissionWebhooks,
+		Needs:  []string{"create", "get"},
+		Run: func(p *Probe) {
+			object, who := p.Create("a"), p.user("mutating-webhook", "system:masters")
+			p.webhook("Mutating", "mutating-webhook", "Fail", func(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+				if review.SubResource != "" || review.Operation == admissionv1.Delete {
+					return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: p.question(review)}}
+				}
+				patch, kind := inJSON([]any{map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]any{mutated: review.Operation}}}), admissionv1.PatchTypeJSONPatch
+				return &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(patch), PatchType: &kind}
+			})
+			p.asked(object, who, p.writing())
+		},
+	}, {
+		ID:     "security/webhook-failure",
+		Rule:   "If a webhook fails, its failurePolicy decides: Fail refuses the request, Ignore lets it through.",
+		Source: admissionWebhooks + "#failure-policy",
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			asked := make(chan struct{}, 1000)
+			for _, policy := range []string{"Fail", "Ignore"} {
+				who := p.user("webhook-"+strings.ToLower(policy), "system:masters")
+				p.webhook("Validating", "webhook-"+strings.ToLower(policy), policy, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+					select {
+					case asked <- struct{}{}:
+					default:
+					}
+					return nil
+				})
+				answer := p.Eventually(func() Answer { return p.act(action{"create", ""}, p.New("a"), who.as...) }, func(answer Answer) string {
+					select {
+					case <-asked:
+						return ""
+					default:
+						return "the webhook is not asked"
+					}
+				})
+				if policy == "Ignore" {
+					p.Object(answer, http.StatusCreated)
+				} else {
+					p.Refused(answer, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+				}
+			}
+		},
+	}}
+}
+
+// asked does everything as a user for whom there is a policy or webhook. Either that refuses, in the
+// words of question, or its change is in the answer.
+func (p *Probe) asked(object *unstructured.Unstructured, who actor, actions []action) {
+	for _, a := range actions {
+		operation := map[string]string{"create": "CREATE", "update": "UPDATE", "patch": "UPDATE"}[a.verb]
+		if operation == "" {
+			operation = "DELETE"
+		}
+		p.Eventually(func() Answer { return p.act(a, object, who.as...) }, func(answer Answer) string {
+			var changed unstructured.Unstructured
+			switch text := strings.ReplaceAll(statusOf(answer), "~1", "/"); { // In a JSON patch it is escaped.
+			case answer.Code < 300 && json.Unmarshal(answer.Body, &changed.Object) == nil && changed.GetAnnotations()[mutated] == operation:
+			case answer.Code >= 500:
+				return "a refusal by the admission of the check is expected"
+			case strings.Contains(text, fmt.Sprintf("%s is asked about %s of %s/%s", p.ID, operation, p.GroupVersionResource.Resource, a.subresource)):
+			case a.subresource != "" && a.verb == "create" && answer.Code >= 400:
+				// A connection, or the body is not what the subresource takes.
+			default:
+				return fmt.Sprintf("admission is expected to be asked about %s of %s", operation, a.resource(p))
+			}
+			return ""
+		})
+	}
+	p.unchanged(object)
+}
+
+// question is what a webhook has been asked.
+func (p *Probe) question(review *admissionv1.AdmissionRequest) string {
+	text := fmt.Sprintf("%s is asked about %s of %s/%s", p.ID, review.Operation, review.Resource.Resource, review.SubResource)
+	hasObject, hasOld := len(review.Object.Raw) > 0, len(review.OldObject.Raw) > 0
+	switch {
+	case review.DryRun == nil || !*review.DryRun:
+		return "of a dry run, but not told so: " + review.SubResource
+	case review.Operation == admissionv1.Update && !(hasObject && hasOld), review.Operation == admissionv1.Delete && !hasOld, review.Operation == admissionv1.Create && !hasObject:
+		return "without the object or the old one: " + text[len(p.ID):]
+	}
+	return text
+}
+
+// matching are rules for the resource and all of its subresources, and a condition that only the
+// requests of one user meet.
+func (p *Probe) matching(user string, operations ...string) (rules []any, condition []any, selector map[string]any) {
+	selector = map[string]any{}
+	if p.Namespace != "" {
+		selector["matchLabels"] = map[string]any{"kubernetes.io/metadata.name": p.Namespace}
+	}
+	name := p.GroupVersionResource.Resource
+	return []any{map[string]any{"apiGroups": []string{p.Group}, "apiVersions": []string{p.Version}, "resources": []string{name, name + "/*"}, "operations": operations}},
+		[]any{map[string]any{"name": "user", "expression": "request.userInfo.username == '" + p.Name(user) + "'"}}, selector
+}
+
+// validatingPolicy refuses whatever a user does, in words that are CEL.
+func (p *Probe) validatingPolicy(user, message string) {
+	rules, condition, selector := p.matching(user, "*")
+	p.policy("v1", "Validating", map[string]any{
+		"failurePolicy": "Fail", "matchConditions": condition, "matchConstraints": map[string]any{"resourceRules": rules, "namespaceSelector": selector},
+		"validations": []any{map[string]any{"expression": "false", "messageExpression": message, "reason": "Forbidden"}},
+	}, map[string]any{"validationActions": []string{"Deny"}})
+}
+
+// mutatingPolicy annotates what a user writes. A subresource may have no annotations: there it refuses.
+func (p *Probe) mutatingPolicy(user string) {
+	version := ""
+	for _, known := range []string{"v1beta1", "v1"} {
+		var list metav1.APIResourceList
+		if err := p.run.read(p.ctx, registration+known, &list); err == nil && slices.ContainsFunc(list.APIResources, func(entry metav1.APIResource) bool { return entry.Name == "mutatingadmissionpolicies" }) {
+			version = known
+		}
+	}
+	if version == "" {
+		p.NotOffered("kube-apiserver serves no MutatingAdmissionPolicies")
+	}
+	rules, condition, selector := p.matching(user, "CREATE", "UPDATE")
+	expression := fmt.Sprintf(`request.?subResource.orValue("") == "" ? [JSONPatch{op: "add", path: "/metadata/annotations", value: {%q: request.operation}}] : `+
+		`[JSONPatch{op: "remove", path: "/%s is asked about " + request.operation + " of " + request.resource.resource + "~1" + request.subResource}]`, mutated, p.ID)
+	p.policy(version, "Mutating", map[string]any{
+		"failurePolicy": "Fail", "reinvocationPolicy": "Never", "matchConditions": condition, "matchConstraints": map[string]any{"resourceRules": rules, "namespaceSelector": selector},
+		"mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": expression}}},
+	}, map[string]any{})
+}
+
+// policy makes a policy and its binding.
+func (p *Probe) policy(version, kind string, spec, binding map[string]any) {
+	collection := registration + version + "/" + strings.ToLower(kind) + "admissionpolic"
+	binding["policyName"] = p.ID
+	for path, object := range map[string]map[string]any{
+		"ies":       {"kind": kind + "AdmissionPolicy", "spec": spec},
+		"ybindings": {"kind": kind + "AdmissionPolicyBinding", "spec": binding},
+	} {
+		object["apiVersion"], object["metadata"] = "admissionregistration.k8s.io/"+version, map[string]any{"name": p.ID}
+		p.Make(collection+path, object)
+	}
+}
+
+// webhooks answer reviews at a path for each check and user.
+type webhooks struct {
+	server   *http.Server
+	url      string
+	caBundle []byte
+	mu       sync.Mutex
+	answers  map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+}
+
+// webhook registers a webhook that is asked about whatever a user does. An answer of nil is a failure.
+func (p *Probe) webhook(kind, user, failurePolicy string, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) {
+	hooks, name := p.run.hooks, p.Name(user)
+	if hooks == nil {
+		p.NotOffered("the run has no webhooks: an option names an address where the API's servers reach them")
+	}
+	hooks.mu.Lock()
+	hooks.answers["/"+name] = answer
+	hooks.mu.Unlock()
+	rules, condition, selector := p.matching(user, "*")
+	p.Make(registration+"v1/"+strings.ToLower(kind)+"webhookconfigurations", map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind + "WebhookConfiguration", "metadata": map[string]any{"name": name},
+		"webhooks": []any{map[string]any{
+			"name": name + ".example.com", "rules": rules, "matchConditions": condition, "namespaceSelector": selector, "failurePolicy": failurePolicy,
+			"sideEffects": "None", "admissionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": hooks.url + "/" + name, "caBundle": hooks.caBundle},
+		}},
+	})
+}
+
+// serveWebhooks listens at the address, with a certificate of its own.
+func serveWebhooks(address string) (*webhooks, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("the address of webhooks is a host and a port: %w", err)
+	}
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("webhooks can't be served: %w", err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	hooks := &webhooks{url: "https://" + net.JoinHostPort(host, port), caBundle: certificate, answers: map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse{}}
+	hooks.server = &http.Server{Handler: hooks, ReadHeaderTimeout: 10 * time.Second, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	go func() { _ = hooks.server.ServeTLS(listener, "", "") }()
+	return hooks, nil
+}
+
+// ServeHTTP answers a review.
+func (h *webhooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	answer := h.answers[r.URL.Path]
+	h.mu.Unlock()
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || answer == nil || review.Request == nil {
+		http.Error(w, "no review that is known", http.StatusBadRequest)
+		return
+	}
+	if review.Response = answer(review.Request); review.Response == nil {
+		http.Error(w, "the check has this fail", http.StatusInternalServerError)
+		return
+	}
+	review.Response.UID, review.Request = review.Request.UID, nil
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review)
+}

@@ -1,0 +1,194 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// uncounted is where the library that most servers are made with says why it counts canceled requests
+// as its own failures.
+const uncounted = "https://github.com/kubernetes/kubernetes/issues/139256"
+
+func canceledChecks() []Check {
+	return []Check{{
+		ID:     "canceled/half-body",
+		Rule:   "A request whose body has not come to its end has no effect.",
+		Source: "https://www.rfc-editor.org/rfc/rfc9112#section-8",
+		Needs:  []string{"create", "get"},
+		Run: func(p *Probe) {
+			object, err := p.New("half").MarshalJSON()
+			if err != nil {
+				p.Fail(Answer{}, "the example can't be encoded: %v", err)
+			}
+			// Only the space at its end is missing, which is no part of the object.
+			request := newRequest(http.MethodPost, p.Collection(), stopping{string(object)})
+			if response, err := p.run.open(p.ctx, request); err == nil {
+				response.Body.Close()
+			}
+			p.Refused(p.Get(p.Name("half")), http.StatusNotFound, metav1.StatusReasonNotFound)
+		},
+	}, {
+		ID:     "canceled/survived",
+		Rule:   "Clients that go away at any moment of a request do not keep others from their answers.",
+		Source: conventions + "#http-status-codes",
+		Level:  Full,
+		Needs:  []string{"create", "get"},
+		Run: func(p *Probe) {
+			object := p.Create("gone")
+			p.cancel(
+				newRequest(http.MethodGet, p.Collection(object.GetName()), nil),
+				newRequest(http.MethodGet, p.Collection(), nil, Query("limit", "500")),
+				newRequest(http.MethodGet, p.Collection(), nil, Query("resourceVersion", "999999999999999")),
+				newRequest(http.MethodGet, p.Collection(), nil, Query("watch", "true"), p.Selector()),
+				newRequest(http.MethodPost, p.Collection(), p.New("canceled").Object, Query("dryRun", "All")),
+				newRequest(http.MethodPut, p.Collection(object.GetName()), object.Object, Query("dryRun", "All")),
+			)
+			for i := range 10 {
+				p.Object(p.Post(p.New(fmt.Sprintf("gone-%d", i)), Query("dryRun", "All")), http.StatusCreated)
+				p.Object(p.Get(object.GetName()), http.StatusOK)
+			}
+			p.unchanged(object)
+		},
+	}, {
+		ID:     "canceled/uncounted",
+		Rule:   "A request that its client has given up is no failure of the server: apiserver_request_total has no code of 500 or more for it.",
+		Source: uncounted,
+		Level:  Full,
+		Needs:  []string{"create", "get", "patch", "delete"},
+		Run: func(p *Probe) {
+			door, err := p.server()
+			if errors.Is(err, errItself) {
+				p.NotOffered("kube-apiserver, which serves it, counts such requests as 500 or 504: %s", uncounted)
+			} else if err != nil {
+				p.NotOffered("the check needs the metrics of the server behind kube-apiserver: %v", err)
+			}
+			monitor := p.account("monitor")
+			p.may(monitor, "monitor", "get", "/metrics")
+			p.Eventually(func() Answer { return p.Do(http.MethodGet, "/metrics", nil, monitor.as...) }, notYetPermitted)
+			metrics := func() Answer {
+				return p.Do(http.MethodGet, "/metrics", nil, append(monitor.as, through(door), Header("Accept", "text/plain"))...)
+			}
+			before := metrics()
+			if before.Code != http.StatusOK {
+				p.NotOffered("the server's metrics can't be read: %d", before.Code)
+			}
+			object := p.Create("counted")
+			p.cancel(
+				newRequest(http.MethodPatch, p.Collection(object.GetName()), "{}", Header("Content-Type", string(types.MergePatchType))),
+				newRequest(http.MethodDelete, p.Collection(p.Name("missing")), nil),
+			)
+			after := p.Eventually(metrics, func(answer Answer) string {
+				if p.requests(answer, "") <= p.requests(before, "") {
+					return "no request is counted"
+				}
+				return ""
+			})
+			if failed := p.requests(after, "5") - p.requests(before, "5"); failed > 0 {
+				after.Body = nil
+				p.Fail(after, "no request is expected to be counted as a failure of the server; there are %.0f more", failed)
+			}
+		},
+	}, {
+		ID:     "canceled/slow-reader",
+		Rule:   "A watch that is not read holds up nobody, and brings each event in order until it ends.",
+		Source: concepts + "#efficient-detection-of-changes",
+		Level:  Full,
+		Needs:  []string{"create", "get", "list", "watch", "patch"},
+		Run: func(p *Probe) {
+			const changes = 40
+			slow, fast := p.Watch(Query("allowWatchBookmarks", "false")), p.Watch()
+			var versions []string
+			changed := func(object *unstructured.Unstructured) {
+				versions = append(versions, object.GetResourceVersion())
+				event, ok := fast.Next()
+				if !ok {
+					p.Fail(fast.Answer(), "the watch of a client that reads is expected to go on")
+				}
+				p.Equal(fast.Answer(), "the resourceVersion of an event", object.GetResourceVersion(), event.Object.GetResourceVersion())
+			}
+			object := p.Create("slow")
+			changed(object)
+			padding := strings.Repeat("x", 200<<10)
+			for i := range changes {
+				patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"padding": fmt.Sprintf("%d%s", i, padding)}}}
+				changed(p.Object(p.Patch(object.GetName(), types.MergePatchType, patch), http.StatusOK))
+			}
+			for _, version := range versions {
+				event, ok := slow.Next()
+				if !ok {
+					return // It may end early, but must leave nothing out before.
+				}
+				p.Equal(slow.Answer(), "the resourceVersion of an event of the slow watch", version, event.Object.GetResourceVersion())
+			}
+		},
+	}}
+}
+
+// stopping is a body whose last byte never comes.
+type stopping struct{ text string }
+
+func (s stopping) reader() io.Reader {
+	return io.MultiReader(strings.NewReader(s.text), failing{errors.New("the client has gone away")})
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// cancel sends requests and goes away, after a longer time in each of 20 rounds.
+func (p *Probe) cancel(requests ...Request) {
+	for round := range 20 {
+		ctx, cancel := context.WithTimeout(p.ctx, time.Duration(round)*500*time.Microsecond)
+		for _, request := range requests {
+			go func() { _, _ = p.run.send(ctx, request) }()
+		}
+		<-ctx.Done()
+		cancel()
+	}
+}
+
+var counted = regexp.MustCompile(`(?m)^apiserver_request_total\{(.*)\} (\S+)$`)
+
+// requests counts the patches and deletions of the resource that were no dry runs, by the first digit of
+// their codes. Other checks have none that fail.
+func (p *Probe) requests(metrics Answer, digit string) float64 {
+	sum := 0.0
+	for _, match := range counted.FindAllSubmatch(metrics.Body, -1) {
+		has := func(label, value string) bool {
+			return strings.Contains(","+string(match[1]), fmt.Sprintf(`,%s="%s`, label, value))
+		}
+		if has("resource", p.GroupVersionResource.Resource+`"`) && has("group", p.Group+`"`) && has("subresource", `"`) && has("dry_run", `"`) &&
+			(has("verb", `PATCH"`) || has("verb", `DELETE"`)) && has("code", digit) {
+			value, _ := strconv.ParseFloat(string(match[2]), 64)
+			sum += value
+		}
+	}
+	return sum
+}

@@ -1,0 +1,211 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// errItself says why there is no server past kube-apiserver.
+var errItself = errors.New("kube-apiserver serves the group version itself")
+
+// server returns the server of the resource's APIService, which requests reach past kube-apiserver
+// with no credentials but their own. An error says why there is none.
+func (p *Probe) server() (*endpoint, error) {
+	if p.Group == "" {
+		return nil, errItself
+	}
+	var registered struct {
+		Spec struct {
+			Service *struct {
+				Namespace, Name string
+				Port            int
+			}
+			CABundle              []byte
+			InsecureSkipTLSVerify bool
+		}
+	}
+	if err := p.run.read(p.ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+p.Version+"."+p.Group, &registered); err != nil {
+		return nil, err
+	}
+	service := registered.Spec.Service
+	if service == nil {
+		return nil, errItself
+	}
+	if p.run.Direct != nil {
+		return newEndpoint(p.run.Direct)
+	}
+	address, err := p.addressOf(service.Namespace, service.Name, cmp.Or(service.Port, 443))
+	if err != nil {
+		return nil, err
+	}
+	connection, err := net.DialTimeout("tcp", address, 2*time.Second)
+	if err != nil {
+		return nil, fmt.Errorf("the server can't be reached from here: %w", err)
+	}
+	_ = connection.Close()
+	return newEndpoint(&rest.Config{
+		Host:          "https://" + address,
+		WrapTransport: p.run.wrap,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: registered.Spec.CABundle, Insecure: registered.Spec.InsecureSkipTLSVerify, ServerName: service.Name + "." + service.Namespace + ".svc",
+		},
+	})
+}
+
+// addressOf returns the first address behind a port of a Service.
+func (p *Probe) addressOf(namespace, name string, port int) (string, error) {
+	var service struct {
+		Spec struct {
+			Type, ExternalName string
+			Ports              []struct {
+				Name string
+				Port int
+			}
+		}
+	}
+	if err := p.run.read(p.ctx, "/api/v1/namespaces/"+namespace+"/services/"+name, &service); err != nil {
+		return "", err
+	}
+	if service.Spec.Type == "ExternalName" {
+		return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(port)), nil
+	}
+	named := ""
+	for _, known := range service.Spec.Ports {
+		if known.Port == port {
+			named = known.Name
+		}
+	}
+	var found struct {
+		Items []struct {
+			Endpoints []struct{ Addresses []string }
+			Ports     []struct {
+				Name string
+				Port int
+			}
+		}
+	}
+	if err := p.run.read(p.ctx, "/apis/discovery.k8s.io/v1/namespaces/"+namespace+"/endpointslices?labelSelector=kubernetes.io/service-name="+name, &found); err != nil {
+		return "", err
+	}
+	for _, slice := range found.Items {
+		for _, known := range slice.Ports {
+			if known.Name == named && len(slice.Endpoints) > 0 && len(slice.Endpoints[0].Addresses) > 0 {
+				return net.JoinHostPort(slice.Endpoints[0].Addresses[0], strconv.Itoa(known.Port)), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("the Service %s/%s has no endpoint", namespace, name)
+}
+
+// directly returns the option that sends a request past kube-apiserver, and ends the check if nothing does.
+func (p *Probe) directly() Option {
+	server, err := p.server()
+	if err != nil {
+		p.NotOffered("the check needs the server behind kube-apiserver: %v", err)
+	}
+	return through(server)
+}
+
+// throughMain leaves a request where it goes.
+var throughMain = []Option{func(*Request) {}}
+
+// doors are the ways to the API: through kube-apiserver, and past it where that is possible.
+func (p *Probe) doors() []Option {
+	doors := slices.Clone(throughMain)
+	if server, err := p.server(); err == nil {
+		doors = append(doors, through(server))
+	}
+	return doors
+}
+
+// actor is a user with permissions that the check gives.
+type actor struct {
+	subject map[string]any
+	as      []Option
+}
+
+// user is someone who is impersonated, and ends the check if the run's user may not do that. The
+// suffix tells those of different checks apart.
+func (p *Probe) user(suffix string, groups ...string) actor {
+	name := p.Name(suffix)
+	as := As(name, groups...)
+	answer := p.Do(http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
+	}, as)
+	if answer.Code == http.StatusForbidden {
+		p.NotOffered("the check impersonates a user: %s", statusOf(answer))
+	}
+	return actor{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}, []Option{as}}
+}
+
+// account is a service account, whose token also the server behind kube-apiserver takes.
+func (p *Probe) account(suffix string) actor {
+	if p.accounts == "" {
+		p.accounts = p.Namespace
+		if p.accounts == "" {
+			p.accounts = p.OtherNamespace("accounts")
+		}
+	}
+	accounts := "/api/v1/namespaces/" + p.accounts + "/serviceaccounts"
+	p.Make(accounts, map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": p.Name(suffix)}})
+	answer := p.Do(http.MethodPost, accounts+"/"+p.Name(suffix)+"/token", map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{"expirationSeconds": 600},
+	})
+	if answer.Code == http.StatusForbidden {
+		p.NotOffered("the check needs a token of a service account: %s", statusOf(answer))
+	}
+	var made struct{ Status struct{ Token string } }
+	p.Decode(answer, http.StatusCreated, &made)
+	return actor{
+		map[string]any{"kind": "ServiceAccount", "namespace": p.accounts, "name": p.Name(suffix)},
+		[]Option{through(p.run.anonymous), Header("Authorization", "Bearer "+made.Status.Token)},
+	}
+}
+
+// may gives the actor a permission, in the check's namespace or for a resource without namespaces
+// everywhere. Permissions of paths are always everywhere.
+func (p *Probe) may(who actor, suffix, verb, resource string, names ...string) {
+	rule := map[string]any{"apiGroups": []string{p.Group}, "resources": []string{resource}, "verbs": []string{verb}, "resourceNames": names}
+	if resource[0] == '/' {
+		rule = map[string]any{"nonResourceURLs": []string{resource}, "verbs": []string{verb}}
+	}
+	below, prefix := "/apis/rbac.authorization.k8s.io/v1/namespaces/"+p.Namespace+"/", ""
+	if p.Namespace == "" || resource[0] == '/' {
+		below, prefix = "/apis/rbac.authorization.k8s.io/v1/", "Cluster"
+	}
+	metadata := map[string]any{"name": p.Name(suffix)}
+	of := func(kind string) map[string]any {
+		return map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": prefix + kind, "metadata": metadata}
+	}
+	role, binding := of("Role"), of("RoleBinding")
+	role["rules"] = []any{rule}
+	binding["subjects"] = []any{who.subject}
+	binding["roleRef"] = map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": prefix + "Role", "name": p.Name(suffix)}
+	plural := map[string]string{"": "role", "Cluster": "clusterrole"}[prefix]
+	p.Make(below+plural+"s", role)
+	p.Make(below+plural+"bindings", binding)
+}

@@ -1,0 +1,315 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The documents that say who may do what.
+const (
+	authorization  = "https://kubernetes.io/docs/reference/access-authn-authz/authorization/"
+	rbac           = "https://kubernetes.io/docs/reference/access-authn-authz/rbac/"
+	authentication = "https://kubernetes.io/docs/reference/access-authn-authz/authentication/"
+	aggregation    = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
+	auditing       = "https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"
+)
+
+// forged are the headers of a front proxy that speaks for an administrator.
+func forged(r *Request) {
+	for name, value := range map[string]string{"User": "root", "Uid": "0", "Group": "system:masters", "Extra-Scopes": "all"} {
+		r.Header.Set("X-Remote-"+name, value)
+	}
+}
+
+// refused ends the check unless a user without a permission was refused.
+func (p *Probe) refused(answer Answer) {
+	if answer.Code == http.StatusUnauthorized {
+		p.Refused(answer, http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
+		return
+	}
+	p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
+}
+
+// denied does everything to an object, through each door, and ends the check unless all of that is refused.
+func (p *Probe) denied(doors []Option, who ...Option) {
+	object := p.subject("denied")
+	for _, door := range doors {
+		for _, a := range p.actions() {
+			p.refused(p.act(a, object, append(slices.Clone(who), door)...))
+		}
+	}
+	p.unchanged(object)
+}
+
+func securityChecks() []Check {
+	return []Check{{
+		ID:     "security/denied-anonymous",
+		Rule:   "A client without credentials may do nothing that no role of anonymous users allows: 401, or 403.",
+		Source: authentication + "#anonymous-requests",
+		Run:    func(p *Probe) { p.denied([]Option{through(p.run.anonymous)}) },
+	}, {
+		ID:     "security/denied-user",
+		Rule:   "Each verb of the resource and of each subresource needs a permission: 403, Forbidden, and nothing changes.",
+		Source: authorization + "#determine-the-request-verb",
+		Run:    func(p *Probe) { p.denied(throughMain, p.user("nobody").as...) },
+	}, {
+		ID:     "security/denied-account",
+		Rule:   "A service account has no permission but those that it is given.",
+		Source: rbac + "#service-account-permissions",
+		Needs:  []string{"create"},
+		Run:    func(p *Probe) { p.denied(p.doors(), p.account("nobody-account").as...) },
+	}, {
+		ID:     "security/denied-first",
+		Rule:   "The permission is asked for before anything else: a user without it does not learn whether an object exists or a body is valid.",
+		Source: authorization,
+		Run: func(p *Probe) {
+			nobody := p.user("stranger").as
+			for _, body := range []string{"{", "null", `{"kind":"Unknown"}`} {
+				for _, kind := range []string{"application/json", "text/plain"} {
+					for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+						path := p.Collection(p.Name("missing"))
+						if method == http.MethodPost {
+							path = p.Collection()
+						}
+						p.refused(p.Do(method, path, body, append(nobody, Header("Content-Type", kind))...))
+					}
+				}
+			}
+			p.refused(p.Get(p.Name("missing"), nobody...))
+			p.refused(p.Get(p.Name("missing"), append(nobody, Query("resourceVersion", "x"))...))
+		},
+	}, {
+		ID:     "security/one-verb",
+		Rule:   "A permission for one verb of the resource or of a subresource gives no other.",
+		Source: rbac + "#referring-to-resources",
+		Level:  Full,
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			object := p.subject("verb")
+			doors, actions := p.doors(), p.actions()
+			for i, granted := range actions {
+				cook := p.account(fmt.Sprintf("verb-%d", i))
+				p.may(cook, fmt.Sprintf("verb-%d", i), granted.verb, granted.resource(p))
+				p.permitted(granted, object, cook)
+				for _, door := range doors {
+					for _, a := range actions {
+						answer := p.act(a, object, append(cook.as, door)...)
+						if a != granted {
+							p.refused(answer)
+						} else if answer.Code == http.StatusUnauthorized || answer.Code == http.StatusForbidden {
+							p.Fail(answer, "a permission to %s %s is expected to suffice", a.verb, a.resource(p))
+						}
+					}
+				}
+			}
+		},
+	}, {
+		ID:     "security/one-name",
+		Rule:   "A permission for the name of an object gives none for others, and none to list but those of that name.",
+		Source: rbac + "#referring-to-resources",
+		Needs:  []string{"create", "get", "list"},
+		Run: func(p *Probe) {
+			object, other := p.Create("a"), p.Create("b")
+			cook := p.account("named")
+			p.may(cook, "named-get", "get", p.GroupVersionResource.Resource, object.GetName())
+			p.may(cook, "named-list", "list", p.GroupVersionResource.Resource, object.GetName())
+			p.permitted(action{"get", ""}, object, cook)
+			byName := func(object *unstructured.Unstructured) []Option {
+				return append(slices.Clone(cook.as), Query("fieldSelector", "metadata.name="+object.GetName()))
+			}
+			p.Eventually(func() Answer { return p.Do(http.MethodGet, p.Collection(), nil, byName(object)...) }, notYetPermitted)
+			for _, door := range p.doors() {
+				p.Object(p.Get(object.GetName(), append(cook.as, door)...), http.StatusOK)
+				p.refused(p.Get(other.GetName(), append(cook.as, door)...))
+				p.refused(p.List(append(cook.as, door)...))
+				p.Items(p.Do(http.MethodGet, p.Collection(), nil, append(byName(object), door)...))
+				p.refused(p.Do(http.MethodGet, p.Collection(), nil, append(byName(other), door)...))
+			}
+		},
+	}, {
+		ID:     "security/one-namespace",
+		Rule:   "A permission in one namespace gives none in another, and none for all.",
+		Source: rbac + "#role-and-clusterrole",
+		Needs:  []string{"create", "get", "list"},
+		Unless: unnamespaced,
+		Run: func(p *Probe) {
+			cook, other := p.account("local"), p.OtherNamespace("other")
+			p.may(cook, "local", "*", p.GroupVersionResource.Resource)
+			object := p.Create("a")
+			p.permitted(action{"get", ""}, object, cook)
+			for _, door := range p.doors() {
+				p.Items(p.List(append(cook.as, door)...))
+				for _, path := range []string{p.CollectionIn(other, p.Version), p.CollectionIn(other, p.Version, object.GetName()), p.CollectionIn("", p.Version)} {
+					p.refused(p.Do(http.MethodGet, path, nil, append(cook.as, door)...))
+				}
+				p.refused(p.Do(http.MethodPost, p.CollectionIn(other, p.Version), p.New("b").Object, append(cook.as, door)...))
+			}
+		},
+	}, {
+		ID:     "security/apply-creates",
+		Rule:   "An apply that creates an object needs the permission to create, too.",
+		Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#api-implementation",
+		Needs:  []string{"create", "get", "patch"},
+		Run: func(p *Probe) {
+			cook := p.account("patcher")
+			p.may(cook, "patcher", "patch", p.GroupVersionResource.Resource)
+			p.permitted(action{"patch", ""}, p.Create("a"), cook)
+			for _, door := range p.doors() {
+				p.refused(p.Apply("conformance", p.New("b"), append(cook.as, door)...))
+			}
+			p.Refused(p.Get(p.Name("b")), http.StatusNotFound, metav1.StatusReasonNotFound)
+		},
+	}, {
+		ID:     "security/impersonation",
+		Rule:   "A user acts in the name of another only with a permission for that.",
+		Source: "https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/",
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			p.denied(p.doors(), append(p.account("pretender").as, As("root", "system:masters"))...)
+		},
+	}, {
+		ID:     "security/forged-headers",
+		Rule:   "Headers that only a front proxy sets have no effect if a client of kube-apiserver sends them.",
+		Source: aggregation,
+		Run:    func(p *Probe) { p.denied(throughMain, append(p.user("forger").as, forged)...) },
+	}, {
+		ID:     "security/direct-anonymous",
+		Rule:   "A server believes the headers of a front proxy only if its certificate proves that it is one.",
+		Source: aggregation + "#kubernetes-apiserver-client-authentication",
+		Run:    func(p *Probe) { p.denied([]Option{p.directly()}, forged) },
+	}, {
+		ID:     "security/direct-forged",
+		Rule:   "A client that reaches a server past kube-apiserver acts as itself, whatever headers it sends.",
+		Source: aggregation + "#extension-apiserver-authenticates-the-request",
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			p.denied([]Option{p.directly()}, append(p.account("direct").as, forged)...)
+		},
+	}, {
+		ID:     "security/direct-paths",
+		Rule:   "What a server tells about itself needs a permission.",
+		Source: "https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles",
+		Needs:  []string{"create"},
+		Run: func(p *Probe) {
+			door := p.directly()
+			for _, who := range [][]Option{nil, p.account("monitor").as} {
+				for _, path := range []string{"/metrics", "/debug/pprof/", "/configz", "/logs/"} {
+					p.refused(p.Do(http.MethodGet, path, nil, append(who, door)...))
+				}
+			}
+		},
+	}, {
+		ID:     "security/audit",
+		Rule:   "Each request is in the audit log under the identifier that its answer has, with user, verb, object and code.",
+		Source: auditing,
+		Needs:  []string{"create"},
+		Run:    audited,
+	}}
+}
+
+// unnamespaced excludes resources without namespaces.
+func unnamespaced(resource *Resource) string {
+	if !resource.Namespaced {
+		return "the resource has no namespaces"
+	}
+	return ""
+}
+
+// permitted waits until kube-apiserver knows about a permission. The server behind it must not be asked
+// before: it may remember a refusal.
+func (p *Probe) permitted(a action, object *unstructured.Unstructured, who actor) {
+	p.Eventually(func() Answer { return p.act(a, object, who.as...) }, notYetPermitted)
+}
+
+func notYetPermitted(answer Answer) string {
+	if answer.Code == http.StatusForbidden || answer.Code == http.StatusUnauthorized {
+		return "a permission has no effect"
+	}
+	return ""
+}
+
+// audited looks for the events of all actions.
+func audited(p *Probe) {
+	if p.run.AuditLog == "" {
+		p.NotOffered("the run has no audit log: an option names it")
+	}
+	begin, err := os.Stat(p.run.AuditLog)
+	if err != nil {
+		p.NotOffered("the audit log can't be read: %v", err)
+	}
+	object, who := p.subject("audited"), p.user("audited", "system:masters")
+	type event struct {
+		AuditID, Stage, Verb   string
+		User, ImpersonatedUser struct{ Username string }
+		ObjectRef              struct{ Resource, Subresource, Namespace, APIGroup string }
+		ResponseStatus         struct{ Code int }
+	}
+	answers := map[action]Answer{}
+	for _, a := range p.actions() {
+		answers[a] = p.act(a, object, who.as...)
+	}
+	for a, answer := range answers {
+		p.Eventually(func() Answer { return answer }, func(answer Answer) string {
+			found, id := event{}, answer.Header.Get("Audit-Id")
+			for _, line := range linesSince(p.run.AuditLog, begin.Size()) {
+				if id != "" && bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(`"ResponseComplete"`)) {
+					_ = json.Unmarshal(line, &found)
+				}
+			}
+			want := event{AuditID: id, Stage: "ResponseComplete", Verb: a.verb, User: found.User, ImpersonatedUser: found.ImpersonatedUser}
+			want.ObjectRef.Resource, want.ObjectRef.Subresource = p.GroupVersionResource.Resource, a.subresource
+			want.ObjectRef.Namespace, want.ObjectRef.APIGroup, want.ResponseStatus.Code = p.Namespace, p.Group, answer.Code
+			name := p.Name("audited")
+			if found != want || found.User.Username != name && found.ImpersonatedUser.Username != name {
+				return fmt.Sprintf("the audit log is expected to have %s, by %s; it has %s", inJSON(want), name, inJSON(found))
+			}
+			return ""
+		})
+	}
+}
+
+// linesSince returns the lines of a file that have been written since it had that size.
+func linesSince(path string, size int64) [][]byte {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	if now, err := file.Stat(); err == nil && now.Size() >= size { // A shorter file is a new one.
+		_, _ = file.Seek(size, io.SeekStart)
+	}
+	text, _ := io.ReadAll(file)
+	return bytes.Split(text, []byte("\n"))
+}
+
+// identityOf is CEL that tells who a user is.
+var identityOf = strings.Join([]string{
+	"'user=' + request.userInfo.username", "' uid=' + request.userInfo.?uid.orValue('')",
+	"' groups=' + request.userInfo.groups.filter(g, g.startsWith('tasters')).join(',')",
+	"' scopes=' + request.userInfo.extra['example.com/scopes'].join(',')",
+}, " + ")
