@@ -34,7 +34,7 @@ import (
 func TestChecks(t *testing.T) {
 	seen := map[string]bool{}
 	for _, check := range Checks() {
-		require.Regexp(t, `^[a-z]+/[a-z0-9-]+$`, check.ID)
+		require.Regexp(t, `^[a-z]+[A-Za-z]*/[a-z0-9-]+$`, check.ID)
 		require.False(t, seen[check.ID], check.ID)
 		seen[check.ID] = true
 		require.Regexp(t, `^[A-Z].*\.$`, check.Rule, check.ID)
