@@ -36,7 +36,7 @@ func PublishQuota(name string, embedded etcd.Config) error {
 		Name:           "quota_bytes",
 		Help:           "How large the database of the embedded etcd may become, in bytes: --etcd-quota-backend-bytes.",
 		StabilityLevel: metrics.ALPHA,
-	})
+	}, "server")
 	if err != nil {
 		return err
 	}
