@@ -176,7 +176,7 @@ func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) 
 		for _, answer := range answers() {
 			if answer.message.MatchString(condition.Message) {
 				found.Fix = answer.fix
-				found = found.by("%s", answer.command(e, ctx, strings.Join(affected, " ")))
+				found = found.by("%s", answer.command(ctx, e, strings.Join(affected, " ")))
 				break
 			}
 		}
@@ -189,16 +189,16 @@ func (e *examination) checkAvailability(ctx context.Context) ([]Finding, error) 
 type answer struct {
 	message *regexp.Regexp
 	fix     string
-	command func(e *examination, ctx context.Context, names string) string
+	command func(ctx context.Context, e *examination, names string) string
 }
 
 func answers() []answer {
-	logs := func(e *examination, ctx context.Context, _ string) string { return e.logs(ctx, e.backends()[0]) }
-	restart := func(e *examination, ctx context.Context, _ string) string { return e.restart(ctx, e.backends()[0]) }
-	remove := func(_ *examination, _ context.Context, names string) string {
+	logs := func(ctx context.Context, e *examination, _ string) string { return e.logs(ctx, e.backends()[0]) }
+	restart := func(ctx context.Context, e *examination, _ string) string { return e.restart(ctx, e.backends()[0]) }
+	remove := func(_ context.Context, _ *examination, names string) string {
 		return "kubectl delete apiservice " + names
 	}
-	endpoints := func(e *examination, _ context.Context, _ string) string {
+	endpoints := func(_ context.Context, e *examination, _ string) string {
 		return fmt.Sprintf("kubectl get service,endpointslices,pods --namespace=%s --output=wide", e.namespace())
 	}
 	return []answer{
@@ -208,13 +208,13 @@ func answers() []answer {
 		{regexp.MustCompile(`bad status from .*: `), "see the log of the server", logs},
 		{regexp.MustCompile(`connection refused`), "see whether the server listens on all addresses of its pods, at the targetPort of the Service", endpoints},
 		{regexp.MustCompile(`no such host`), "correct the externalName of the Service", endpoints},
-		{regexp.MustCompile(`ClusterIP "None"`), "give the Service a cluster IP, or kube-apiserver the flag --enable-aggregator-routing", func(e *examination, _ context.Context, _ string) string {
+		{regexp.MustCompile(`ClusterIP "None"`), "give the Service a cluster IP, or kube-apiserver the flag --enable-aggregator-routing", func(_ context.Context, e *examination, _ string) string {
 			b := e.backends()[0]
 			return fmt.Sprintf("kubectl patch service %s --namespace=%s --type=merge --patch='{\"spec\":{\"clusterIP\":\"\",\"clusterIPs\":null}}' --dry-run=client --output=json | kubectl replace --force --filename=-", b.name, b.namespace)
 		}},
 		{regexp.MustCompile(`HTTP response to HTTPS client|first record does not look like a TLS handshake|tls: `), "have the Service lead to the port at which the server speaks TLS", endpoints},
 		{silence, "let connections from the control plane to the nodes and their pods pass firewalls, security groups and an egress proxy", endpoints},
-		{regexp.MustCompile(`has not looked at it yet`), "see the log of kube-apiserver, unless the APIService is new", func(_ *examination, _ context.Context, names string) string {
+		{regexp.MustCompile(`has not looked at it yet`), "see the log of kube-apiserver, unless the APIService is new", func(_ context.Context, _ *examination, names string) string {
 			return "kubectl describe apiservice " + names
 		}},
 	}
