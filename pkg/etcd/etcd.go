@@ -124,7 +124,7 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	// The directory may be one that an operator has made for more than one user, and a volume's
 	// group gets permissions for all that is in it. So etcd listens where no other user gets.
 	// Upstream fault 70.
-	if err := os.Chmod(c.path(dataDir), 0o700); err != nil {
+	if err := os.Chmod(c.path(dataDir), 0o700); err != nil { //nolint:gosec // G302: it is a directory.
 		return nil, errors.Join(fmt.Errorf("closing the directory of the embedded etcd to others: %w", err), lock.Close())
 	}
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
