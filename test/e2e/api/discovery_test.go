@@ -18,6 +18,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -37,6 +38,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -114,10 +116,18 @@ func modelName(version, kind string) string {
 // Client-side merges follow the document of the whole cluster.
 func TestOpenAPIV2(t *testing.T) {
 	t.Parallel()
-	document, err := framework.Kube(cp).Discovery().OpenAPISchema()
-	require.NoError(t, err)
-	models, err := proto.NewOpenAPIData(document)
-	require.NoError(t, err)
+	var models proto.Models
+	// kube-apiserver reads it in its own time.
+	controlplane.Eventually(t, func() error {
+		document, err := framework.Kube(cp).Discovery().OpenAPISchema()
+		if err != nil {
+			return err
+		}
+		if models, err = proto.NewOpenAPIData(document); err == nil && models.LookupModel(modelName("v1", "PizzaSpec")) == nil {
+			return errors.New("the document has no pizzas")
+		}
+		return err
+	})
 	for _, version := range framework.Versions() {
 		pizza, ok := models.LookupModel(modelName(version, "PizzaSpec")).(*proto.Kind)
 		require.True(t, ok)
