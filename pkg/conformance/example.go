@@ -420,10 +420,18 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 	if answer.Code != http.StatusCreated {
 		return nil, fmt.Errorf("an example that a dry run accepts can't be created: %s", statusOf(answer))
 	}
+	created := &unstructured.Unstructured{}
+	if err := created.UnmarshalJSON(answer.Body); err != nil {
+		return nil, err
+	}
 	path := m.resource.path(m.namespace) + "/" + m.run.id + "-example"
 	defer m.run.cleanUp(ctx, func(ctx context.Context) { m.run.remove(ctx, path) })
 	var changes []Change
 	for _, change := range candidates[:min(tried, len(candidates))] {
+		// What is a default anyway changes nothing.
+		if value, _, _ := unstructured.NestedFieldNoCopy(created.Object, change.Path...); reflect.DeepEqual(value, change.Value) {
+			continue
+		}
 		patch := map[string]any{}
 		if err := unstructured.SetNestedField(patch, change.Value, change.Path...); err != nil {
 			continue

@@ -65,7 +65,7 @@ func verbChecks() []Check {
 			p.Refused(p.Post(p.New("a")), http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		},
 	}, {
-		ID: "verbs/names", Source: objects + "names/#path-segment-names", Needs: []string{"create"},
+		ID: "verbs/names", Source: objects + "names/#path-segment-names", Needs: []string{"create", "get"},
 		Rule: "An object without a name, or with one that can't be part of a path, is refused: 422 with the field metadata.name.",
 		Run: func(p *Probe) {
 			for _, name := range []string{"", ".", "..", "a/b", "a%b"} {
@@ -75,7 +75,7 @@ func verbChecks() []Check {
 			}
 		},
 	}, {
-		ID: "verbs/generate-name", Source: conventions + "#idempotency", Needs: []string{"create"},
+		ID: "verbs/generate-name", Source: conventions + "#idempotency", Needs: []string{"create", "get"},
 		Rule: "An object with generateName but no name gets a new name of that prefix and five letters and digits.",
 		Run: func(p *Probe) {
 			object := p.New("")
