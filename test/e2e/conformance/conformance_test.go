@@ -19,6 +19,7 @@ limitations under the License.
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -51,7 +52,13 @@ func TestMain(m *testing.M) {
 	config.APIServer.Flags = []string{"--run-controllers=false", "--audit-policy-file=" + auditPolicy, "--audit-log-path=audit.log"}
 	// What a check writes, nobody else changes.
 	config.ControllerManager.Flags = []string{"--controllers=*,-deployment-controller"}
-	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), defineWidgets, waitForOpenAPI)
+	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), defineWidgets, restartControllers, waitForOpenAPI)
+}
+
+// restartControllers ends watches of the controllers that began before crd-apiserver served the
+// group: kube-apiserver goes on with them, but has none of the objects.
+func restartControllers(ctx context.Context, cp *controlplane.ControlPlane) error {
+	return cp.ControllerManager.Restart(ctx)
 }
 
 // options are the options to examine the group versions of examples.
