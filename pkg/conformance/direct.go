@@ -26,6 +26,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 )
 
@@ -178,11 +179,13 @@ func (p *Probe) account(suffix string) actor {
 	if answer.Code == http.StatusForbidden {
 		p.NotOffered("the check needs a token of a service account: %s", statusOf(answer))
 	}
-	var made struct{ Status struct{ Token string } }
-	p.Decode(answer, http.StatusCreated, &made)
+	token, _, _ := unstructured.NestedString(p.Object(answer, http.StatusCreated).Object, "status", "token")
+	if token == "" { // Without one the account would be nobody.
+		p.Fail(answer, "a token is expected")
+	}
 	return actor{
 		map[string]any{"kind": "ServiceAccount", "namespace": p.accounts, "name": p.Name(suffix)},
-		[]Option{through(p.run.anonymous), Header("Authorization", "Bearer "+made.Status.Token)},
+		[]Option{through(p.run.anonymous), Header("Authorization", "Bearer "+token)},
 	}
 }
 
