@@ -67,8 +67,8 @@ func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component
 		if err != nil {
 			return nil, err
 		}
-		// There are no peers; a socket in the working directory spares a port.
-		const peer = "unix://peer.sock"
+		// There are no peers; a socket in the working directory spares a port. etcd 3.6 wants a number in its name.
+		const peer = "unix://peer:1"
 		return []string{
 			"--name=" + name,
 			"--data-dir=data",
