@@ -86,7 +86,7 @@ func lead(snapshot, revision int64) (uint64, error) {
 	if revision <= snapshot {
 		return 0, fmt.Errorf("the revision %d is not later than that of the snapshot, %d: use the number of microseconds since 1970", revision, snapshot)
 	}
-	return uint64(revision - snapshot), nil
+	return uint64(revision - snapshot), nil //nolint:gosec // G115: it is later.
 }
 
 // once has a new directory made, and puts it in the place of dir.
