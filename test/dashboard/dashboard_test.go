@@ -49,17 +49,14 @@ import (
 )
 
 const (
-	root = "../../"
-	user = "alice"
+	root     = "../../"
+	interval = 5 // Seconds between two scrapes.
+	user     = "alice"
 )
 
 // TestDashboard waits until each query of each panel has been answered with something. With LOAD, such
 // as 4m, clients go on for so long, and the pictures are of that time.
 func TestDashboard(t *testing.T) {
-	interval, load := 1, os.Getenv("LOAD") // Seconds between two scrapes.
-	if load != "" {
-		interval = 5
-	}
 	config := controlplane.Config{Progress: func(message string) { t.Log(message) }}
 	config.APIServer.Off = true
 	config.ControllerManager.Off = true
@@ -80,7 +77,7 @@ func TestDashboard(t *testing.T) {
 		require.NoError(t, server.Start(t.Context()))
 	}
 	require.NoError(t, cp.Register(t.Context(), servers[0]))
-	prometheus := startPrometheus(t, interval, cp, cp.Component(etcd), servers)
+	prometheus := startPrometheus(t, cp, cp.Component(etcd), servers)
 
 	allow(t, cp)
 	require.NoError(t, fixture.CreateToppings(t.Context(), versioned.NewForConfigOrDie(cp.RESTConfig()), "tomato", "basil"))
@@ -97,20 +94,20 @@ func TestDashboard(t *testing.T) {
 		cancel()
 		require.NoError(t, clients.Wait())
 	}()
-	waitForPanels(t, prometheus, interval)
-	if load != "" {
+	waitForPanels(t, prometheus)
+	if load := os.Getenv("LOAD"); load != "" {
 		duration, err := time.ParseDuration(load)
 		require.NoError(t, err)
 		framework.Pause(ctx, time.Until(began.Add(duration)))
-		draw(t, prometheus, began, interval)
+		draw(t, prometheus, began)
 	}
 }
 
 // draw takes pictures of the dashboard in a browser.
-func draw(t *testing.T, prometheus string, began time.Time, interval int) {
+func draw(t *testing.T, prometheus string, began time.Time) {
 	t.Helper()
 	page := prometheus + "/user/index.html?" + url.Values{
-		"from":     {fmt.Sprint(began.Add(time.Duration(4*interval) * time.Second).UnixMilli())}, // Rates take that long.
+		"from":     {fmt.Sprint(began.Add(4 * interval * time.Second).UnixMilli())}, // Rates take that long.
 		"to":       {fmt.Sprint(time.Now().UnixMilli())},
 		"interval": {fmt.Sprint(interval)},
 	}.Encode()
@@ -122,7 +119,7 @@ func draw(t *testing.T, prometheus string, began time.Time, interval int) {
 
 // startPrometheus starts a Prometheus with the labels that the ServiceMonitors cause, and returns
 // its address. It serves the page, too.
-func startPrometheus(t *testing.T, interval int, cp *controlplane.ControlPlane, etcd *controlplane.Component, servers []*controlplane.Component) string {
+func startPrometheus(t *testing.T, cp *controlplane.ControlPlane, etcd *controlplane.Component, servers []*controlplane.Component) string {
 	t.Helper()
 	account, err := cp.RESTConfigFor(serviceaccount.MakeUsername("monitoring", "prometheus-k8s"), serviceaccount.MakeGroupNames("monitoring")...)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ var (
 
 // waitForPanels waits until each query of the dashboard has been answered with a number. Every label
 // that a legend names has to be there: Grafana leaves out those that a series lacks.
-func waitForPanels(t *testing.T, prometheus string, interval int) {
+func waitForPanels(t *testing.T, prometheus string) {
 	t.Helper()
 	var dashboard struct {
 		Panels []struct {
