@@ -25,7 +25,7 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 )
 
@@ -71,7 +71,7 @@ func discoveryChecks() []Check {
 					p.Fail(answer, "%s: a kind and verbs are expected", entry.Name)
 				case !isSubresource && entry.SingularName == "":
 					p.Fail(answer, "%s: a singular name is expected", entry.Name)
-				case !isSubresource && len(validation.IsDNS1035Label(entry.Name)) > 0:
+				case !isSubresource && len(utilvalidation.IsDNS1035Label(entry.Name)) > 0:
 					p.Fail(answer, "%s: a name of lower-case letters is expected", entry.Name)
 				case entry.Namespaced != p.Namespaced:
 					p.Fail(answer, "%s is expected to be namespaced just as the resource is", entry.Name)

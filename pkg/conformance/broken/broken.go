@@ -207,11 +207,6 @@ func named(suffix string) func(*http.Request) bool {
 	return func(request *http.Request) bool { return object.MatchString(request.URL.Path) }
 }
 
-// lists matches requests for the objects of a check, but for watches.
-func lists(request *http.Request) bool {
-	return request.URL.Query().Has("labelSelector") && !watches(request)
-}
-
 // without matches requests that lack a parameter.
 func without(parameter string) func(*http.Request) bool {
 	return func(request *http.Request) bool { return !request.URL.Query().Has(parameter) }

@@ -26,17 +26,15 @@ func forms() map[string]Transport {
 	accepts := func(media string) func(*http.Request) bool {
 		return func(request *http.Request) bool { return strings.HasPrefix(accepted(request), media) }
 	}
-	accept := func(media string) func(*http.Request) {
-		return func(request *http.Request) { request.Header.Set("Accept", media) }
-	}
+	asJSON := func(request *http.Request) { request.Header.Set("Accept", "application/json") }
 	const table, metadata = "application/json;as=Table", "application/json;as=PartialObjectMetadata"
 	return map[string]Transport{
-		"forms/accept": requests(accepts("application/yaml, "), accept("application/json")),
+		"forms/accept": requests(accepts("application/yaml, "), asJSON),
 		"forms/yaml": answers(both(method(http.MethodPost), accepts("application/yaml")), func(_ *http.Request, response *http.Response) {
 			whole(response, func(body []byte) []byte { return append(body, "broken: true\n"...) })
 		}),
-		"forms/protobuf": requests(accepts("application/vnd.kubernetes.protobuf"), accept("application/json")),
-		"forms/cbor":     requests(accepts("application/cbor"), accept("application/json")),
+		"forms/protobuf": requests(accepts("application/vnd.kubernetes.protobuf"), asJSON),
+		"forms/cbor":     requests(accepts("application/cbor"), asJSON),
 		"forms/table": answers(both(accepts(table), with("includeObject", "None")), changes(func(table map[string]any) {
 			each(table, func(row map[string]any) {
 				if cells, isRow := row["cells"].([]any); isRow {
@@ -47,7 +45,7 @@ func forms() map[string]Transport {
 		"forms/table-watch": lines(both(watches, accepts(table)), func(line []byte) []byte {
 			return bytes.Replace(line, []byte(`"columnDefinitions":[`), []byte(`"columns":[`), 1)
 		}),
-		"forms/metadata": requests(both(watches, accepts(metadata)), accept("application/json")),
+		"forms/metadata": requests(both(watches, accepts(metadata)), asJSON),
 		"forms/gzip": requests(func(request *http.Request) bool { return request.Header.Get("Accept-Encoding") == "gzip" }, func(request *http.Request) {
 			request.Header.Del("Accept-Encoding")
 		}),
