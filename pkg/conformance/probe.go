@@ -219,8 +219,11 @@ func (p *Probe) Decode(answer Answer, code int, into any) {
 	if into == nil {
 		return
 	}
-	// Integers stay integers.
-	if err := utiljson.Unmarshal(answer.Body, into); err != nil {
+	unmarshal := json.Unmarshal
+	if _, isObject := into.(*map[string]any); isObject {
+		unmarshal = utiljson.Unmarshal // Integers stay integers.
+	}
+	if err := unmarshal(answer.Body, into); err != nil {
 		p.Fail(answer, "JSON is expected: %v", err)
 	}
 }
