@@ -211,25 +211,6 @@ func watchChecks() []Check {
 			w.ExpectObject("ADDED", p.Create("b"))
 		},
 	}, {
-		ID: "watch/forms", Source: concepts + "#receiving-resources-as-tables", Needs: []string{"create", "list", "watch"},
-		Rule: "Events have tables, or metadata only, if the client asks for that.",
-		Run: func(p *Probe) {
-			created := p.Create("a")
-			for _, kind := range []string{"PartialObjectMetadata", "Table"} {
-				w := p.Watch(initialEvents, Header("Accept", "application/json;as="+kind+";v=v1;g=meta.k8s.io"))
-				metadata := func(object *unstructured.Unstructured) *unstructured.Unstructured {
-					p.Equal(w.Answer(), "the kind", kind, object.GetKind())
-					if rows, _, _ := unstructured.NestedSlice(object.Object, "rows"); kind == "Table" && len(rows) == 1 {
-						row, _ := rows[0].(map[string]any)
-						object.Object, _, _ = unstructured.NestedMap(row, "object")
-					}
-					return object
-				}
-				p.Equal(w.Answer(), "the UID", created.GetUID(), metadata(w.Expect("ADDED")).GetUID())
-				p.Equal(w.Answer(), "the bookmark's annotations", map[string]string{metav1.InitialEventsAnnotationKey: "true"}, metadata(w.Expect("BOOKMARK")).GetAnnotations())
-			}
-		},
-	}, {
 		ID: "watch/versions", Source: conventions + "#api-versioning", Needs: []string{"create", "list", "watch", "delete"},
 		Rule: "A watch in one version brings, in that version, what is written in another.",
 		Unless: func(resource *Resource) string {

@@ -67,11 +67,6 @@ func watch() map[string]Transport {
 			request.Header.Del("Connection")
 			request.Header.Del("Upgrade")
 		}),
-		"watch/forms": requests(watches, func(request *http.Request) {
-			if strings.Contains(request.Header.Get("Accept"), "as=Table") {
-				request.Header.Set("Accept", "application/json")
-			}
-		}),
 		"watch/versions": lines(both(watches, func(request *http.Request) bool {
 			return strings.Contains(request.URL.Path, "beta") || strings.Contains(request.URL.Path, "alpha")
 		}),
