@@ -75,7 +75,9 @@ func while(code int, missing string) func(Answer) string {
 }
 
 // conflict is there as long as a controller writes between a read and an update.
-var conflict = while(http.StatusConflict, "an update of what was just read is expected")
+func conflict(answer Answer) string {
+	return while(http.StatusConflict, "an update of what was just read is expected")(answer)
+}
 
 // AtOnce sends requests side by side, and ends the check if one gets no answer.
 func (p *Probe) AtOnce(count int, request func(int) Request) []Answer {

@@ -203,9 +203,9 @@ func (r *run) open(ctx context.Context, request Request) (*http.Response, error)
 		if err != nil || response.StatusCode != http.StatusTooManyRequests {
 			return response, err
 		}
-		seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-		if err != nil {
-			return response, nil
+		seconds, notSaid := strconv.Atoi(response.Header.Get("Retry-After"))
+		if notSaid != nil {
+			return response, err
 		}
 		response.Body.Close()
 		select {

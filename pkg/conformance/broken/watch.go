@@ -31,7 +31,7 @@ func replaced(matches func(*http.Request) bool, from, to string) Transport {
 }
 
 func watch() map[string]Transport {
-	version := regexp.MustCompile(`"resourceVersion":"[0-9]+"`)
+	version := regexp.MustCompile(`"resourceVersion":"\d+"`)
 	var events atomic.Int64
 	return map[string]Transport{
 		"watch/order": lines(watches, func(line []byte) []byte {
@@ -71,7 +71,7 @@ func watch() map[string]Transport {
 			return strings.Contains(request.URL.Path, "beta") || strings.Contains(request.URL.Path, "alpha")
 		}),
 			func(line []byte) []byte {
-				return regexp.MustCompile(`/v[0-9]+(alpha|beta)[0-9]+","metadata"`).ReplaceAll(line, []byte(`/v0","metadata"`))
+				return regexp.MustCompile(`/v\d+(alpha|beta)\d+","metadata"`).ReplaceAll(line, []byte(`/v0","metadata"`))
 			}),
 		"watch/many": lines(both(watches, without("resourceVersion")), func(line []byte) []byte {
 			if bytes.Contains(line, []byte(`"name":"`)) && events.Add(1)%101 == 100 {

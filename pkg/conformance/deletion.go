@@ -1,0 +1,224 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func deletionChecks() []Check {
+	checks := []Check{{
+		ID: "writes/finalizers", Source: objects + "finalizers/", Needs: []string{"create", "get", "patch", "delete"},
+		Rule: "An object with finalizers stays after a delete, with the time, until the last is removed. No more can be added.",
+		Run: func(p *Probe) {
+			name := p.held("a", nil).GetName()
+			if answer := p.Delete(name, nil); answer.Code != http.StatusAccepted {
+				p.Decode(answer, http.StatusOK, nil)
+			}
+			p.beingDeleted(name)
+			p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"labels":{"still":"writable"}}}`), http.StatusOK)
+			p.refusedFor(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":["`+finalizer+`","conformance.example.com/more"]}}`), "metadata.finalizers")
+			p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":null}}`, Query("dryRun", "All")), http.StatusOK)
+			p.Object(p.Get(name), http.StatusOK)
+			p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":null}}`), http.StatusOK)
+			p.gone(name)
+		},
+	}, {
+		ID: "writes/garbage-absent", Source: garbage, Level: Full, Needs: []string{"create", "get", "list", "watch", "patch", "delete"},
+		Rule: "An object whose owner does not exist is deleted.",
+		Run: func(p *Probe) {
+			owned := p.with("owned", func(object *unstructured.Unstructured) {
+				object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: object.GetAPIVersion(), Kind: p.Kind, Name: "absent", UID: "00000000-0000-0000-0000-000000000000"}})
+			})
+			p.Within(controllerPatience, func() Answer { return p.Get(owned.GetName()) }, while(http.StatusOK, "an end of an object without an owner is expected"))
+		},
+	}}
+	for _, policy := range []struct {
+		name, rule string
+		look       func(p *Probe, owner, owned string)
+	}{{"Background", "An owner goes at once, and what it owns later.", func(p *Probe, owner, owned string) {
+		p.gone(owner)
+		p.gone(owned)
+	}}, {"Foreground", "An owner goes when all that it owns has gone.", func(p *Probe, owner, owned string) {
+		p.beingDeleted(owned)
+		answer := p.Get(owner)
+		p.Equal(answer, "the owner's finalizers", []string{metav1.FinalizerDeleteDependents}, p.Object(answer, http.StatusOK).GetFinalizers())
+		p.Object(p.Patch(owned, types.MergePatchType, `{"metadata":{"finalizers":null}}`), http.StatusOK)
+		p.gone(owned)
+		p.gone(owner)
+	}}, {"Orphan", "An owner goes, and what it owned stays without an owner.", func(p *Probe, owner, owned string) {
+		p.gone(owner)
+		answer := p.Get(owned)
+		object := p.Object(answer, http.StatusOK)
+		if len(object.GetOwnerReferences()) > 0 || object.GetDeletionTimestamp() != nil {
+			p.Fail(answer, "an object without owners that is not being deleted is expected")
+		}
+	}}} {
+		checks = append(checks, Check{
+			ID: "writes/garbage-" + strings.ToLower(policy.name), Source: garbage, Level: Full, Needs: []string{"create", "get", "list", "watch", "patch", "update", "delete"},
+			Rule: policy.rule,
+			Run: func(p *Probe) {
+				owner := p.Create("owner")
+				reference := metav1.OwnerReference{
+					APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: new(true),
+				}
+				missing := reference
+				missing.Name, missing.UID = "missing", types.UID("00000000-0000-0000-0000-000000000000")
+				create := p.held
+				if policy.name != "Foreground" {
+					create = p.with
+				}
+				owned := create("owned", func(object *unstructured.Unstructured) {
+					object.SetOwnerReferences([]metav1.OwnerReference{reference, missing})
+				}).GetName()
+				p.Within(controllerPatience, func() Answer { return p.Get(owned) }, func(answer Answer) string {
+					if len(p.Object(answer, http.StatusOK).GetOwnerReferences()) > 1 {
+						return "that the garbage collector removes the reference to an owner that does not exist is expected"
+					}
+					return ""
+				})
+				p.Decode(p.Delete(owner.GetName(), nil, Query("propagationPolicy", policy.name)), http.StatusOK, nil)
+				policy.look(p, owner.GetName(), owned)
+			},
+		})
+	}
+	return checks
+}
+
+// with creates an object with a change.
+func (p *Probe) with(suffix string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	object := p.New(suffix)
+	change(object)
+	return p.Object(p.Post(object), http.StatusCreated)
+}
+
+// held creates an object with a finalizer, which is removed after the check.
+func (p *Probe) held(suffix string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	path := p.Collection(p.Name(suffix))
+	p.Cleanup(func(ctx context.Context) {
+		_, _ = p.run.send(ctx, newRequest(http.MethodPatch, path, `{"metadata":{"finalizers":null}}`, Header("Content-Type", string(types.MergePatchType))))
+	})
+	return p.with(suffix, func(object *unstructured.Unstructured) {
+		object.SetFinalizers([]string{finalizer})
+		if change != nil {
+			change(object)
+		}
+	})
+}
+
+func namespaceChecks() []Check {
+	checks := []Check{{
+		ID: "writes/namespace-missing", Source: conventions + "#http-status-codes", Needs: []string{"create", "list", "patch"},
+		Rule: "An object in a namespace that does not exist is not created: 404 with the namespace's name.",
+		Run: func(p *Probe) {
+			p.Namespace = p.Name("missing")
+			for _, option := range []Option{Query("pretty", "false"), Query("dryRun", "All")} {
+				for _, answer := range []Answer{p.Post(p.New("a"), option), p.Apply("conformance", p.New("a"), option)} {
+					status := p.Refused(answer, http.StatusNotFound, metav1.StatusReasonNotFound)
+					if status.Details == nil || status.Details.Kind != "namespaces" || status.Details.Name != p.Namespace {
+						p.Fail(answer, "details with the namespace are expected")
+					}
+				}
+			}
+			answer := p.List()
+			p.Equal(answer, "names", []string{}, names(p.Items(answer)))
+		},
+	}, {
+		ID: "writes/namespace-deletion", Source: objects + "namespaces/", Level: Full, Needs: []string{"create", "get", "list", "patch", "delete", "deletecollection"},
+		Rule: "A namespace that is being deleted takes no more objects (403, with the cause NamespaceTerminating), and goes with all that is in it.",
+		Run: func(p *Probe) {
+			p.OwnNamespace()
+			namespace := At("/api/v1/namespaces/" + p.Namespace)
+			held, other := p.held("held", nil).GetName(), p.Create("a").GetName()
+			p.Decode(p.Do(http.MethodDelete, "", nil, namespace), http.StatusOK, nil)
+			late := p.New("")
+			late.SetName("")
+			late.SetGenerateName(p.Name("late-"))
+			answer := p.Eventually(func() Answer { return p.Post(late) }, while(http.StatusCreated, "a refusal in a namespace that is being deleted is expected"))
+			status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
+			if status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Type == "NamespaceTerminating" }) {
+				p.Fail(answer, "a cause NamespaceTerminating is expected")
+			}
+			p.gone(other)
+			p.beingDeleted(held)
+			p.Object(p.Patch(held, types.MergePatchType, `{"metadata":{"finalizers":null}}`), http.StatusOK)
+			p.Within(controllerPatience, func() Answer { return p.Do(http.MethodGet, "", nil, namespace) }, func(answer Answer) string {
+				if answer.Code != http.StatusNotFound {
+					return "an end of the namespace is expected"
+				}
+				return ""
+			})
+		},
+	}, {
+		ID: "writes/quota", Source: "https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-on-object-count", Level: Full, Needs: []string{"create", "list", "watch", "delete"},
+		Rule: "A quota counts the objects of a namespace, and refuses more than it allows: 403.",
+		Run: func(p *Probe) {
+			p.OwnNamespace()
+			quotas := "/api/v1/namespaces/" + p.Namespace + "/resourcequotas"
+			count := strings.TrimSuffix("count/"+p.GroupVersionResource.Resource+"."+p.Group, ".")
+			quota := func(name, hard string) {
+				p.Make(quotas, map[string]any{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": name}, "spec": map[string]any{"hard": map[string]any{count: hard}}})
+			}
+			quota("counted", "100")
+			hard := 100
+			counted := func() {
+				p.Within(controllerPatience, func() Answer {
+					// A change of the quota makes the controller count again, which it may have done before it knew the kind.
+					hard++
+					return p.Patch("", types.MergePatchType, map[string]any{"spec": map[string]any{"hard": map[string]any{count: hard}}}, At(quotas+"/counted"))
+				}, func(answer Answer) string {
+					// Controllers may create some as well.
+					want := strconv.Itoa(len(p.Items(p.Do(http.MethodGet, p.Collection(), nil)).Items))
+					if used, _, _ := unstructured.NestedString(p.Object(answer, http.StatusOK).Object, "status", "used", count); used != want {
+						return fmt.Sprintf("a count of %s is expected", want)
+					}
+					return ""
+				})
+			}
+			p.Create("a")
+			counted()
+			p.Delete(p.Name("a"), nil)
+			counted()
+			quota("none", "0")
+			late := p.New("")
+			late.SetName("")
+			late.SetGenerateName(p.Name("late-"))
+			answer := p.Eventually(func() Answer { return p.Post(late) }, while(http.StatusCreated, "a refusal by the quota is expected"))
+			if status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden); !strings.Contains(status.Message, "exceeded quota") {
+				p.Fail(answer, "a message that names the quota is expected")
+			}
+		},
+	}}
+	for i := range checks {
+		checks[i].Unless = func(resource *Resource) string {
+			if resource.Namespaced {
+				return ""
+			}
+			return "objects are in no namespace"
+		}
+	}
+	return checks
+}
