@@ -117,7 +117,7 @@ func flags(cmd, server *cobra.Command) (own []flag, same int) {
 			continue
 		}
 		match := flagLine.FindStringSubmatch(line)
-		if match == nil || listed[match[1]] || match[1] == "help" {
+		if len(match) == 0 || listed[match[1]] || match[1] == "help" {
 			continue
 		}
 		listed[match[1]] = true

@@ -100,7 +100,8 @@ setInterval(() => {
 // browser is a browser without a window, whose processes end with the test.
 func browser(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	profile, err := os.MkdirTemp("", "profile")
+	// A browser that has been killed may still write into it, which fails the removal of t.TempDir.
+	profile, err := os.MkdirTemp("", "profile") //nolint:usetesting // See above.
 	require.NoError(t, err)
 	command := exec.Command("chromium", append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + profile}, args...)...) //nolint:noctx // The cleanup ends it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

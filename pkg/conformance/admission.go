@@ -61,7 +61,7 @@ func admissionChecks() []Check {
 		Needs:  []string{"create"},
 		Run: func(p *Probe) {
 			who := p.user("identity", "system:masters", "tasters:ÖZ")
-			p.validatingPolicy("identity", identityOf)
+			p.validatingPolicy("identity", identityOf())
 			want := "user=" + p.Name("identity") + " uid=4711 groups=tasters:ÖZ scopes=eat,drink"
 			p.Eventually(func() Answer {
 				return p.act(action{"create", ""}, p.New("a"), append(who.as, forged, func(r *Request) {
@@ -129,7 +129,7 @@ func admissionChecks() []Check {
 					}
 					return nil
 				})
-				answer := p.Eventually(func() Answer { return p.act(action{"create", ""}, p.New("a"), who.as...) }, func(answer Answer) string {
+				answer := p.Eventually(func() Answer { return p.act(action{"create", ""}, p.New("a"), who.as...) }, func(Answer) string {
 					select {
 					case <-asked:
 						return ""
@@ -180,7 +180,7 @@ func (p *Probe) question(review *admissionv1.AdmissionRequest) string {
 	switch {
 	case review.DryRun == nil || !*review.DryRun:
 		return "of a dry run, but not told so: " + review.SubResource
-	case review.Operation == admissionv1.Update && !(hasObject && hasOld), review.Operation == admissionv1.Delete && !hasOld, review.Operation == admissionv1.Create && !hasObject:
+	case review.Operation == admissionv1.Update && (!hasObject || !hasOld), review.Operation == admissionv1.Delete && !hasOld, review.Operation == admissionv1.Create && !hasObject:
 		return "without the object or the old one: " + text[len(p.ID):]
 	}
 	return text
@@ -188,7 +188,7 @@ func (p *Probe) question(review *admissionv1.AdmissionRequest) string {
 
 // matching are rules for the resource and all of its subresources, and a condition that only the
 // requests of one user meet.
-func (p *Probe) matching(user string, operations ...string) (rules []any, condition []any, selector map[string]any) {
+func (p *Probe) matching(user string, operations ...string) (rules, condition []any, selector map[string]any) {
 	selector = map[string]any{}
 	if p.Namespace != "" {
 		selector["matchLabels"] = map[string]any{"kubernetes.io/metadata.name": p.Namespace}

@@ -36,7 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -115,7 +115,7 @@ func ReadExamples(paths ...string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return err
 		}
-		documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
+		documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
 		for {
 			object := &unstructured.Unstructured{}
 			err := documents.Decode(&object.Object)

@@ -17,7 +17,6 @@ limitations under the License.
 package conformance
 
 import (
-	_ "embed"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -26,6 +25,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	_ "embed" // For the page.
 )
 
 // Formats returns the names of the formats that Write knows.
@@ -43,7 +44,7 @@ func (r *Report) Write(out io.Writer, format string) error {
 	case "junit":
 		return r.writeJUnit(out)
 	case "html":
-		return page.Execute(out, r)
+		return page().Execute(out, r)
 	}
 	return fmt.Errorf("the format %q is unknown: there are %s", format, strings.Join(Formats(), ", "))
 }
@@ -184,7 +185,10 @@ func (r *Report) writeJUnit(out io.Writer) error {
 //go:embed report.html.tmpl
 var pageText string
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"failed": func(r *Report) []Result { return r.Having(Failed) }, "lacking": func(r *Report) []Result { return r.Having(NotOffered) },
-	"passed": func(r *Report) []Result { return r.Having(Passed) },
-}).Parse(pageText))
+// page is the template of the report in HTML.
+func page() *template.Template {
+	return template.Must(template.New("report").Funcs(template.FuncMap{
+		"failed": func(r *Report) []Result { return r.Having(Failed) }, "lacking": func(r *Report) []Result { return r.Having(NotOffered) },
+		"passed": func(r *Report) []Result { return r.Having(Passed) },
+	}).Parse(pageText))
+}

@@ -145,7 +145,7 @@ func (p *Probe) filler(name string) *strings.Replacer {
 }
 
 // withstand sends an attack, and ends the check unless it is answered as by Kubernetes.
-func (p *Probe) withstand(a attack, filler *strings.Replacer) Answer {
+func (p *Probe) withstand(a attack, filler *strings.Replacer) {
 	options := []Option{func(r *Request) { r.Header.Del("Content-Type") }}
 	for name, value := range map[string]string{"Content-Type": a.kind, "Accept": a.accept} {
 		if value != "" {
@@ -171,7 +171,6 @@ func (p *Probe) withstand(a attack, filler *strings.Replacer) Answer {
 	case answer.Code >= 400:
 		p.Refused(answer, answer.Code, "")
 	}
-	return answer
 }
 
 // below are the updates among the attacks, for subresources.

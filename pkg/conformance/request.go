@@ -200,20 +200,26 @@ func (r *run) open(ctx context.Context, request Request) (*http.Response, error)
 		sent.Header = http.Header{"Accept": {"application/json"}}
 		maps.Copy(sent.Header, request.Header)
 		response, err := to.client.Do(sent)
-		if err != nil || response.StatusCode != http.StatusTooManyRequests {
-			return response, err
+		if err != nil {
+			return nil, err
 		}
-		seconds, notSaid := strconv.Atoi(response.Header.Get("Retry-After"))
-		if notSaid != nil {
-			return response, err
+		wait, again := retryAfter(response)
+		if !again {
+			return response, nil
 		}
 		response.Body.Close()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(time.Duration(seconds) * time.Second):
+		case <-time.After(wait):
 		}
 	}
+}
+
+// retryAfter tells whether a server has asked to send a request again, and after how long.
+func retryAfter(response *http.Response) (time.Duration, bool) {
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	return time.Duration(seconds) * time.Second, err == nil && response.StatusCode == http.StatusTooManyRequests
 }
 
 // send sends a request and reads the whole answer.

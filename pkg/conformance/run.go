@@ -25,6 +25,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +80,8 @@ type Options struct {
 type run struct {
 	Options
 	id string
+	// probes counts the probes, whose identifiers have its value.
+	probes atomic.Int64
 	// main is kube-apiserver with the credentials of the run, anonymous without any.
 	main, anonymous *endpoint
 	// wrap is around all transports.
@@ -114,7 +117,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 	}
 	if len(options.Resources) > 0 {
 		resources = slices.DeleteFunc(resources, func(resource *Resource) bool {
-			return !slices.Contains(options.Resources, resource.GroupVersionResource.Resource)
+			return !slices.Contains(options.Resources, resource.Resource)
 		})
 	}
 	if len(resources) == 0 {
@@ -124,7 +127,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) (*Report, er
 		if r.hooks, err = serveWebhooks(options.WebhookAddress); err != nil {
 			return nil, err
 		}
-		defer r.hooks.server.Close()
+		defer func() { _ = r.hooks.server.Close() }()
 	}
 	namespace := r.id
 	if !options.ReadOnly && slices.ContainsFunc(resources, func(resource *Resource) bool { return resource.Namespaced }) {
@@ -223,7 +226,7 @@ func (r *run) examine(ctx context.Context, resource *Resource, namespace string)
 		running.Go(func() error {
 			probe := &Probe{
 				Resource: resource, Example: example, Namespace: namespace, run: r, check: check,
-				ID:     fmt.Sprintf("%s-%d", r.id, i),
+				ID:     fmt.Sprintf("%s-%d", r.id, r.probes.Add(1)),
 				result: &Result{Check: check.ID, Rule: check.Rule, Source: check.Source, Resource: resource.String(), Outcome: Passed},
 			}
 			reason := check.notOffered(r.Options, resource)

@@ -76,7 +76,7 @@ func securityChecks() []Check {
 		ID:     "security/denied-user",
 		Rule:   "Each verb of the resource and of each subresource needs a permission: 403, Forbidden, and nothing changes.",
 		Source: authorization + "#determine-the-request-verb",
-		Run:    func(p *Probe) { p.denied(throughMain, p.user("nobody").as...) },
+		Run:    func(p *Probe) { p.denied([]Option{throughMain}, p.user("nobody").as...) },
 	}, {
 		ID:     "security/denied-account",
 		Rule:   "A service account has no permission but those that it is given.",
@@ -196,7 +196,7 @@ func securityChecks() []Check {
 		ID:     "security/forged-headers",
 		Rule:   "Headers that only a front proxy sets have no effect if a client of kube-apiserver sends them.",
 		Source: aggregation,
-		Run:    func(p *Probe) { p.denied(throughMain, append(p.user("forger").as, forged)...) },
+		Run:    func(p *Probe) { p.denied([]Option{throughMain}, append(p.user("forger").as, forged)...) },
 	}, {
 		ID:     "security/direct-anonymous",
 		Rule:   "A server believes the headers of a front proxy only if its certificate proves that it is one.",
@@ -308,8 +308,10 @@ func linesSince(path string, size int64) [][]byte {
 }
 
 // identityOf is CEL that tells who a user is.
-var identityOf = strings.Join([]string{
-	"'user=' + request.userInfo.username", "' uid=' + request.userInfo.?uid.orValue('')",
-	"' groups=' + request.userInfo.groups.filter(g, g.startsWith('tasters')).join(',')",
-	"' scopes=' + request.userInfo.extra['example.com/scopes'].join(',')",
-}, " + ")
+func identityOf() string {
+	return strings.Join([]string{
+		"'user=' + request.userInfo.username", "' uid=' + request.userInfo.?uid.orValue('')",
+		"' groups=' + request.userInfo.groups.filter(g, g.startsWith('tasters')).join(',')",
+		"' scopes=' + request.userInfo.extra['example.com/scopes'].join(',')",
+	}, " + ")
+}

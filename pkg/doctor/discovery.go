@@ -236,7 +236,7 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 	return orOK(results, "clients choose groups and versions as one expects"), nil
 }
 
-var stable = regexp.MustCompile(`^v[0-9]+$`)
+var stable = regexp.MustCompile(`^v\d+$`)
 
 // callable are the names by which clients may call resources.
 func callable(versions ...apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {

@@ -88,10 +88,8 @@ func skew(ours, theirs *utilversion.Version) error {
 	switch {
 	case theirs.Major() != ours.Major() || difference > newerReleases:
 		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s newer", theirs.Major(), theirs.Minor(), ours, plural(newerReleases, "minor release")), "install a newer version of this server", ""}
-
 	case difference < -olderReleases:
 		return &problem{fmt.Sprintf("kube-apiserver is %d.%d, and this server is made for %s, and at most %s older", theirs.Major(), theirs.Minor(), ours, plural(olderReleases, "minor release")), "upgrade the cluster, or install an older version of this server", ""}
-
 	}
 	return nil
 }

@@ -58,14 +58,6 @@ func newSubject(t *testing.T, kind, version string) subject {
 	return s
 }
 
-// newSubjectIn is for pizzas in a namespace that there is, or isn't.
-func newSubjectIn(t *testing.T, ns, version string) subject {
-	t.Helper()
-	scope := framework.NewClusterScope(t, cp)
-	scope.Namespace = ns
-	return subject{scope.Objects("Pizza", version)}
-}
-
 // in returns the same objects in another version.
 func (s subject) in(version string) subject { return subject{s.In(version)} }
 

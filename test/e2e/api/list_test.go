@@ -111,14 +111,6 @@ func TestListByField(t *testing.T) {
 	})
 }
 
-// list returns the test's objects, and with the options those that match.
-func (s subject) list(t *testing.T, options metav1.ListOptions) *unstructured.UnstructuredList {
-	t.Helper()
-	list, err := s.Client().List(t.Context(), options)
-	require.NoError(t, err)
-	return list
-}
-
 // get asks for the test's objects, or one of them, in the way that the headers say.
 func (s subject) get(t *testing.T, path string, headers map[string]string) (*http.Response, []byte) {
 	t.Helper()

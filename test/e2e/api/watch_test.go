@@ -115,13 +115,6 @@ func (w *watcher) expect(want watch.EventType) *unstructured.Unstructured {
 	}
 }
 
-func number(t *testing.T, resourceVersion string) int {
-	t.Helper()
-	n, err := strconv.Atoi(resourceVersion)
-	require.NoError(t, err)
-	return n
-}
-
 // watchList are the options of a client that lists by watching.
 func watchList() metav1.ListOptions {
 	return metav1.ListOptions{

@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -339,7 +340,7 @@ func shell(t testing.TB, line string) {
 	t.Helper()
 	kubectl := cp.Kubectl(context.WithoutCancel(t.Context()))
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", line)
-	command.Env = append(kubectl.Env, "PATH="+filepath.Dir(kubectl.Path)+":"+os.Getenv("PATH"))
+	command.Env = slices.Concat(kubectl.Env, []string{"PATH=" + filepath.Dir(kubectl.Path) + ":" + os.Getenv("PATH")})
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s: %s", line, output)
 }

@@ -28,6 +28,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -39,6 +40,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 	"restaurant.programming-kubernetes.info/apiserver/test/fixture"
 )
+
+// atOnce is how many runs there are side by side. Most checks wait.
+const atOnce = 8
 
 var cp *controlplane.ControlPlane
 
@@ -95,21 +99,30 @@ kind: Pizza
 spec: {toppings: [{name: tomato}]}`))
 }
 
-// TestRestaurant examines all kinds of the restaurant in all versions.
+const group = "apiVersion: restaurant.programming-kubernetes.info/"
+
+// TestRestaurant examines all kinds of the restaurant.
 func TestRestaurant(t *testing.T) {
-	const group = "apiVersion: restaurant.programming-kubernetes.info/"
 	conformance.Test(t, cp.RESTConfig(), options(t,
 		group+"v1\nkind: Pizza\nspec: {toppings: [{name: tomato}]}",
-		group+"v1beta1\nkind: Pizza\nspec: {toppings: [{name: tomato}]}",
-		group+"v1alpha1\nkind: Pizza\nspec: {toppings: [tomato]}",
 		group+"v1\nkind: Topping\nspec: {cost: 1500m}",
-		group+"v1beta1\nkind: Topping\nspec: {cost: 1500m}",
-		group+"v1alpha1\nkind: Topping\nspec: {cost: 1500m}",
 		group+"v1\nkind: PriceReview\nspec: {toppings: [{name: tomato}]}",
 	))
 }
 
+// TestOlderVersions examines the kinds of the restaurant in their other versions.
+func TestOlderVersions(t *testing.T) {
+	framework.Long(t, "TestRestaurant examines the version v1")
+	conformance.Test(t, cp.RESTConfig(), options(t,
+		group+"v1beta1\nkind: Pizza\nspec: {toppings: [{name: tomato}]}",
+		group+"v1alpha1\nkind: Pizza\nspec: {toppings: [tomato]}",
+		group+"v1beta1\nkind: Topping\nspec: {cost: 1500m}",
+		group+"v1alpha1\nkind: Topping\nspec: {cost: 1500m}",
+	))
+}
+
 func TestConfigMaps(t *testing.T) {
+	framework.Long(t, "kube-apiserver is not ours")
 	conformance.Test(t, cp.RESTConfig(), of("configmaps", options(t, `
 apiVersion: v1
 kind: ConfigMap
@@ -117,6 +130,7 @@ data: {key: value}`)))
 }
 
 func TestDeployments(t *testing.T) {
+	framework.Long(t, "kube-apiserver is not ours")
 	conformance.Test(t, cp.RESTConfig(), of("deployments", options(t, `
 apiVersion: apps/v1
 kind: Deployment
@@ -130,6 +144,7 @@ spec:
 
 // TestCustomResources examines what kube-apiserver makes of a CustomResourceDefinition.
 func TestCustomResources(t *testing.T) {
+	framework.Long(t, "kube-apiserver is not ours")
 	conformance.Test(t, cp.RESTConfig(), options(t, widget(definedGroup)))
 }
 
@@ -140,21 +155,26 @@ func TestCRDServer(t *testing.T) {
 
 // TestBroken breaks one behaviour after the other: the check that is for it fails.
 func TestBroken(t *testing.T) {
-	transports := broken.Transports()
-	for _, check := range conformance.Checks() {
-		t.Run(check.ID, func(t *testing.T) {
-			t.Parallel()
-			transport, found := transports[check.ID]
-			require.True(t, found, "no transport in package broken is for this check")
-			options := pizzas(t)
-			options.Only = []string{check.ID}
-			results := examineBroken(t, transport, options)
-			require.Len(t, results, 1)
-			require.Equal(t, conformance.Failed, results[0].Outcome, results[0].Reason)
+	transports, checks := broken.Transports(), conformance.Checks()
+	require.Len(t, transports, len(checks), "there is one transport for each check")
+	reports := make([]*conformance.Report, len(checks))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, check := range checks {
+		require.Contains(t, transports, check.ID, "no transport in package broken is for this check")
+		options := pizzas(t)
+		options.Only = []string{check.ID}
+		group.Go(func() (err error) {
+			reports[i], err = examineBroken(t, transports[check.ID], options)
+			return err
 		})
 	}
-	for id := range transports {
-		require.True(t, slices.ContainsFunc(conformance.Checks(), func(check conformance.Check) bool { return check.ID == id }), id)
+	require.NoError(t, group.Wait())
+	for i, check := range checks {
+		t.Run(check.ID, func(t *testing.T) {
+			require.Len(t, reports[i].Results, 1)
+			require.Equal(t, conformance.Failed, reports[i].Results[0].Outcome, reports[i].Results[0].Reason)
+		})
 	}
 }
 
@@ -164,7 +184,9 @@ func TestBrokenAlone(t *testing.T) {
 	for id, transport := range broken.Transports() {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
-			for _, result := range examineBroken(t, transport, pizzas(t)) {
+			report, err := examineBroken(t, transport, pizzas(t))
+			require.NoError(t, err)
+			for _, result := range report.Results {
 				if result.Check != id && result.Outcome == conformance.Failed {
 					t.Errorf("%s: %s", result.Check, result.Finding)
 				}
@@ -173,12 +195,10 @@ func TestBrokenAlone(t *testing.T) {
 	}
 }
 
-// examineBroken returns the results of a run through a transport.
-func examineBroken(t *testing.T, transport broken.Transport, options conformance.Options) []conformance.Result {
+// examineBroken runs checks through a transport.
+func examineBroken(t *testing.T, transport broken.Transport, options conformance.Options) (*conformance.Report, error) {
 	t.Helper()
 	config := rest.CopyConfig(cp.RESTConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport(next) })
-	report, err := conformance.Run(t.Context(), config, options)
-	require.NoError(t, err)
-	return report.Results
+	return conformance.Run(t.Context(), config, options)
 }

@@ -182,7 +182,7 @@ func variable(t *testing.T, workload workload, name string) string {
 			return variable.Value
 		}
 	}
-	t.Fatalf("%s has no environment variable %s.", workload.name, name)
+	require.Fail(t, "no environment variable", "%s of %s", name, workload.name)
 	return ""
 }
 
@@ -221,7 +221,7 @@ func TestSelectors(t *testing.T) {
 						return workload
 					}
 				}
-				t.Fatalf("%s selects no pod.", name)
+				require.Fail(t, "no pod is selected", name)
 				return workload{}
 			}
 			for _, object := range objects {
