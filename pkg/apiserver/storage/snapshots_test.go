@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -28,16 +29,12 @@ import (
 
 func TestPublishQuota(t *testing.T) {
 	for name, quota := range map[string]int64{"first": 1 << 30, "second": 2 << 30} {
-		if err := PublishQuota(name, etcd.Config{QuotaBytes: quota}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, PublishQuota(name, etcd.Config{QuotaBytes: quota}))
 	}
 	const metric = "apiserver_embedded_etcd_quota_bytes"
-	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`# HELP `+metric+` [ALPHA] How large the database of the embedded etcd may become, in bytes: --etcd-quota-backend-bytes.
+	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`# HELP `+metric+` [ALPHA] How large the database of the embedded etcd may become, in bytes: --etcd-quota-backend-bytes.
 # TYPE `+metric+` gauge
 `+metric+`{server="first"} 1.073741824e+09
 `+metric+`{server="second"} 2.147483648e+09
-`), metric); err != nil {
-		t.Fatal(err)
-	}
+`), metric))
 }
