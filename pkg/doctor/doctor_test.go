@@ -20,11 +20,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,31 +52,21 @@ import (
 func TestTheTableOfChecks(t *testing.T) {
 	var names []string
 	for _, check := range checks() {
-		if slices.Contains(names, check.name) {
-			t.Errorf("there are two checks %s", check.name)
-		}
-		for _, need := range check.needs {
-			if !slices.Contains(names, need) {
-				t.Errorf("%s needs %s, which does not run before it", check.name, need)
-			}
-		}
+		require.NotContains(t, names, check.name)
+		require.Subset(t, names, check.needs, "%s needs a check that does not run before it", check.name)
 		names = append(names, check.name)
 	}
 }
 
 func TestPrint(t *testing.T) {
 	var out strings.Builder
-	if err := Print(&out, []Result{
+	require.NoError(t, Print(&out, []Result{
 		{"", "short", Finding{Status: OK, Cause: "all is well"}},
 		{"", "of some length", Finding{Status: Failure, Cause: "two lines\n\tof another", Fix: "fix it"}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := "ok       short           all is well\n" +
 		"failure  of some length  two lines of another: fix it\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
+	require.Equal(t, want, out.String())
 }
 
 func TestCheckRegistered(t *testing.T) {
@@ -104,12 +94,11 @@ func TestCheckRegistered(t *testing.T) {
 			}
 			e.registration = e.findRegistration(t.Context())
 			got, err := e.checkRegistered(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got) != 1 || got[0].Status != test.want.Status || got[0].Cause != test.want.Cause || !strings.HasPrefix(got[0].Fix, test.want.Fix) {
-				t.Errorf("got %+v, want %+v", got, test.want)
-			}
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			require.Equal(t, test.want.Status, got[0].Status)
+			require.Equal(t, test.want.Cause, got[0].Cause)
+			require.True(t, strings.HasPrefix(got[0].Fix, test.want.Fix), got[0].Fix)
 		})
 	}
 }
@@ -134,9 +123,7 @@ func TestDefinedGroups(t *testing.T) {
 	}
 	e.registration = e.findRegistration(t.Context())
 	found, err := e.checkRegistered(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var causes []string
 	for _, finding := range found {
 		causes = append(causes, finding.Cause)
@@ -145,12 +132,10 @@ func TestDefinedGroups(t *testing.T) {
 		"no CustomResourceDefinition defines a version of c.example.com",
 		"kube-apiserver serves v1.b.example.com itself, from CustomResourceDefinitions",
 	}
-	if !slices.Equal(causes, want) {
-		t.Errorf("got %q, want %q", causes, want)
-	}
-	if len(e.apiServices) != 2 || !slices.Equal(e.resources["a.example.com"], []string{"things", "things/status"}) || e.owns("other.example.com") {
-		t.Errorf("got %+v", e.registration)
-	}
+	require.Equal(t, want, causes)
+	require.Len(t, e.apiServices, 2)
+	require.Equal(t, []string{"things", "things/status"}, e.resources["a.example.com"])
+	require.False(t, e.owns("other.example.com"))
 }
 
 // A check that can't be made is not one that has found something.
@@ -176,9 +161,7 @@ func TestFailedChecks(t *testing.T) {
 			}}}}}
 			e.registration = e.findRegistration(t.Context())
 			got := e.runOne(t.Context(), check{run: (*examination).checkRegistered}, nil)
-			if len(got) != 1 || got[0] != test.want {
-				t.Errorf("got %+v, want %+v", got, test.want)
-			}
+			require.Equal(t, []Finding{test.want}, got)
 		})
 	}
 }
@@ -198,21 +181,16 @@ func TestSkew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			theirs, err := effectiveVersion(test.info)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := ""
 			if err := skew(utilversion.MustParse("1.37"), theirs); err != nil {
 				got = err.Error()
 			}
-			if got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, got)
 		})
 	}
-	if _, err := effectiveVersion(version.Info{GitVersion: "unknown"}); err == nil {
-		t.Error("got no error for a version that is none")
-	}
+	_, err := effectiveVersion(version.Info{GitVersion: "unknown"})
+	require.Error(t, err)
 }
 
 func TestDescribedVersion(t *testing.T) {
@@ -225,9 +203,7 @@ func TestDescribedVersion(t *testing.T) {
 		"one that it is not": {version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1", EmulationMajor: "1", EmulationMinor: "35"}, "v1.37.1, which emulates 1.35"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := described(test.info); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, described(test.info))
 		})
 	}
 }
@@ -266,8 +242,11 @@ func TestResolveAsTheServer(t *testing.T) {
 			}
 			e := &examination{kube: client}
 			got, err := e.resolve(t.Context(), newBackend("default", "webhook", nil))
-			if !slices.Equal(got, test.want) || err == nil && test.err != "" || err != nil && err.Error() != test.err {
-				t.Errorf("got %v and the error %v, want %v and %q", got, err, test.want, test.err)
+			require.Equal(t, test.want, got)
+			if test.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.err)
 			}
 		})
 	}
@@ -292,16 +271,12 @@ func TestCheckEverything(t *testing.T) {
 			})
 			e := &examination{Config: Config{Namespace: "kitchen", ServiceAccount: "apiserver"}, kube: kube, self: "admin"}
 			found, err := e.checkEverything(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := ""
 			for _, finding := range found {
 				got += finding.Cause
 			}
-			if got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, got)
 		})
 	}
 }
@@ -351,17 +326,13 @@ func TestCheckPriority(t *testing.T) {
 				registration: registration{apiServices: []*apiregistrationv1.APIService{{}}},
 			}
 			found, err := e.checkPriority(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := ok("kube-apiserver answers reviews before anything else")
 			if test.want != "" {
 				want = warning(test.want+" that system:serviceaccount:kitchen:apiserver creates "+waiting, "install a FlowSchema that lets them pass, as the manifests of this server do")
 				want = want.by("%s", e.flowSchema())
 			}
-			if !slices.Equal(found, []Finding{want}) {
-				t.Errorf("got %v, want %v", found, want)
-			}
+			require.Equal(t, []Finding{want}, found)
 		})
 	}
 }
@@ -398,9 +369,7 @@ func TestCheckSpread(t *testing.T) {
 			for _, result := range e.checkSpread(t.Context(), newBackend("default", "server", nil)) {
 				got += result.Cause
 			}
-			if got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			require.Equal(t, test.want, got)
 		})
 	}
 }
@@ -418,9 +387,7 @@ func TestExpiry(t *testing.T) {
 		"of an authority that has a follower": {[][]*x509.Certificate{{until(10), until(5)}, {until(10), until(100)}}, until(10)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := expiry(test.chains); !got.NotAfter.Equal(test.want.NotAfter) {
-				t.Errorf("got %v, want %v", got.NotAfter, test.want.NotAfter)
-			}
+			require.Equal(t, test.want.NotAfter, expiry(test.chains).NotAfter)
 		})
 	}
 }
@@ -439,9 +406,7 @@ func TestRenewalDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			end := now.Add(test.left)
-			if got := renewalDue(&x509.Certificate{NotBefore: end.Add(-test.life), NotAfter: end}, now); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
+			require.Equal(t, test.want, renewalDue(&x509.Certificate{NotBefore: end.Add(-test.life), NotAfter: end}, now))
 		})
 	}
 }
@@ -463,9 +428,7 @@ func TestMatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := admissionregistrationv1.Rule{APIGroups: []string{test.group}, APIVersions: []string{"*"}, Resources: []string{test.resource}}
-			if got := e.matches(rule); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
+			require.Equal(t, test.want, e.matches(rule))
 		})
 	}
 }
@@ -497,9 +460,7 @@ func TestDependsOn(t *testing.T) {
 			t.Parallel()
 			rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{APIGroups: test.groups}}
 			policy := admission.Policy{Parameters: test.parameters, FailurePolicy: test.failure, Rules: []admissionregistrationv1.RuleWithOperations{rule}}
-			if got := dependsOn(policy, sets.New("example.com")); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
+			require.Equal(t, test.want, dependsOn(policy, sets.New("example.com")))
 		})
 	}
 }

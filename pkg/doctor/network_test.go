@@ -20,6 +20,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -55,9 +56,7 @@ func TestShut(t *testing.T) {
 			t.Parallel()
 			policy := networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{test.rule}}}
 			found := shut([]networkingv1.NetworkPolicy{policy}, pod, networkingv1.PolicyTypeIngress, "%s %d", []int32{8443}, []netip.Addr{netip.MustParseAddr("10.0.0.2")})
-			if got := len(found) > 0; got != test.want {
-				t.Errorf("got %v, want %v", found, test.want)
-			}
+			require.Equal(t, test.want, len(found) > 0)
 		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -47,13 +47,9 @@ func (encryptionKeys) TransformFromStorage(_ context.Context, data []byte, _ val
 func TestCheckStorage(t *testing.T) {
 	config := etcd.Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 64 << 20}
 	member, err := config.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := member.Close(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, member.Close())
 	})
 	things := keys.Objects{
 		GroupResource: schema.GroupResource{Group: "example.com", Resource: "things"}, Prefix: "/registry/things/",
@@ -125,18 +121,14 @@ func TestCheckStorage(t *testing.T) {
 				return clientv3.New(clientv3.Config{Endpoints: servers})
 			}
 			writer, err := client(config.Endpoint())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer func() { _ = writer.Close() }()
-			if _, err := writer.Delete(t.Context(), "/", clientv3.WithPrefix()); err != nil {
-				t.Fatal(err)
-			}
+			_, err = writer.Delete(t.Context(), "/", clientv3.WithPrefix())
+			require.NoError(t, err)
 			for name, data := range test.objects {
 				// With a checksum, as a server with an embedded etcd writes it.
-				if _, err := writer.Put(t.Context(), things.Prefix+name, string(etcd.SealValue(things.Prefix+name, []byte(data)))); err != nil {
-					t.Fatal(err)
-				}
+				_, err = writer.Put(t.Context(), things.Prefix+name, string(etcd.SealValue(things.Prefix+name, []byte(data))))
+				require.NoError(t, err)
 			}
 			if test.stores == nil {
 				test.stores = func(context.Context) ([]keys.Objects, error) { return []keys.Objects{things}, nil }
@@ -146,12 +138,8 @@ func TestCheckStorage(t *testing.T) {
 			}
 			e := &examination{Config: Config{EtcdServers: []string{test.servers}, EtcdClient: client, EtcdSocket: test.socket, Stores: test.stores}}
 			got, err := e.checkStorage(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if difference := cmp.Diff(test.want, got); difference != "" {
-				t.Error(difference)
-			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
 		})
 	}
 }
@@ -161,7 +149,5 @@ func TestScanIsBounded(t *testing.T) {
 	found := scan{objects: maxScanned, more: true, versions: map[string]int{"v1": maxScanned}}
 	store := keys.Objects{GroupResource: schema.GroupResource{Resource: "things"}, StorageVersion: "v1", Versions: []string{"v1", "v1beta1"}}
 	want := []Finding{{Status: Skipped, Cause: "all the first 100000 things are stored in the version v1 and under the present key; the others were not looked at"}}
-	if difference := cmp.Diff(want, found.results(&store)); difference != "" {
-		t.Error(difference)
-	}
+	require.Equal(t, want, found.results(&store))
 }

@@ -19,7 +19,7 @@ package doctor
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 )
 
 func TestNews(t *testing.T) {
@@ -38,8 +38,6 @@ func TestNews(t *testing.T) {
 		{"another warning", []Result{version, {"", "etcd", Finding{Status: Warning, Cause: "has 90 MiB left", Fix: "get another disk"}}}, []Result{{"", "etcd", Finding{Status: Warning, Cause: "has 90 MiB left", Fix: "get another disk"}}}},
 		{"one more", []Result{version, {"", "etcd", Finding{Status: OK, Cause: "first"}}, {"", "etcd", Finding{Status: OK, Cause: "second"}}}, []Result{{"", "etcd", Finding{Status: OK, Cause: "first"}}, {"", "etcd", Finding{Status: OK, Cause: "second"}}}},
 	} {
-		if diff := cmp.Diff(step.want, changes(known, step.results)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.name, diff)
-		}
+		require.Equal(t, step.want, changes(known, step.results), step.name)
 	}
 }
