@@ -91,7 +91,11 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 		return nil, err
 	}
 	if c.etcd != nil {
-		if err := storage.PublishQuota(c.Name, c.embeddedEtcd); err != nil {
+		forget, err := storage.PublishQuota(c.Name, c.embeddedEtcd)
+		if err != nil {
+			return nil, err
+		}
+		if err := generic.AddPreShutdownHook("forget-quota", func() error { forget(); return nil }); err != nil {
 			return nil, err
 		}
 	}

@@ -28,8 +28,8 @@ import (
 )
 
 // PublishQuota publishes how large the database of a server's own etcd may become. Alerts compare
-// the metric with apiserver_storage_size_bytes.
-func PublishQuota(name string, embedded etcd.Config) error {
+// the metric with apiserver_storage_size_bytes. It returns a function that takes the metric back.
+func PublishQuota(name string, embedded etcd.Config) (func(), error) {
 	quota, err := gauges.Shared(&metrics.GaugeOpts{
 		Namespace:      "apiserver",
 		Subsystem:      "embedded_etcd",
@@ -38,10 +38,10 @@ func PublishQuota(name string, embedded etcd.Config) error {
 		StabilityLevel: metrics.ALPHA,
 	}, "server")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	quota.WithLabelValues(name).Set(float64(embedded.QuotaBytes))
-	return nil
+	return func() { quota.Delete(map[string]string{"server": name}) }, nil
 }
 
 // InstallSnapshots makes a server of a name save snapshots of its own etcd.

@@ -29,7 +29,9 @@ import (
 
 func TestPublishQuota(t *testing.T) {
 	for name, quota := range map[string]int64{"first": 1 << 30, "second": 2 << 30} {
-		require.NoError(t, PublishQuota(name, etcd.Config{QuotaBytes: quota}))
+		forget, err := PublishQuota(name, etcd.Config{QuotaBytes: quota})
+		require.NoError(t, err)
+		t.Cleanup(forget)
 	}
 	const metric = "apiserver_embedded_etcd_quota_bytes"
 	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`# HELP `+metric+` [ALPHA] How large the database of the embedded etcd may become, in bytes: --etcd-quota-backend-bytes.
