@@ -130,7 +130,7 @@ func startPrometheus(t *testing.T, cp *controlplane.ControlPlane, etcd *controlp
 		for _, component := range components {
 			targets = append(targets, map[string]any{
 				"targets": []string{strings.TrimPrefix(component.URL(), "https://")},
-				"labels":  map[string]string{"namespace": "restaurant-system", "pod": component.Name()},
+				"labels":  map[string]string{"namespace": "restaurant-system", "pod": component.Name(), "apiserver": "restaurant-apiserver"},
 			})
 		}
 		return map[string]any{

@@ -55,7 +55,7 @@ func waitForPanels(t *testing.T, prometheus string) {
 			List []struct{ Name, Type, Query string }
 		}
 	}
-	content, err := os.ReadFile(root + "artifacts/deploy/components/monitoring/restaurant.json")
+	content, err := os.ReadFile(root + "artifacts/deploy/components/monitoring/apiserver.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(content, &dashboard))
 
