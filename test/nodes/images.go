@@ -34,6 +34,8 @@ func (n *Node) importImages(t testing.TB, images map[string]string) {
 		// The node's processes are in a directory of their own.
 		path, err := filepath.Abs(archive)
 		require.NoError(t, err)
-		n.Do(t, "ctr", "--namespace=k8s.io", "images", "import", "--index-name="+name, path)
+		// An archive with the same name in itself replaces the index, which may be collected before it is
+		// unpacked. The first container unpacks it.
+		n.Do(t, "ctr", "--namespace=k8s.io", "images", "import", "--no-unpack", "--index-name="+name, path)
 	}
 }
