@@ -88,18 +88,17 @@ func (o *operations) copyBackups(t *testing.T) (list string) {
 	return "export SSL_CERT_DIR=$PWD\n" + o.page.Commands(t, storeSection, "rclone --config")
 }
 
-// addComponents adds those of the documentation after those that are there.
+// addComponents adds those of the documentation after those that are there, which end the kustomization.
 func (o *operations) addComponents(t *testing.T, text string) {
 	t.Helper()
-	const next = "labels: # Upgrades"
-	var components string
+	components := ""
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "  - ") {
 			components += line
 		}
 	}
 	require.NotEmpty(t, components)
-	o.kustomize(t, With(t, o.kustomization, next, components+next))
+	o.kustomize(t, o.kustomization+components)
 }
 
 // backUp saves a snapshot in the store, and returns its name.
