@@ -108,7 +108,7 @@ func TestRelease(t *testing.T) {
 	require.Equal(t, []string{
 		"SHA256SUMS", "SHA256SUMS.sigstore.json",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
-		"crd-apiserver-" + version + "-image.tar", "images.txt", "install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml", "krew-crd-apiserver.yaml", "krew-restaurant-apiserver.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
+		"crd-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "crd-apiserver-" + version + "-image.tar", "images.txt", "install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml", "krew-crd-apiserver.yaml", "krew-restaurant-apiserver.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
 		"restaurant-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "webhook-" + version + "-image.tar",
 	}, names)
 	dir := t.TempDir()
