@@ -106,15 +106,15 @@ func applyChecks() []Check {
 				{"alice", map[string]string{"mine": "2"}, map[string]string{"mine": "2", "shared": "1", "yours": "1"}},
 				{"alice", nil, map[string]string{"shared": "1", "yours": "1"}},
 				{"bob", map[string]string{"yours": "1"}, map[string]string{"yours": "1"}},
-				{"bob", nil, nil},
+				{"bob", nil, map[string]string{}},
 			} {
 				answer := p.Apply(step.manager, p.partial("shared", step.applied))
-				p.Equal(answer, "what is left of the annotations", step.want, examined(p.Object(answer, http.StatusOK)))
+				p.Equal(answer, "what is left of the annotations", step.want, annotations(p.Object(answer, http.StatusOK)))
 			}
 		},
 	}, {
 		ID:     "apply/conflict",
-		Rule:   "Apply of another value than another manager has applied is refused with 409, the cause of which names field and manager.",
+		Rule:   "Apply of another value than another manager has applied is refused with 409. The cause names field and manager.",
 		Source: serverSideApply + "#conflicts",
 		Run: func(p *Probe) {
 			p.Create("conflict")
@@ -129,7 +129,7 @@ func applyChecks() []Check {
 			p.Create("force")
 			p.Object(p.Apply("alice", p.partial("force", map[string]string{"x": "1", "y": "1"})), http.StatusOK)
 			answer := p.Apply("bob", p.partial("force", map[string]string{"x": "2"}), Query("force", "true"))
-			p.Equal(answer, "the annotations", map[string]string{"x": "2", "y": "1"}, examined(p.Object(answer, http.StatusOK)))
+			p.Equal(answer, "the annotations", map[string]string{"x": "2", "y": "1"}, annotations(p.Object(answer, http.StatusOK)))
 			p.Equal(answer, "the fields of the managers", map[string][]string{
 				"alice Apply " + p.Version: {annotation("y")}, "bob Apply " + p.Version: {annotation("x")},
 			}, p.owners(answer))
@@ -142,7 +142,7 @@ func applyChecks() []Check {
 			p.Object(p.Apply("alice", p.partial("update", map[string]string{"x": "1", "y": "1"})), http.StatusOK)
 			object := p.Object(p.Get(p.Name("update")), http.StatusOK)
 			annotations := object.GetAnnotations()
-			annotations[ownPrefix+"x"] = "2"
+			annotations[annotationPrefix+"x"] = "2"
 			object.SetAnnotations(annotations)
 			answer := p.Put(object, Query("fieldManager", "carol"))
 			p.Equal(answer, "the fields of the managers", map[string][]string{
@@ -167,7 +167,7 @@ func applyChecks() []Check {
 			object := p.Create("gone-version")
 			object.SetManagedFields(append(object.GetManagedFields(), metav1.ManagedFieldsEntry{
 				Manager: "gone", Operation: metav1.ManagedFieldsOperationApply, APIVersion: strings.TrimPrefix(p.Group+"/v0gone", "/"), FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + ownPrefix + `x":{}}}}`),
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + annotationPrefix + `x":{}}}}`),
 			}))
 			p.Object(p.Put(object), http.StatusOK)
 			answer := p.Apply("alice", p.partial("gone-version", map[string]string{"x": "1"}))
@@ -277,25 +277,8 @@ func applyChecks() []Check {
 	}}...)
 }
 
-// ownPrefix begins the names of the annotations that checks apply: every kind has them.
-const ownPrefix = "conformance.example.com/"
-
 // annotation is the path of an annotation as conflicts and managedFields have it.
-func annotation(name string) string { return ".metadata.annotations." + ownPrefix + name }
-
-// examined are the annotations that checks have applied.
-func examined(object *unstructured.Unstructured) map[string]string {
-	var examined map[string]string
-	for name, value := range object.GetAnnotations() {
-		if name, found := strings.CutPrefix(name, ownPrefix); found {
-			if examined == nil {
-				examined = map[string]string{}
-			}
-			examined[name] = value
-		}
-	}
-	return examined
-}
+func annotation(name string) string { return ".metadata.annotations." + annotationPrefix + name }
 
 // partial is an object with nothing but annotations, to be applied.
 func (p *Probe) partial(suffix string, annotations map[string]string) *unstructured.Unstructured {
@@ -304,7 +287,7 @@ func (p *Probe) partial(suffix string, annotations map[string]string) *unstructu
 	object.SetName(p.Name(suffix))
 	prefixed := map[string]string{}
 	for name, value := range annotations {
-		prefixed[ownPrefix+name] = value
+		prefixed[annotationPrefix+name] = value
 	}
 	if len(prefixed) > 0 {
 		object.SetAnnotations(prefixed)

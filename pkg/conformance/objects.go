@@ -172,7 +172,7 @@ func (p *Probe) beingDeleted(name string) {
 	})
 }
 
-// refusedFor ends the check unless the answer is 422 with causes, one of which is about a field or what is in it.
+// refusedFor ends the check unless the answer is 422 with a cause about a field or what is in it.
 func (p *Probe) refusedFor(answer Answer, field string) {
 	status := p.Refused(answer, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	if status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return strings.HasPrefix(cause.Field, field) }) {

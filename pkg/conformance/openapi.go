@@ -101,7 +101,7 @@ func openAPIChecks() []Check {
 		},
 	}, {
 		ID:     "openapi/v3-object",
-		Rule:   "An object that the API returns fits the model of its kind, by which clients merge as the server does.",
+		Rule:   "An object that the API returns fits the model of its kind. With it, clients merge as the server does.",
 		Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
 		Needs:  []string{"create"},
 		Run: func(p *Probe) {

@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The documents that say who may do what.
+// The documents about authorization.
 const (
 	authorization  = "https://kubernetes.io/docs/reference/access-authn-authz/authorization/"
 	rbac           = "https://kubernetes.io/docs/reference/access-authn-authz/rbac/"

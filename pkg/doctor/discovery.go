@@ -192,7 +192,7 @@ func (e *examination) checkOpenAPI(apiService *apiregistrationv1.APIService, res
 	return nil, nil
 }
 
-// checkPrecedence looks at the priorities by which clients choose between groups and between versions.
+// checkPrecedence looks at the priorities that decide between groups and between versions.
 func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 	list, err := e.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -238,7 +238,7 @@ func (e *examination) checkPrecedence(ctx context.Context) ([]Finding, error) {
 
 var stable = regexp.MustCompile(`^v\d+$`)
 
-// callable are the names by which clients may call resources.
+// callable are the names of resources that clients may use.
 func callable(versions ...apidiscoveryv2.APIVersionDiscovery) sets.Set[string] {
 	names := sets.New[string]()
 	for _, version := range versions {

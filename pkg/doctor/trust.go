@@ -28,7 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// certificateName is the annotation by which cert-manager marks the Secret of a Certificate.
+// certificateName is the annotation of cert-manager on the Secret of a Certificate.
 const certificateName = "cert-manager.io/certificate-name"
 
 // servedSecret is a Secret from which the pods of a server may take their certificate.

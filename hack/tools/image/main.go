@@ -93,7 +93,7 @@ type options struct {
 	files, programs  []string
 }
 
-// write writes the archive and returns the digest of its index, by which a registry has the image.
+// write writes the archive and returns the digest of its index, which names the image in a registry.
 func (o *options) write() (v1.Hash, error) {
 	if o.out == "" || o.name == "" || len(o.binaries) == 0 || len(o.programs) == 0 {
 		return v1.Hash{}, errors.New("name an archive by -out, the image by -name, at least one -binaries, and at least one program")

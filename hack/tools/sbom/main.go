@@ -176,7 +176,7 @@ func (d *document) addProgram(file, version string, info *buildinfo.BuildInfo, m
 	return nil
 }
 
-// parts returns the modules of a program, of which the standard library is one.
+// parts returns the modules of a program, the standard library included.
 func parts(info *buildinfo.BuildInfo) []*debug.Module {
 	return append([]*debug.Module{{Path: standardLibrary, Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...)
 }
