@@ -114,7 +114,8 @@ func (l *LargestObject) Watch(ctx context.Context, begin func() (watch.Interface
 		return begin()
 	}
 	w := &boundedWatch{large: l, reservation: reservation.reservation, events: make(chan watch.Event, eventsAhead), flushed: make(chan struct{}, 1)}
-	if ahead := l.Largest() * eventFactor; ahead > 0 && !w.take(ctx, ahead) {
+	// Until it has begun, a watch holds a seat of priority and fairness that others wait for.
+	if ahead := l.Largest() * eventFactor; ahead > 0 && !w.reservation.raiseList(ahead) {
 		return nil, errTooMuchMemory("large objects")
 	}
 	var err error

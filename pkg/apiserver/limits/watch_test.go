@@ -152,8 +152,10 @@ func TestBeginOfWatches(t *testing.T) {
 		require.Equal(t, ahead, budget.used)
 		first.Add(object)
 		synctest.Wait()
+		asked := time.Now()
 		_, _, err = begin()
 		require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
+		require.Zero(t, time.Since(asked), "a watch waits for memory while others wait for its seat")
 		firstWatched.Stop()
 
 		budget = newBudget(userPart*ahead, 1)
