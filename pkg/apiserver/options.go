@@ -106,6 +106,9 @@ type Options struct {
 //
 // Feature gates and the registry of metrics belong to the process, whose servers share them.
 func NewOptions(name string, groups ...registry.Group) *Options {
+	// Before the library's defaults, which ask its feature gate: until here it takes the version that is
+	// stamped into the binary for one of Kubernetes.
+	serverRun := newServerRunOptions()
 	plugins := admission.Plugins(ownPlugins(groups)...)
 	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
 	// Lists of any size are read from etcd as protobuf several times faster.
@@ -120,7 +123,7 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 		name:           name,
 		groups:         groups,
 		plugins:        plugins,
-		ServerRun:      newServerRunOptions(),
+		ServerRun:      serverRun,
 		Etcd:           recommended.Etcd,
 		SecureServing:  recommended.SecureServing,
 		Authentication: recommended.Authentication,
