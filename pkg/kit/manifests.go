@@ -102,7 +102,7 @@ func (d *data) rename(text string) string {
 		anyGroup = "(" + anyGroup + ")"
 	}
 	// The runbooks of generic alerts are this repository's.
-	const runbooks = "https://" + library + "/docs/operations/runbooks.md"
+	const runbooks = "https://" + library + "/blob/main/docs/operations/runbooks.md"
 	return strings.NewReplacer(
 		runbooks, runbooks,
 		ownGroup, d.Group,

@@ -40,7 +40,7 @@ func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 	require.NoError(t, (&writer{}).manifests(d, func(name string, text []byte) error {
 		assert.NotRegexp(t, restaurant, name)
 		// The runbooks are this repository's.
-		for line := range strings.Lines(strings.ReplaceAll(string(text), "https://"+library+"/docs/operations/runbooks.md#", "")) {
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "https://"+library+"/blob/main/docs/operations/runbooks.md#", "")) {
 			assert.NotRegexp(t, restaurant, line, name)
 			if strings.Contains(line, "- alert: APIServer") {
 				alerts++
