@@ -15,7 +15,8 @@
 # limitations under the License.
 
 # Builds a Helm chart: artifacts/chart with the manifests of artifacts/deploy or
-# artifacts/crd-apiserver, rendered by kustomize with names that the chart's templates replace.
+# artifacts/crd-apiserver, rendered by kustomize with names that the chart's templates replace. Its README
+# lists the values as docs/reference does.
 #
 #   hack/build-chart.sh [DIR [CHART]]    by default _output/chart, and restaurant-apiserver
 #
@@ -28,17 +29,27 @@ readonly version=${VERSION:-v0.0.0} registry=${REGISTRY:-registry.example.com/re
 out=$(realpath --canonicalize-missing "${1:-_output/chart}")
 readonly out
 
+# our_registry puts the images where they are going to be.
+our_registry() { sed "s|registry.example.com/restaurant/|${registry}/|"; }
+
+# documented SECTION prints the rows of a table of docs/reference/chart-values.md.
+documented() { awk -v section="## $1" '/^## / { on = $0 == section } on && /^[|] `/' docs/reference/chart-values.md; }
+
 rm -rf "${out}"
 mkdir -p "${out}/manifests"
-cp --recursive artifacts/chart/templates "${out}"
+cp --recursive artifacts/chart/templates LICENSE "${out}"
 cp "artifacts/chart/${chart}/NOTES.txt" "${out}/templates"
-cp "artifacts/chart/${chart}/Chart.yaml" "${out}"
-printf 'version: %s\nappVersion: %s\n' "${version#v}" "${version}" >>"${out}/Chart.yaml"
 cat "artifacts/chart/${chart}/values.yaml" <(sed '1,/^# Values of both/d' artifacts/chart/values.yaml) |
-	sed "s|registry.example.com/restaurant/|${registry}/|" >"${out}/values.yaml"
+	our_registry >"${out}/values.yaml"
 while IFS='=' read -r name digest; do
 	sed --in-place "\|repository: ${registry}/${name}\$|,/digest:/ s|digest: \"\"|digest: ${digest}|" "${out}/values.yaml"
 done <"${DIGESTS:-/dev/null}"
+{
+	cat "artifacts/chart/${chart}/README.md"
+	printf '\n## Values\n\n| value | type | default | what it is |\n|---|---|---|---|\n'
+	documented "${chart}"
+	documented 'Both charts'
+} | our_registry >"${out}/README.md"
 # Some values are those of one chart only.
 sed "/\"only /{/\"only ${chart}\"/!d; s/\"[$]comment\": \"only ${chart}\", //}" artifacts/chart/values.schema.json >"${out}/values.schema.json"
 
@@ -95,3 +106,16 @@ if [[ ${chart} == restaurant-apiserver ]]; then
 	render webhook '' webhook
 fi
 sed "1,/limitations under/d; s/the-server/${chart#restaurant-}/" artifacts/chart/unregister.yaml >"${out}/manifests/unregister.yaml"
+
+{
+	cat "artifacts/chart/${chart}/Chart.yaml"
+	echo '  artifacthub.io/images: |'
+	cat "${out}"/manifests/*.yaml | sed -n 's/^ *image: //p' | sort --unique | while read -r image; do
+		[[ ${image} == */* ]] || image=${registry}/${image}:${version}
+		name=${image##*/}
+		printf '    - name: %s\n      image: %s\n' "${name%%:*}" "${image}"
+	done
+	[[ ${version} != *-* ]] || echo '  artifacthub.io/prerelease: "true"'
+	printf 'version: %s\nappVersion: %s\n' "${version#v}" "${version}"
+	printf 'icon: data:image/svg+xml;base64,%s\n' "$(base64 --wrap=0 artifacts/chart/icon.svg)"
+} >"${out}/Chart.yaml"

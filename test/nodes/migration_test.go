@@ -32,7 +32,7 @@ import (
 func (o *operations) testCustomResources(t *testing.T) {
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
-	helm := framework.Helm(t, root)
+	helm := framework.GoTool(t, root, "helm", "helm")
 	t.Cleanup(func() {
 		if t.Failed() {
 			o.explain(t)

@@ -608,7 +608,7 @@ func (o *operations) testHelm(t *testing.T) {
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
 	chart := o.chart(t)
-	helm := framework.Helm(t, root)
+	helm := framework.GoTool(t, root, "helm", "helm")
 	t.Cleanup(func() {
 		if t.Failed() {
 			o.explain(t)

@@ -113,6 +113,11 @@
 {{- $_ := set $pod $field . }}
 {{- end }}
 {{- end }}
+{{- range $constraint := $pod.topologySpreadConstraints }}
+{{- if not $constraint.labelSelector }}
+{{- $_ := set $constraint "labelSelector" $deployment.spec.selector }}
+{{- end }}
+{{- end }}
 {{- if $values.server.hostNetwork }}
 {{- $_ := set $pod "hostNetwork" true }}
 {{- $_ := set $pod "dnsPolicy" "ClusterFirstWithHostNet" }}

@@ -22,10 +22,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,14 +54,19 @@ const (
 type chart struct {
 	dir, helm string
 	env       []string
+	// required are the flags that the chart can't be without.
+	required []string
 }
 
 // newChart builds a chart.
 func newChart(t *testing.T, name string) *chart {
 	t.Helper()
 	home := t.TempDir()
-	c := &chart{dir: filepath.Join(home, "chart"), helm: framework.Helm(t, root), env: append(os.Environ(),
+	c := &chart{dir: filepath.Join(home, "chart"), helm: framework.GoTool(t, root, "helm", "helm"), env: append(os.Environ(),
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+cp.Kubeconfig())}
+	if name == crdChart {
+		c.required = []string{"--set=groups={a.example.com,b.example.com}"}
+	}
 	program(t, append(os.Environ(), "VERSION="+chartVersion, "REGISTRY=registry.example.org/a"), filepath.Join(root, "hack", "build-chart.sh"), c.dir, name)
 	return c
 }
@@ -94,7 +101,7 @@ func (c *chart) template(t *testing.T, namespace string, flags ...string) (objec
 // templateAll returns the objects of the chart.
 func (c *chart) templateAll(t *testing.T, namespace string, flags ...string) []*unstructured.Unstructured {
 	t.Helper()
-	args := append([]string{"template", "release", c.dir, "--namespace=" + namespace}, flags...)
+	args := slices.Concat([]string{"template", "release", c.dir, "--namespace=" + namespace}, c.required, flags)
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(program(t, c.env, c.helm, args...), "\n---\n") {
 		object := &unstructured.Unstructured{}
@@ -106,108 +113,174 @@ func (c *chart) templateAll(t *testing.T, namespace string, flags ...string) []*
 	return objects
 }
 
-// TestChart finds the same objects in the chart and in the overlays.
+// admit has kube-apiserver admit the objects of the chart, and store none.
+func (c *chart) admit(t *testing.T, namespace string, flags ...string) {
+	t.Helper()
+	program(t, c.env, c.helm, slices.Concat([]string{"lint", "--strict", c.dir, "--namespace=" + namespace}, c.required, flags)...)
+	var list unstructured.UnstructuredList
+	for _, object := range c.templateAll(t, namespace, flags...) {
+		if object.GetKind() != "Pod" { // Its account would have to be stored.
+			list.Items = append(list.Items, *object)
+		}
+	}
+	list.SetAPIVersion("v1")
+	list.SetKind("List")
+	content, err := list.MarshalJSON()
+	require.NoError(t, err)
+	kubectl(t, "apply", "--server-side", "--dry-run=server", "--filename="+framework.File(t, string(content)))
+}
+
+// admitInto has namespaces, and the kinds of the Prometheus Operator, until the test ends.
+func admitInto(t *testing.T, namespaces ...string) {
+	t.Helper()
+	monitoringKinds(t)
+	for _, namespace := range namespaces {
+		kubectl(t, "create", "namespace", namespace)
+	}
+	t.Cleanup(func() {
+		output, err := tryKubectl(context.Background(), append([]string{"delete", "namespace", "--timeout=" + controlplane.Patience.String()}, namespaces...)...)
+		require.NoError(t, err, output)
+	})
+}
+
+// TestChart finds the same objects in the charts and in the manifests.
 func TestChart(t *testing.T) {
 	framework.Long(t, "Helm is built")
-	chart := newChart(t, restaurantChart)
-	program(t, chart.env, chart.helm, "lint", "--strict", chart.dir)
-	const plain = "createNamespace=true,storage.keep=false,backup.storage.keep=false"
-	images := regexp.MustCompile(`"image":"(apiserver|webhook)"`)
-	const more = plain + ",monitoring.enabled=true,backup.enabled=true,doctor.enabled=true"
-	for name, test := range map[string]struct {
-		kustomization, namespace string
-		flags                    []string
-	}{
-		"standalone": {overlayDirectory("standalone"), systemNamespace, []string{"--set=" + plain}},
-		"ha":         {overlayDirectory("ha"), systemNamespace, []string{"--set=mode=ha," + plain}},
-		"external-etcd": {overlayDirectory("external-etcd"), systemNamespace, []string{
-			"--set=mode=external-etcd,etcd.servers={https://etcd-0.example.com:2379,https://etcd-1.example.com:2379,https://etcd-2.example.com:2379}," + plain,
-		}},
-		"external-etcd with components": {
-			kustomization(t, "overlays/external-etcd", []string{"components/monitoring", "components/doctor", "components/webhook"}, `
-patches:
-  - patch: |
-      apiVersion: apps/v1
-      kind: Deployment
-      metadata: {name: apiserver, namespace: restaurant-system}
-      spec: {template: {spec: {containers: [{name: apiserver, env: [{name: APISERVER_ETCD_SERVERS, value: "https://a:2379,https://b:2379"}]}]}}}
-`),
-			systemNamespace, []string{"--set=mode=external-etcd,etcd.servers={https://a:2379,https://b:2379},monitoring.enabled=true,doctor.enabled=true,webhook.enabled=true," + plain},
+	const (
+		second   = "trattoria-system"
+		plain    = "createNamespace=true,storage.keep=false,backup.storage.keep=false,"
+		external = "mode=external-etcd,etcd.servers={https://a:2379,https://b:2379}"
+		examined = ",monitoring.enabled=true,doctor.enabled=true"
+		more     = examined + ",backup.enabled=true"
+	)
+	admitInto(t, systemNamespace, second, crdServer)
+	for name, cases := range map[string]map[string]struct{ kustomization, namespace, set string }{
+		restaurantChart: {
+			"standalone":    {overlayDirectory("standalone"), systemNamespace, "mode=standalone"},
+			"ha":            {overlayDirectory("ha"), systemNamespace, "mode=ha"},
+			"external-etcd": {overlayDirectory("external-etcd"), systemNamespace, external},
+			"standalone with components": {
+				kustomization(t, "overlays/standalone", []string{"components/monitoring", "components/backup-embedded", "components/doctor"}, ""),
+				systemNamespace, "mode=standalone" + more,
+			},
+			"ha with components": {
+				kustomization(t, "overlays/ha", []string{"components/monitoring", "components/backup-etcd", "components/doctor"}, ""),
+				systemNamespace, "mode=ha" + more,
+			},
+			"external-etcd with components": {
+				kustomization(t, "overlays/external-etcd", []string{"components/monitoring", "components/doctor", "components/webhook"}, ""),
+				systemNamespace, external + examined + ",webhook.enabled=true",
+			},
+			"a second instance": {
+				instance(t, "ha", "trattoria", second, "components/monitoring", "components/backup-etcd", "components/doctor", "components/unregistered"),
+				second, "mode=ha,name=trattoria,registered=false" + more,
+			},
 		},
-		"standalone with components": {
-			kustomization(t, "overlays/standalone", []string{"components/monitoring", "components/backup-embedded", "components/doctor"}, ""),
-			systemNamespace, []string{"--set=" + more},
-		},
-		"ha with components": {
-			kustomization(t, "overlays/ha", []string{"components/monitoring", "components/backup-etcd", "components/doctor"}, ""),
-			systemNamespace, []string{"--set=mode=ha," + more},
-		},
-		"a second instance": {
-			instance(t, "ha", "trattoria", "trattoria-system", "components/monitoring", "components/backup-etcd", "components/doctor", "components/unregistered"),
-			"trattoria-system", []string{"--set=mode=ha,name=trattoria,registered=false," + more},
+		crdChart: {
+			"standalone":                 {crdOverlay("standalone"), crdServer, "mode=standalone"},
+			"ha":                         {crdOverlay("ha"), crdServer, "mode=ha"},
+			"external-etcd":              {crdOverlay("external-etcd"), crdServer, external},
+			"standalone with components": {crdKustomization(t, "standalone", "monitoring", "backup-embedded", "doctor"), crdServer, "mode=standalone" + more},
+			"ha with components":         {crdKustomization(t, "ha", "monitoring", "backup-etcd", "doctor"), crdServer, "mode=ha" + more},
 		},
 	} {
+		chart := newChart(t, name)
+		for about, test := range cases {
+			t.Run(name+" "+about, func(t *testing.T) {
+				set := "--set=" + plain + test.set
+				require.Equal(t, asSet(t, render(t, test.kustomization)), byIdentity(t, chart.template(t, test.namespace, set)))
+				chart.admit(t, test.namespace, set)
+			})
+		}
+	}
+}
+
+// asSet returns objects of manifests with the image, the etcd and the groups that the charts are told.
+func asSet(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	for _, object := range objects {
+		text, err := object.MarshalJSON()
+		require.NoError(t, err)
+		for pattern, replacement := range map[string]string{
+			`"image":"(apiserver|crd-apiserver|webhook)"`: `"image":"registry.example.org/a/$1:` + chartVersion + `"`,
+			`https://etcd-0\.example\.com:2379[^"]*`:      "https://a:2379,https://b:2379",
+			`"value":"example\.com"`:                      `"value":"a.example.com,b.example.com"`,
+		} {
+			text = regexp.MustCompile(pattern).ReplaceAll(text, []byte(replacement))
+		}
+		require.NoError(t, object.UnmarshalJSON(text))
+	}
+	return byIdentity(t, objects)
+}
+
+// TestChartNames finds no name of the standard ones in a release under others.
+func TestChartNames(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	chart := newChart(t, crdChart)
+	const set = "--set=mode=ha,monitoring.enabled=true,backup.enabled=true,doctor.enabled=true,"
+	others := byIdentity(t, chart.templateAll(t, crdServer, set))
+	for _, object := range chart.templateAll(t, "elsewhere", set+"name=second") {
+		require.NotContains(t, others, identity(object))
+		require.Equal(t, "second-apiserver", object.GetLabels()["app.kubernetes.io/part-of"], identity(object))
+		require.NotContains(t, fmt.Sprint(object.Object), "namespace:crd-apiserver", identity(object))
+		require.NotContains(t, fmt.Sprint(object.Object), "crd-apiserver.svc", identity(object))
+	}
+}
+
+// TestChartDescription finds every value in the README, and every image in what Artifact Hub reads.
+func TestChartDescription(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	for name, set := range map[string]string{restaurantChart: "--set=mode=ha,webhook.enabled=true", crdChart: "--set=mode=ha"} {
 		t.Run(name, func(t *testing.T) {
-			want := map[string]any{}
-			for _, object := range render(t, test.kustomization) {
-				text, err := object.MarshalJSON()
-				require.NoError(t, err)
-				require.NoError(t, object.UnmarshalJSON(images.ReplaceAll(text, []byte(`"image":"registry.example.org/a/$1:`+chartVersion+`"`))))
-				want[identity(object)] = object.Object
+			chart := newChart(t, name)
+			rows := map[string]bool{}
+			for _, row := range regexp.MustCompile("(?m)^[|] `([^`]+)` [|]").FindAllStringSubmatch(program(t, chart.env, chart.helm, "show", "readme", chart.dir), -1) {
+				rows[row[1]] = true
 			}
-			require.Equal(t, want, byIdentity(t, chart.template(t, test.namespace, test.flags...)))
+			var values map[string]any
+			require.NoError(t, yaml.Unmarshal([]byte(program(t, chart.env, chart.helm, "show", "values", chart.dir)), &values))
+			require.Equal(t, documented(values, "", rows), rows)
+
+			var metadata struct {
+				Icon        string
+				Annotations map[string]string
+			}
+			require.NoError(t, yaml.Unmarshal([]byte(program(t, chart.env, chart.helm, "show", "chart", chart.dir)), &metadata))
+			icon, err := os.ReadFile(filepath.Join(root, "artifacts", "chart", "icon.svg"))
+			require.NoError(t, err)
+			require.Equal(t, "data:image/svg+xml;base64,"+base64.StdEncoding.EncodeToString(icon), metadata.Icon)
+			require.Equal(t, "true", metadata.Annotations["artifacthub.io/prerelease"])
+			images := map[string]string{}
+			for _, template := range podTemplates(t, chart.templateAll(t, "elsewhere", set)) {
+				for _, container := range template.Spec.Containers {
+					image := container.Image
+					images[image[strings.LastIndex(image, "/")+1:strings.LastIndex(image, ":")]] = image
+				}
+			}
+			described := map[string]string{}
+			var listed []struct{ Name, Image string }
+			require.NoError(t, yaml.Unmarshal([]byte(metadata.Annotations["artifacthub.io/images"]), &listed))
+			for _, image := range listed {
+				described[image.Name] = image.Image
+			}
+			require.Equal(t, images, described)
 		})
 	}
 }
 
-// TestChartOfCRDServer finds the same objects in the chart and in the manifests of crd-apiserver.
-func TestChartOfCRDServer(t *testing.T) {
-	framework.Long(t, "Helm is built")
-	chart := newChart(t, crdChart)
-	const groups = "--set=groups={a.example.com,b.example.com}"
-	program(t, chart.env, chart.helm, "lint", "--strict", chart.dir, groups)
-	const plain = "--set=createNamespace=true,storage.keep=false,backup.storage.keep=false"
-	const more = plain + ",monitoring.enabled=true,backup.enabled=true,doctor.enabled=true"
-	servers := regexp.MustCompile(`https://etcd-0\.example\.com:2379[^"]*`)
-	for name, test := range map[string]struct {
-		kustomization string
-		flags         []string
-	}{
-		"standalone":    {crdOverlay("standalone"), []string{plain}},
-		"ha":            {crdOverlay("ha"), []string{plain, "--set=mode=ha"}},
-		"external-etcd": {crdOverlay("external-etcd"), []string{plain, "--set=mode=external-etcd,etcd.servers={https://a:2379,https://b:2379}"}},
-		"standalone with components": {
-			crdKustomization(t, "standalone", "monitoring", "backup-embedded", "doctor"), []string{more},
-		},
-		"ha with components": {crdKustomization(t, "ha", "monitoring", "backup-etcd", "doctor"), []string{more, "--set=mode=ha"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := map[string]any{}
-			for _, object := range render(t, test.kustomization) {
-				data, err := object.MarshalJSON()
-				require.NoError(t, err)
-				text := strings.ReplaceAll(string(data), `"image":"crd-apiserver"`, `"image":"registry.example.org/a/crd-apiserver:`+chartVersion+`"`)
-				text = strings.ReplaceAll(text, `"value":"example.com"`, `"value":"a.example.com,b.example.com"`)
-				text = servers.ReplaceAllString(text, "https://a:2379,https://b:2379")
-				require.NoError(t, object.UnmarshalJSON([]byte(text)))
-				want[identity(object)] = object.Object
-			}
-			require.Equal(t, want, byIdentity(t, chart.template(t, crdServer, append(test.flags, groups)...)))
-		})
+// documented returns the paths of values: those that have a row of their own, or else what is below.
+func documented(values map[string]any, prefix string, rows map[string]bool) map[string]bool {
+	paths := map[string]bool{}
+	for key, value := range values {
+		path := prefix + key
+		below, isMap := value.(map[string]any)
+		if isMap && !rows[path] {
+			maps.Copy(paths, documented(below, path+".", rows))
+		} else {
+			paths[path] = true
+		}
 	}
-
-	t.Run("under other names", func(t *testing.T) {
-		others := map[string]bool{}
-		for _, object := range chart.templateAll(t, crdServer, more, groups, "--set=mode=ha") {
-			others[identity(object)] = true
-		}
-		for _, object := range chart.templateAll(t, "elsewhere", more, groups, "--set=mode=ha,name=second") {
-			require.NotContains(t, others, identity(object))
-			require.Equal(t, "second-apiserver", object.GetLabels()["app.kubernetes.io/part-of"], identity(object))
-			require.NotContains(t, fmt.Sprint(object.Object), "namespace:crd-apiserver", identity(object))
-			require.NotContains(t, fmt.Sprint(object.Object), "crd-apiserver.svc", identity(object))
-		}
-	})
+	return paths
 }
 
 // byIdentity finds no object twice.
@@ -227,7 +300,9 @@ func byIdentity(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 // TestChartValues puts values where they belong.
 func TestChartValues(t *testing.T) {
 	framework.Long(t, "Helm is built")
+	admitInto(t, "elsewhere")
 	charts := map[string]*chart{restaurantChart: newChart(t, restaurantChart), crdChart: newChart(t, crdChart)}
+	charts[restaurantChart].admit(t, "elsewhere", "--set=mode=none,webhook.enabled=true")
 	digest := "sha256:" + strings.Repeat("5", 64)
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	require.NoError(t, os.WriteFile(values, []byte(`
@@ -255,6 +330,7 @@ server:
 service: {annotations: {mesh: "off"}, labels: {team: storage}}
 etcd:
   image: {repository: registry.example.org/etcd}
+  resources: {limits: {memory: 4Gi}}
   storage: {size: 16Gi, storageClassName: fast}
 monitoring:
   enabled: true
@@ -274,8 +350,8 @@ doctor: {enabled: true}
 	for name, chart := range charts {
 		t.Run(name, func(t *testing.T) {
 			server := map[string]string{restaurantChart: "apiserver", crdChart: crdServer}[name]
-			flags := map[string][]string{crdChart: {"--set=groups={a.example.com}"}}[name]
-			objects := chart.templateAll(t, "elsewhere", append(flags, "--values="+values)...)
+			chart.admit(t, "elsewhere", "--values="+values)
+			objects := chart.templateAll(t, "elsewhere", "--values="+values)
 			templates := podTemplates(t, objects)
 			for workload, template := range templates {
 				require.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, template.Spec.ImagePullSecrets, workload)
@@ -297,6 +373,7 @@ doctor: {enabled: true}
 				}
 			}
 			require.Equal(t, "important", templates["etcd"].Spec.PriorityClassName)
+			require.Equal(t, "4Gi", templates["etcd"].Spec.Containers[0].Resources.Limits.Memory().String())
 
 			pod := templates[server].Spec
 			require.Equal(t, "important", pod.PriorityClassName)
@@ -310,6 +387,7 @@ doctor: {enabled: true}
 			require.NotNil(t, pod.Affinity.NodeAffinity)
 			require.Len(t, pod.TopologySpreadConstraints, 1)
 			require.Equal(t, "rack", pod.TopologySpreadConstraints[0].TopologyKey)
+			require.Equal(t, map[string]string{"app.kubernetes.io/name": name}, pod.TopologySpreadConstraints[0].LabelSelector.MatchLabels)
 			require.True(t, pod.HostNetwork)
 			require.Equal(t, corev1.DNSClusterFirstWithHostNet, pod.DNSPolicy)
 			require.Equal(t, []string{"192.0.2.53"}, pod.DNSConfig.Nameservers)
@@ -350,6 +428,35 @@ doctor: {enabled: true}
 			require.Contains(t, fmt.Sprint(field("NetworkPolicy elsewhere prometheus", "spec")), "kubernetes.io/metadata.name:observability")
 		})
 	}
+}
+
+// TestChartValuesOfStandalone puts those where they belong that TestChartValues does not have.
+func TestChartValuesOfStandalone(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	admitInto(t, "elsewhere")
+	chart := newChart(t, restaurantChart)
+	digest := "sha256:" + strings.Repeat("7", 64)
+	set := "--set=priorityClassName=,runAsUser=1000,storage.size=1Gi,storage.storageClassName=fast,webhook.enabled=true," +
+		"webhook.image.repository=registry.example.org/rules,webhook.image.digest=" + digest + ",webhook.resources.limits.memory=1Gi"
+	chart.admit(t, "elsewhere", set)
+	objects := chart.template(t, "elsewhere", set)
+	templates := podTemplates(t, objects)
+	for workload, template := range templates {
+		require.Empty(t, template.Spec.PriorityClassName, workload)
+		require.EqualValues(t, 1000, *template.Spec.SecurityContext.RunAsUser, workload)
+		require.EqualValues(t, 1000, *template.Spec.SecurityContext.RunAsGroup, workload)
+	}
+	require.EqualValues(t, 1000, *templates["apiserver"].Spec.SecurityContext.FSGroup)
+	webhook := templates["webhook"].Spec.Containers[0]
+	require.Equal(t, "registry.example.org/rules@"+digest, webhook.Image)
+	require.Equal(t, "1Gi", webhook.Resources.Limits.Memory().String())
+	got := byIdentity(t, objects)
+	require.NotContains(t, got, "ResourceQuota elsewhere critical-pods")
+	claim := got["PersistentVolumeClaim elsewhere apiserver-data"].(map[string]any)
+	require.Equal(t, map[string]any{
+		"accessModes": []any{"ReadWriteOnce"}, "storageClassName": "fast",
+		"resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
+	}, claim["spec"])
 }
 
 // podTemplates returns those of workloads, CronJobs, Jobs and tests by their names.

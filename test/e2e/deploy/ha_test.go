@@ -18,7 +18,6 @@ package deploy
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -62,12 +61,7 @@ type highAvailability struct {
 // the manifests say.
 func TestHighAvailability(t *testing.T) {
 	framework.Long(t, "pods are run")
-	kubectl(t, "apply", "--filename=testdata/monitoring-crds.yaml")
-	t.Cleanup(func() {
-		_, err := tryKubectl(context.Background(), "delete", "--filename=testdata/monitoring-crds.yaml")
-		require.NoError(t, err)
-	})
-	kubectl(t, "wait", "--for=condition=Established", "--timeout="+controlplane.Patience.String(), "--filename=testdata/monitoring-crds.yaml")
+	monitoringKinds(t)
 	install(t, kustomization(t, "overlays/ha", []string{"components/monitoring"}, ""))
 
 	ha := &highAvailability{machine: newMachine("ha-"), t: t}

@@ -18,6 +18,7 @@ package deploy
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,6 +42,18 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
+
+// monitoringKinds has the kinds of the Prometheus Operator until the test ends.
+func monitoringKinds(t *testing.T) {
+	t.Helper()
+	const file = "--filename=testdata/monitoring-crds.yaml"
+	kubectl(t, "apply", file)
+	t.Cleanup(func() {
+		_, err := tryKubectl(context.Background(), "delete", file)
+		require.NoError(t, err)
+	})
+	kubectl(t, "wait", "--for=condition=Established", "--timeout="+controlplane.Patience.String(), file)
+}
 
 // testMetrics reads metrics as Prometheus does, and looks for those that the alerts and
 // the dashboard ask for.
@@ -217,7 +230,7 @@ func alertRules(t *testing.T) (expressions map[string]string, names []string) {
 				name := rule["alert"].(string)
 				runbook, _, err := unstructured.NestedString(rule, "annotations", "runbook_url")
 				require.NoError(t, err)
-				require.Equal(t, "https://restaurant.programming-kubernetes.info/apiserver/docs/operations/runbooks.md#"+strings.ToLower(name), runbook)
+				require.Equal(t, "https://restaurant.programming-kubernetes.info/apiserver/blob/main/docs/operations/runbooks.md#"+strings.ToLower(name), runbook)
 				expressions[name] = rule["expr"].(string)
 				names = append(names, name)
 			}

@@ -26,10 +26,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Helm returns the path of Helm, which Go builds on first use. root is that of the repository.
-func Helm(t *testing.T, root string) string {
+// GoTool returns the path of a program of a module in hack/tools, which Go builds on first use. root is
+// that of the repository.
+func GoTool(t *testing.T, root, module, program string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "hack", "tools", "helm"), "tool", "-n", "helm")
+	cmd := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "hack", "tools", module), "tool", "-n", program)
 	// With what tests are built with, so that what both have in common is compiled once.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 	output, err := cmd.Output()
