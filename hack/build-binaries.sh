@@ -106,7 +106,7 @@ prebuilt() {
 
 for name in "$@"; do
 	case ${name} in
-	etcd* | kube*)
+	etcd | etcdctl | kube-* | kubectl | kubelet)
 		prebuilt "${name}" ||
 			go run -trimpath ./test/controlplane/kubernetes -dir="${bin}" -interval="${interval}s" "${name}"
 		;;

@@ -50,12 +50,12 @@ readonly created
 rm -rf "${out}"
 mkdir -p "${out}"
 
-# Servers run on Linux. What operators use on their own machines is a part of the servers'
-# binaries: doctor, snapshot and migrate.
+# The webhook runs on Linux only. The servers' binaries are also what operators use on their own
+# machines: doctor, snapshot and migrate.
 programs() {
 	case $1 in
-	linux/*) echo apiserver crd-apiserver webhook ;;
-	*) echo apiserver crd-apiserver ;;
+	linux/*) echo apiserver crd-apiserver webhook kubectl-apiservices conformance ;;
+	*) echo apiserver crd-apiserver kubectl-apiservices conformance ;;
 	esac
 }
 
@@ -134,7 +134,7 @@ for platform in ${platforms}; do
 done
 
 # Plugins of kubectl, for krew: each is a program of the archives.
-# plugin NAME PROGRAM SUMMARY
+# plugin NAME PROGRAM PAGE SUMMARY
 plugin() {
 	local platform suffix
 	cat <<EOF
@@ -145,8 +145,10 @@ metadata:
 spec:
   version: ${version}
   homepage: ${home}
-  shortDescription: $3
-  description: See ${home}/docs.
+  shortDescription: $4
+  description: |
+    Documentation:
+    ${home}/blob/${version}/docs/$3
   platforms:
 EOF
 	for platform in ${platforms}; do
@@ -161,11 +163,13 @@ EOF
 EOF
 	done
 }
-while IFS='|' read -r name program summary; do
-	plugin "${name}" "${program}" "${summary}" >"${out}/krew-${name}.yaml"
+while IFS='|' read -r name program page summary; do
+	plugin "${name}" "${program}" "${page}" "${summary}" >"${out}/krew-${name}.yaml"
 done <<'EOF'
-crd-apiserver|crd-apiserver|Move custom resources to an etcd of their own
-restaurant-apiserver|apiserver|Examine and migrate the restaurant's API server
+apiservices|kubectl-apiservices|operations/doctor.md|Find what is wrong with APIServices and their servers
+conformance|conformance|conformance.md|Find where an API differs from Kubernetes
+crd-apiserver|crd-apiserver|crd-apiserver/README.md|Move custom resources to an etcd of their own
+restaurant-apiserver|apiserver|operations/README.md|Examine and migrate the restaurant's API server
 EOF
 
 # Beside the repository, links have to be absolute.

@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
 )
@@ -42,6 +43,7 @@ func NewCommand(name string) *cobra.Command {
 		Example: "  conformance --group-version apps/v1 --resource deployments --example deployment.yaml\n" +
 			"  conformance --group-version metrics.k8s.io/v1beta1 --read-only -o html >report.html",
 		Args:         cobra.NoArgs,
+		Version:      version.Get().GitVersion,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(conformance.Formats(), format) {

@@ -26,6 +26,7 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	tool "restaurant.programming-kubernetes.info/apiserver/pkg/cmd"
@@ -44,6 +45,7 @@ func NewPlugin() *cobra.Command {
 			"with a command below it. It changes nothing, and connects to kube-apiserver only. The exit code is 1 if there is a failure.",
 		Example:     "  kubectl apiservices\n  kubectl apiservices v1beta1.metrics.k8s.io --output=json",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl apiservices"},
+		Version:     version.Get().GitVersion,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			cluster, err := config.ClientConfig()
 			if err != nil {

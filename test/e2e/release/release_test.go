@@ -22,6 +22,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,16 +87,19 @@ func TestRelease(t *testing.T) {
 	key, public := filepath.Join(keys, "release.key"), filepath.Join(keys, "release.pub")
 	run(t, source, nil, "openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
 	run(t, source, nil, "openssl", "pkey", "-in", key, "-pubout", "-out", public)
-	env := []string{"REGISTRY=registry.example.org/a", "DOWNLOADS=https://example.org/downloads", "SIGNING_KEY=" + key, "PLATFORMS=linux/" + runtime.GOARCH}
+	out := filepath.Join(source, "_output", "release")
+	downloads := httptest.NewServer(http.FileServer(http.Dir(out)))
+	t.Cleanup(downloads.Close)
+	env := []string{"REGISTRY=registry.example.org/a", "DOWNLOADS=" + downloads.URL, "SIGNING_KEY=" + key, "PLATFORMS=linux/" + runtime.GOARCH}
 	release := func() map[string][]byte {
 		t.Helper()
 		_, warnings := runBoth(t, source, env, "hack/release.sh", version)
 		require.NotContains(t, warnings, "NOT SIGNED")
 		files := map[string][]byte{}
-		entries, err := os.ReadDir(filepath.Join(source, "_output", "release"))
+		entries, err := os.ReadDir(out)
 		require.NoError(t, err)
 		for _, entry := range entries {
-			files[entry.Name()], err = os.ReadFile(filepath.Join(source, "_output", "release", entry.Name()))
+			files[entry.Name()], err = os.ReadFile(filepath.Join(out, entry.Name()))
 			require.NoError(t, err)
 		}
 		return files
@@ -105,11 +110,15 @@ func TestRelease(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	chartVersion := strings.TrimPrefix(version, "v")
 	require.Equal(t, []string{
 		"SHA256SUMS", "SHA256SUMS.sigstore.json",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
-		"crd-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "crd-apiserver-" + version + "-image.tar", "images.txt", "install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml", "krew-crd-apiserver.yaml", "krew-restaurant-apiserver.yaml", "manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
-		"restaurant-apiserver-" + strings.TrimPrefix(version, "v") + ".tgz", "webhook-" + version + "-image.tar",
+		"crd-apiserver-" + chartVersion + ".tgz", "crd-apiserver-" + version + "-image.tar", "images.txt",
+		"install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml",
+		"krew-apiservices.yaml", "krew-conformance.yaml", "krew-crd-apiserver.yaml", "krew-restaurant-apiserver.yaml",
+		"manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
+		"restaurant-apiserver-" + chartVersion + ".tgz", "webhook-" + version + "-image.tar",
 	}, names)
 	dir := t.TempDir()
 	for name, content := range files {
@@ -135,12 +144,21 @@ func TestRelease(t *testing.T) {
 		signature := filepath.Join(keys, "signature")
 		require.NoError(t, os.WriteFile(signature, bundle.MessageSignature.Signature, 0o600))
 		require.Equal(t, "Verified OK\n", run(t, source, nil, "openssl", "dgst", "-sha256", "-verify", public, "-signature", signature, path("SHA256SUMS")))
+
+		cosign := framework.GoTool(t, root, "cosign", "cosign")
+		verify := []string{"verify-blob", "--key", public, "--bundle", path("SHA256SUMS.sigstore.json"), "--insecure-ignore-tlog=true"}
+		run(t, source, nil, cosign, append(verify, path("SHA256SUMS"))...)
+		other := exec.CommandContext(t.Context(), cosign, append(verify, path("images.txt"))...)
+		output, err := other.CombinedOutput()
+		require.Error(t, err, string(output))
 	})
 	t.Run("binaries", func(t *testing.T) {
 		archive := path("apiserver-" + version + "-" + platform + ".tar.gz")
 		run(t, source, nil, "tar", "--extract", "--directory="+dir, "--file="+archive)
-		for _, name := range []string{"apiserver", "crd-apiserver"} {
-			require.Equal(t, name+" version "+version+"\n", run(t, source, nil, path(name), "--version"))
+		for program, name := range map[string]string{"apiserver": "apiserver", "crd-apiserver": "crd-apiserver", "kubectl-apiservices": "kubectl apiservices", "conformance": "conformance"} {
+			stdout, stderr := runBoth(t, source, nil, path(program), "--version")
+			require.Equal(t, name+" version "+version+"\n", stdout)
+			require.Empty(t, stderr)
 		}
 		require.Contains(t, run(t, source, nil, path("webhook"), "--version"), version)
 		require.FileExists(t, path("LICENSE"))
@@ -170,33 +188,35 @@ func TestRelease(t *testing.T) {
 		}
 		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\nregistry\.k8s\.io/kube-scheduler:v[0-9.]+\n$`, string(files["images.txt"]))
 	})
-	t.Run("chart", func(t *testing.T) {
-		helm, archive := framework.Helm(t, root), path("restaurant-apiserver-"+strings.TrimPrefix(version, "v")+".tgz")
-		require.Contains(t, run(t, source, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
-		for _, mode := range []string{"standalone", "ha"} {
-			objects := run(t, source, nil, helm, "template", "release", archive, "--namespace=restaurant-system", "--set=createNamespace=true,storage.keep=false,mode="+mode)
-			require.Equal(t, decode(t, string(files["install-"+mode+".yaml"])), decode(t, objects))
+	t.Run("charts", func(t *testing.T) {
+		helm := framework.GoTool(t, root, "helm", "helm")
+		for install, test := range map[string]struct{ chart, namespace, set string }{
+			"standalone":                  {"restaurant-apiserver", "restaurant-system", "mode=standalone"},
+			"ha":                          {"restaurant-apiserver", "restaurant-system", "mode=ha"},
+			"crd-apiserver-standalone":    {"crd-apiserver", "crd-apiserver", "mode=standalone,groups={example.com}"},
+			"crd-apiserver-external-etcd": {"crd-apiserver", "crd-apiserver", "mode=external-etcd,groups={example.com},etcd.servers={https://etcd-0.example.com:2379,https://etcd-1.example.com:2379,https://etcd-2.example.com:2379}"},
+		} {
+			archive := path(test.chart + "-" + chartVersion + ".tgz")
+			require.Contains(t, run(t, source, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
+			objects := run(t, source, nil, helm, "template", "release", archive, "--namespace="+test.namespace, "--no-hooks", "--set=createNamespace=true,storage.keep=false,"+test.set)
+			// A digest is all that a chart names an image by.
+			want := strings.ReplaceAll(string(files["install-"+install+".yaml"]), ":"+version+"@sha256:", "@sha256:")
+			require.Equal(t, decode(t, want), decode(t, objects))
 		}
 	})
 	t.Run("plugins", func(t *testing.T) {
-		archive := "apiserver-" + version + "-" + platform + ".tar.gz"
-		for name, program := range map[string]string{"crd-apiserver": "crd-apiserver", "restaurant-apiserver": "apiserver"} {
-			var plugin map[string]any
-			require.NoError(t, yaml.UnmarshalStrict(files["krew-"+name+".yaml"], &plugin))
-			require.Equal(t, map[string]any{"name": name}, plugin["metadata"])
-			spec := plugin["spec"].(map[string]any)
-			require.Equal(t, version, spec["version"])
-			require.Equal(t, []any{map[string]any{
-				"selector": map[string]any{"matchLabels": map[string]any{"os": "linux", "arch": runtime.GOARCH}},
-				"uri":      "https://example.org/downloads/" + archive,
-				"sha256":   fmt.Sprintf("%x", sha256.Sum256(files[archive])),
-				"bin":      program,
-				"files": []any{
-					map[string]any{"from": program, "to": "."},
-					map[string]any{"from": "LICENSE", "to": "."},
-					map[string]any{"from": "NOTICES", "to": "."},
-				},
-			}}, spec["platforms"])
+		programs, home := t.TempDir(), t.TempDir()
+		require.NoError(t, os.Symlink(kubectl, filepath.Join(programs, "kubectl")))
+		require.NoError(t, os.Symlink(framework.GoTool(t, root, "krew", "krew"), filepath.Join(programs, "kubectl-krew")))
+		validate := framework.GoTool(t, root, "krew", "validate-krew-manifest")
+		env := []string{"KREW_ROOT=" + home, "PATH=" + programs + ":" + filepath.Join(home, "bin") + ":" + os.Getenv("PATH")}
+		for name, program := range map[string]string{"apiservices": "kubectl apiservices", "conformance": "conformance", "crd-apiserver": "crd-apiserver", "restaurant-apiserver": "apiserver"} {
+			// The validator wants a file that is called as the plugin is. It downloads and installs what is for each platform.
+			manifest := filepath.Join(t.TempDir(), name+".yaml")
+			require.NoError(t, os.WriteFile(manifest, files["krew-"+name+".yaml"], 0o600))
+			run(t, source, env, validate, "-manifest="+manifest)
+			run(t, source, env, filepath.Join(programs, "kubectl"), "krew", "install", "--manifest="+manifest)
+			require.Equal(t, program+" version "+version+"\n", run(t, source, env, filepath.Join(programs, "kubectl"), name, "--version"))
 		}
 	})
 	t.Run("bill of materials", func(t *testing.T) {
@@ -219,7 +239,7 @@ func TestRelease(t *testing.T) {
 			require.Contains(t, described, relationship.RelatedSPDXElement)
 		}
 		all := fmt.Sprint(described)
-		for _, program := range []string{"apiserver", "crd-apiserver", "webhook"} {
+		for _, program := range []string{"apiserver", "crd-apiserver", "webhook", "kubectl-apiservices", "conformance"} {
 			require.Contains(t, all, "restaurant.programming-kubernetes.info/apiserver/cmd/"+program+" "+version)
 		}
 		require.Contains(t, all, "stdlib "+strings.TrimPrefix(runtime.Version(), "go"))
