@@ -103,6 +103,7 @@ EOF
 install standalone apiserver deploy/overlays/standalone
 install ha apiserver deploy/overlays/ha
 install crd-apiserver-standalone crd-apiserver crd-apiserver/overlays/standalone
+install crd-apiserver-ha crd-apiserver crd-apiserver/overlays/ha
 install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/external-etcd
 
 # What has to be copied into a registry of a closed network: also for components, which are in

@@ -115,7 +115,7 @@ func TestRelease(t *testing.T) {
 		"SHA256SUMS", "SHA256SUMS.sigstore.json",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
 		"crd-apiserver-" + chartVersion + ".tgz", "crd-apiserver-" + version + "-image.tar", "images.txt",
-		"install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml",
+		"install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-ha.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml",
 		"krew-apiservices.yaml", "krew-conformance.yaml", "krew-crd-apiserver.yaml", "krew-restaurant-apiserver.yaml",
 		"manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
 		"restaurant-apiserver-" + chartVersion + ".tgz", "webhook-" + version + "-image.tar",
@@ -178,6 +178,7 @@ func TestRelease(t *testing.T) {
 			"standalone":                  {1, "apiserver", "deploy/overlays/standalone"},
 			"ha":                          {2, "apiserver", "deploy/overlays/ha"},
 			"crd-apiserver-standalone":    {2, "crd-apiserver", "crd-apiserver/overlays/standalone"},
+			"crd-apiserver-ha":            {3, "crd-apiserver", "crd-apiserver/overlays/ha"},
 			"crd-apiserver-external-etcd": {2, "crd-apiserver", "crd-apiserver/overlays/external-etcd"},
 		} {
 			manifest := string(files["install-"+file+".yaml"])
@@ -186,7 +187,7 @@ func TestRelease(t *testing.T) {
 			want := run(t, source, nil, "_output/bin/kubectl", "kustomize", "artifacts/"+test.overlay)
 			require.Equal(t, want, strings.ReplaceAll(manifest, image, test.server))
 		}
-		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\nregistry\.k8s\.io/kube-scheduler:v[0-9.]+\n$`, string(files["images.txt"]))
+		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nrclone/rclone:[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\n$`, string(files["images.txt"]))
 	})
 	t.Run("charts", func(t *testing.T) {
 		helm := framework.GoTool(t, root, "helm", "helm")
@@ -194,6 +195,7 @@ func TestRelease(t *testing.T) {
 			"standalone":                  {"restaurant-apiserver", "restaurant-system", "mode=standalone"},
 			"ha":                          {"restaurant-apiserver", "restaurant-system", "mode=ha"},
 			"crd-apiserver-standalone":    {"crd-apiserver", "crd-apiserver", "mode=standalone,groups={example.com}"},
+			"crd-apiserver-ha":            {"crd-apiserver", "crd-apiserver", "mode=ha,groups={example.com}"},
 			"crd-apiserver-external-etcd": {"crd-apiserver", "crd-apiserver", "mode=external-etcd,groups={example.com},etcd.servers={https://etcd-0.example.com:2379,https://etcd-1.example.com:2379,https://etcd-2.example.com:2379}"},
 		} {
 			archive := path(test.chart + "-" + chartVersion + ".tgz")
