@@ -40,14 +40,14 @@ func (o *Options) Flags() (sections cliflag.NamedFlagSets) {
 	o.Features.AddFlags(sections.FlagSet("features"))
 	o.Admission.AddFlags(sections.FlagSet("admission"))
 	sections.FlagSet("egress selector").StringVar(&o.EgressSelector.ConfigFile, "egress-selector-config-file", o.EgressSelector.ConfigFile, ""+
-		"File with an EgressSelectorConfiguration, which names the proxies by which this server reaches kube-apiserver (controlplane), the webhooks of Services (cluster), and an external etcd (etcd).")
+		"File with an EgressSelectorConfiguration. It names this server's proxies to kube-apiserver (controlplane), to the webhooks of Services (cluster), and to an external etcd (etcd).")
 	o.Traces.AddFlags(sections.FlagSet("traces"))
 
 	certificate := sections.FlagSet("own certificate authority")
 	certificate.StringVar(&o.ServingCert.Secret, "serving-ca-secret", o.ServingCert.Secret, ""+
-		"Name of a Secret in the namespace of this server in which its replicas keep a certificate authority of their own. It is created and renewed as needed, the APIServices are made to trust it, and each replica issues a certificate for itself. Not together with --tls-cert-file.")
+		"Name of a Secret in the namespace of this server. Its replicas keep a certificate authority of their own there, which is created and renewed as needed. The APIServices are made to trust it, and each replica issues a certificate for itself. Not together with --tls-cert-file.")
 	certificate.StringVar(&o.ServingCert.Service, "serving-service", o.ServingCert.Service, ""+
-		"Name of the Service in the namespace of this server by which kube-apiserver reaches it. With --serving-ca-secret only.")
+		"Name of the Service in the namespace of this server that leads kube-apiserver to it. With --serving-ca-secret only.")
 	certificate.DurationVar(&o.ServingCert.CAValidity, "serving-ca-validity", o.ServingCert.CAValidity, ""+
 		"How long the certificate authority of --serving-ca-secret is valid for. It is renewed after two thirds of that.")
 	certificate.DurationVar(&o.ServingCert.Validity, "serving-cert-validity", o.ServingCert.Validity, ""+

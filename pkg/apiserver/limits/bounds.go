@@ -151,7 +151,7 @@ func (b *Bounds) flags() []boundFlag {
 		{"max-forwarded-streams-per-user", &b.ForwardedStreamsPerUser, "How many streams a user may have at once through kube-apiserver, where each takes a seat of priority and fairness for up to a minute. Requests beyond are told to retry."},
 		{"max-upgrades-per-user", &b.UpgradesPerUser, "How many connections a user may have upgraded at once, such as WebSockets that watch. Requests beyond are told to retry."},
 		{"max-slow-requests-per-user", &b.WaitsPerUser, "How many requests of a user may at once wait for more than a moment until their clients have sent a body or read a response. Requests beyond are told to retry, and responses end."},
-		{"max-new-tokens-per-client", &b.TokensPerClient, "How many bearer tokens an IP address may present in a second that this server has not found valid before, each of which kube-apiserver is asked about; ten times as many at once. Requests beyond are told to retry."},
+		{"max-new-tokens-per-client", &b.TokensPerClient, "How many new bearer tokens an IP address may present in a second; ten times as many at once. kube-apiserver is asked about each that this server has not found valid before. Requests beyond are told to retry."},
 	}
 }
 

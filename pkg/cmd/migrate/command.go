@@ -121,7 +121,7 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 	own.StringVar(&o.service.Namespace, "service-namespace", "", ""+
 		"Namespace of the server. By default that of --kubeconfig, or of this pod.")
 	own.StringVar(&o.service.Name, "service-name", name, ""+
-		"Service by which kube-apiserver is to reach the server.")
+		"Service that leads kube-apiserver to the server.")
 	own.Int32Var(&o.port, "service-port", 443, ""+
 		"Port of that Service.")
 	own.StringVarP(&o.format, "output", "o", "", `"json" for programs; progress is then a line of JSON each.`)

@@ -35,7 +35,7 @@ func (o *once) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Int64Var(&o.revision, "revision", 0, "Revision at which the restored data goes on, later than any before: the number of microseconds since 1970, which is the default. All members of an etcd need the same.")
 	flags.StringVar(&o.member.Name, "member", "", "Name of the member of a separate etcd that the directory is for, its --name.")
-	flags.StringVar(&o.member.InitialCluster, "initial-cluster", "", "All members of that etcd with the URLs by which they reach each other, their --initial-cluster.")
+	flags.StringVar(&o.member.InitialCluster, "initial-cluster", "", "All members of that etcd with their peer URLs, as in their --initial-cluster.")
 }
 
 func (o *once) validate() error {
