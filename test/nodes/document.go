@@ -90,6 +90,19 @@ func (d *Document) Commands(t testing.TB, heading, first string) string {
 	return strings.Join(block, "\n")
 }
 
+// Script returns all commands of a section, which are indented, in their order.
+func (d *Document) Script(t testing.TB, heading string) string {
+	t.Helper()
+	var script strings.Builder
+	for line := range strings.Lines(fences.ReplaceAllString(d.section(t, heading), "")) {
+		if command, indented := strings.CutPrefix(line, "    "); indented {
+			script.WriteString(command)
+		}
+	}
+	require.NotEmpty(t, script.String(), "the section %q of %s has no commands any more", heading, d.path)
+	return script.String()
+}
+
 // YAML returns the fenced block of YAML that contains some text.
 func (d *Document) YAML(t testing.TB, heading, text string) string {
 	t.Helper()

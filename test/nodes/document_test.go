@@ -30,6 +30,8 @@ func TestDocument(t *testing.T) {
 	page := Read(t, path)
 	require.Equal(t, "kubectl apply \\\n  -k restaurant\nkubectl get pods\n", page.Commands(t, "Install", "kubectl apply"))
 	require.Equal(t, "kubectl delete\n\n", page.Commands(t, "Install", "kubectl delete"))
+	require.Equal(t, "kubectl apply \\\n  -k restaurant\nkubectl get pods\nkubectl delete\n", page.Script(t, "Install"))
+	require.Equal(t, "   exec restore \\\n     more\n", page.Script(t, "Restore"))
 	require.Equal(t, "patches:\n  - one\n", page.YAML(t, "Restore", "patches:"))
 	require.Equal(t, "   exec restore \\\n     more\n", page.Commands(t, "Restore", "exec"))
 	require.Equal(t, "kubectl get -k bakery", With(t, "kubectl apply -k restaurant", "apply", "get", "restaurant", "bakery"))

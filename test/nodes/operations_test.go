@@ -75,6 +75,7 @@ func TestOperations(t *testing.T) {
 	o := newOperations(t, c)
 	o.Run(t, "kubectl create rolebinding "+user+" --clusterrole=edit --user="+user)
 	t.Run("standalone", func(t *testing.T) {
+		t.Run("quickstart", o.testQuickstart)
 		o.install(t, "standalone", "backup-embedded")
 		o.pizzas(t)
 		t.Run("doctor", o.testDoctor)
@@ -115,7 +116,10 @@ func TestOperations(t *testing.T) {
 		t.Run("restore", o.testRestoreEtcd)
 	})
 	t.Run("helm", o.testHelm)
-	t.Run("crd-apiserver", o.testCustomResources)
+	t.Run("crd-apiserver", func(t *testing.T) {
+		t.Run("quickstart", o.testQuickstartOfCustomResources)
+		t.Run("migration", o.testCustomResources)
+	})
 	t.Run("types", o.testTypes)
 }
 

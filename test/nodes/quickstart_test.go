@@ -1,0 +1,79 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
+)
+
+// testQuickstart does what docs/quickstart.md says, from the section about the server to the last.
+func (o *operations) testQuickstart(t *testing.T) {
+	const server = "2. The server"
+	step := o.quickstart(t, "quickstart.md", server, "restaurant")
+	require.NotContains(t, step(server), "failure")
+	require.Contains(t, step("3. A pizza"), "margherita")
+	step("4. Leave")
+}
+
+// testQuickstartOfCustomResources does what docs/crd-apiserver/quickstart.md says: a definition is served by
+// kube-apiserver, by crd-apiserver, and by kube-apiserver again.
+func (o *operations) testQuickstartOfCustomResources(t *testing.T) {
+	const server = "3. The server"
+	step := o.quickstart(t, "crd-apiserver/quickstart.md", server, "crd-apiserver")
+	step("2. A definition")
+	step(server)
+	require.Contains(t, o.Run(t, "kubectl get apiservice v1.example.com"), "Local")
+	output := step("4. The switch")
+	require.Contains(t, output, "widget.example.com/first created")
+	require.Contains(t, output, "crd-apiserver/crd-apiserver")
+	step("5. Leave")
+}
+
+// quickstart returns a function that executes the commands of a section of a page, and returns what they print. The
+// kustomization of a section is in a directory, and the image on the nodes. In the end, nothing is left.
+func (o *operations) quickstart(t *testing.T, path, server, directory string) (step func(section string) string) {
+	t.Helper()
+	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			o.explain(t)
+			return
+		}
+		o.requireInventory(t, before)
+	})
+	page := Read(t, filepath.Join(root, "docs", path))
+	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, "_output"), 0o700))
+	if err := os.Symlink(binDir(), filepath.Join(o.Dir, "_output", "bin")); !os.IsExist(err) {
+		require.NoError(t, err)
+	}
+	write(t, filepath.Join(o.Dir, directory, "kustomization.yaml"), page.YAML(t, server, "kind: Kustomization"))
+	return func(section string) string {
+		t.Helper()
+		began := time.Now()
+		output := o.Run(t, page.Script(t, section))
+		t.Logf("%s: %s took %.0f s and printed\n%s", path, section, time.Since(began).Seconds(), output)
+		return output
+	}
+}
