@@ -18,6 +18,7 @@ limitations under the License.
 package tutorial
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,8 +41,8 @@ import (
 
 const (
 	root = "../.."
-	// released is what the document starts with. The test runs what is in the working tree.
-	released = "go run restaurant.programming-kubernetes.info/apiserver/cmd/kit@latest init"
+	// library is the module of this repository, and version what it is released as for the test.
+	library, version = "restaurant.programming-kubernetes.info/apiserver", "v0.37.0"
 	// ready is the last line of what "make run" says once everything is up.
 	ready = "Ctrl-C stops everything."
 )
@@ -184,7 +186,6 @@ type reader struct {
 	// the next.
 	state   string
 	env     []string
-	library string
 	running *exec.Cmd
 	output  *transcript
 	ended   chan struct{}
@@ -192,27 +193,85 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	library, err := filepath.Abs(root)
-	require.NoError(t, err)
-	r := &reader{state: t.TempDir(), library: library}
+	r := &reader{state: t.TempDir()}
 	work, bin := t.TempDir(), filepath.Join(t.TempDir(), "bin")
 	require.NoError(t, os.WriteFile(filepath.Join(r.state, "pwd"), []byte(work), 0o600))
 	require.NoError(t, os.Mkdir(bin, 0o700))
 	// With the compiler flags of all binaries, what they have in common is compiled once.
-	r.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
+	r.env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false -modcacherw")
+	// Others are had as ever. This one is in no database of checksums, and must not stay in the user's cache.
+	configured := strings.Split(goCommand(t, "env", "GOMODCACHE", "GOPROXY"), "\n")
+	proxies := []string{"file://" + publish(t), "file://" + filepath.Join(configured[0], "cache", "download"), configured[1]}
+	r.env = append(r.env, "GOPROXY="+strings.Join(proxies, ","), "GOSUMDB=off", "GOMODCACHE="+t.TempDir())
 	// The programs of Kubernetes that there are, but not the server of this repository.
 	if dir := os.Getenv(controlplane.BinDirVariable); dir != "" {
 		for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
 			require.NoError(t, os.Symlink(filepath.Join(dir, name), filepath.Join(bin, name)))
 		}
-		r.env = append(r.env, controlplane.BinDirVariable+"="+bin)
+		r.env = append(r.env, controlplane.BinDirVariable+"="+bin, "PATH="+bin+":"+os.Getenv("PATH"))
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "kit"), "./cmd/kit")
-	build.Dir, build.Env = root, r.env
-	output, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", output)
 	t.Cleanup(func() { r.interrupt(t) })
 	return r
+}
+
+// publish returns the directory of a module proxy that has the working tree as a release.
+func publish(t *testing.T) (proxy string) {
+	t.Helper()
+	proxy = t.TempDir()
+	dir := filepath.Join(proxy, filepath.FromSlash(library), "@v")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	goMod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	for _, name := range moduleFiles(t) {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		file, err := w.Create(library + "@" + version + "/" + name)
+		require.NoError(t, err)
+		_, err = file.Write(content)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	for name, content := range map[string][]byte{
+		"list": []byte(version + "\n"), version + ".info": []byte(`{"Version": "` + version + `"}`),
+		version + ".mod": goMod, version + ".zip": archive.Bytes(),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	return proxy
+}
+
+// moduleFiles returns the files of the working tree that the module's archive has: no links, and nothing of modules in
+// it.
+func moduleFiles(t *testing.T) (names []string) {
+	t.Helper()
+	git := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")
+	git.Dir = root
+	output, err := git.Output()
+	require.NoError(t, err)
+	all := strings.Fields(string(output))
+	var modules []string
+	for _, name := range all {
+		if dir, found := strings.CutSuffix(name, "/go.mod"); found {
+			modules = append(modules, dir+"/")
+		}
+	}
+	for _, name := range all {
+		inModule := slices.ContainsFunc(modules, func(dir string) bool { return strings.HasPrefix(name, dir) })
+		// A file that has been deleted is not there.
+		if info, err := os.Lstat(filepath.Join(root, name)); err == nil && info.Mode().IsRegular() && !inModule {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func goCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	require.NoError(t, err)
+	return string(output)
 }
 
 // dir is the working directory.
@@ -238,8 +297,7 @@ func (r *reader) execute(t *testing.T, b block, c command) {
 	if c.line == "make run" {
 		r.run(t, where, c)
 	} else {
-		line := strings.Replace(c.line, released, `kit init --replace "`+r.library+`"`, 1)
-		output, err := r.shell(t.Context(), r.dir(t), line).CombinedOutput()
+		output, err := r.shell(t.Context(), r.dir(t), c.line).CombinedOutput()
 		code := 0
 		if exit := (&exec.ExitError{}); errors.As(err, &exit) {
 			code = exit.ExitCode()
