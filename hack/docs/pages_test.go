@@ -185,6 +185,22 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestFirstScreen looks for the way to each product in what is seen of README.md first.
+func TestFirstScreen(t *testing.T) {
+	content, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen := strings.Join(strings.SplitN(string(content), "\n", 25)[:24], "\n")
+	for _, page := range []string{
+		"docs/tutorial.md", "docs/crd-apiserver/quickstart.md", "test/controlplane/doc.go", "docs/operations/doctor.md", "docs/conformance.md", "docs/quickstart.md",
+	} {
+		if !strings.Contains(screen, "]("+page+")") {
+			t.Errorf("the first lines of README.md do not lead to %s", page)
+		}
+	}
+}
+
 // measured returns the values of all figures.
 func measured(pages map[string]page) map[string]string {
 	values := map[string]string{}
