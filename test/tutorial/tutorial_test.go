@@ -198,11 +198,18 @@ func newReader(t *testing.T) *reader {
 	require.NoError(t, os.WriteFile(filepath.Join(r.state, "pwd"), []byte(work), 0o600))
 	require.NoError(t, os.Mkdir(bin, 0o700))
 	// With the compiler flags of all binaries, what they have in common is compiled once.
-	r.env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false -modcacherw")
+	r.env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
 	// Others are had as ever. This one is in no database of checksums, and must not stay in the user's cache.
 	configured := strings.Split(goCommand(t, "env", "GOMODCACHE", "GOPROXY"), "\n")
 	proxies := []string{"file://" + publish(t), "file://" + filepath.Join(configured[0], "cache", "download"), configured[1]}
 	r.env = append(r.env, "GOPROXY="+strings.Join(proxies, ","), "GOSUMDB=off", "GOMODCACHE="+t.TempDir())
+	// What is in it is read-only.
+	clean := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "clean", "-modcache")
+	clean.Env = r.env
+	t.Cleanup(func() {
+		output, err := clean.CombinedOutput()
+		require.NoError(t, err, "%s", output)
+	})
 	// The programs of Kubernetes that there are, but not the server of this repository.
 	if dir := os.Getenv(controlplane.BinDirVariable); dir != "" {
 		for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
