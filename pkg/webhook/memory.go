@@ -20,7 +20,9 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"runtime"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -29,34 +31,43 @@ import (
 // elementBytes how much each element of its lists and objects takes besides.
 const bodyFactor, elementBytes = 6, 900
 
-// reviewsPerClient is how many reviews of an IP address are worked on at once. More would not be
-// answered sooner, and others would wait for them.
-const reviewsPerClient = 32
+// bodyTime is how long a client may take to send a body, once there is memory for it. kube-apiserver has
+// the body before it calls.
+const bodyTime = 5 * time.Second
+
+// reviewsPerProcessor is how many reviews of an IP address are worked on at once, by the number of
+// processors. More would not be answered sooner, and others would wait for them.
+const reviewsPerProcessor = 4
 
 // memory bounds what the reviews in work take together.
 type memory struct {
-	// shared is taken as bodies arrive, by all reviews.
-	shared *semaphore.Weighted
-	// spare is for one review at a time that finds too little in shared. Otherwise, reviews that
+	// spare is for one review at a time that finds too little in what is shared. Otherwise, reviews that
 	// each have a part would wait for each other until they time out.
 	spare *semaphore.Weighted
-	// largest is how much a single review can take.
-	largest int64
+	// largest is how much a single review can take, and reviews how many an IP address has in work.
+	largest, reviews int64
 
 	mu sync.Mutex
+	// shared is what is left of what reviews take as their bodies arrive.
+	shared int64
 	// clients are the IP addresses with reviews in work.
 	clients map[string]*client
 }
 
-// client is an IP address, which may have so many reviews in work, and half of what is shared.
+// client is an IP address. It may have as much of what is shared as it leaves to others: however many
+// addresses there are, the next one finds some.
 type client struct {
-	reviews, shared *semaphore.Weighted
-	// requests are those that wait or are in work.
+	reviews *semaphore.Weighted
+	// requests are those that wait or are in work, and taken is what they have of what is shared.
 	requests int
+	taken    int64
 }
 
 func newMemory(bytes int64) *memory {
-	return &memory{shared: semaphore.NewWeighted(bytes / 2), spare: semaphore.NewWeighted(1), largest: bytes / 2, clients: map[string]*client{}}
+	return &memory{
+		shared: bytes / 2, spare: semaphore.NewWeighted(1), largest: bytes / 2,
+		reviews: int64(reviewsPerProcessor * runtime.GOMAXPROCS(0)), clients: map[string]*client{},
+	}
 }
 
 // enter waits until a review of an address may begin.
@@ -64,7 +75,7 @@ func (m *memory) enter(ctx context.Context, address string) (*reservation, error
 	m.mu.Lock()
 	from := m.clients[address]
 	if from == nil {
-		from = &client{reviews: semaphore.NewWeighted(reviewsPerClient), shared: semaphore.NewWeighted(m.largest / 2)}
+		from = &client{reviews: semaphore.NewWeighted(m.reviews)}
 		m.clients[address] = from
 	}
 	from.requests++
@@ -99,7 +110,9 @@ type reservation struct {
 	address string
 	client  *client
 	body    io.Reader
-	taken   int64
+	// begin gives the client bodyTime.
+	begin func()
+	taken int64
 	// spared reservations have all that a review can take.
 	spared bool
 }
@@ -131,24 +144,27 @@ func (r *reservation) take(bytes int64) error {
 			return errMemory
 		}
 		r.spared = true
+		r.begin()
 	}
 	return nil
 }
 
 func (r *reservation) tryShared(bytes int64) bool {
-	if !r.client.shared.TryAcquire(bytes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client.taken+bytes > r.shared-bytes {
 		return false
 	}
-	if !r.shared.TryAcquire(bytes) {
-		r.client.shared.Release(bytes)
-		return false
-	}
+	r.client.taken += bytes
+	r.shared -= bytes
 	return true
 }
 
 func (r *reservation) release() {
-	r.shared.Release(r.taken)
-	r.client.shared.Release(r.taken)
+	r.mu.Lock()
+	r.shared += r.taken
+	r.client.taken -= r.taken
+	r.mu.Unlock()
 	r.client.reviews.Release(1)
 	r.leave(r.address, r.client)
 	if r.spared {

@@ -101,8 +101,8 @@ func TestReviewsInTurn(t *testing.T) {
 	const length = 3 << 10
 	synctest.Test(t, func(t *testing.T) {
 		working := make(chan struct{})
-		// Half of it is for two, and the other half for one more.
-		memory := newMemory(2 * 2 * (length*bodyFactor + 3*elementBytes))
+		// Half of it is for two and as much as the second leaves, and the other half for one more.
+		memory := newMemory(2 * 3 * (length*bodyFactor + 3*elementBytes))
 		handler := reviewsWith(memory, working)
 		send := func(n int) (codes []<-chan int) {
 			for i := range n {
@@ -127,7 +127,7 @@ func TestReviewsInTurn(t *testing.T) {
 			require.Equal(t, http.StatusOK, <-code)
 		}
 		synctest.Wait()
-		require.True(t, memory.shared.TryAcquire(memory.largest), "All has been given back.")
+		require.Equal(t, memory.largest, memory.shared, "All has been given back.")
 		require.True(t, memory.spare.TryAcquire(1))
 		require.Empty(t, memory.clients)
 	})
@@ -139,7 +139,7 @@ func TestBodiesThatWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answering := make(chan struct{})
 		close(answering)
-		handler := reviewsWith(newMemory(2*(2*length*bodyFactor)), answering)
+		handler := reviewsWith(newMemory(2*(3*length*bodyFactor)), answering)
 		var senders []*io.PipeWriter
 		var codes []<-chan int
 		for i := range 4 {
@@ -161,22 +161,27 @@ func TestBodiesThatWaitForEachOther(t *testing.T) {
 	})
 }
 
-// A client whose bodies take all that it may have keeps no other from being answered.
-func TestClientThatTakesTheMemory(t *testing.T) {
-	const length = 4 << 10
+// Clients whose bodies take all that they may have keep no other from being answered.
+func TestClientsThatTakeTheMemory(t *testing.T) {
+	const length, clients = 4 << 10, 5
 	synctest.Test(t, func(t *testing.T) {
 		answering := make(chan struct{})
 		close(answering)
-		// What is shared is enough for eight halves of a body, and one more takes the spare part.
-		handler := reviewsWith(newMemory(2*(4*length*bodyFactor)), answering)
-		for range 8 + 1 {
-			body, sender := io.Pipe()
-			defer sender.Close()
-			sendReview(t, handler, 1, body, -1)
-			go func() { _, _ = io.WriteString(sender, padded(length)[:length/2]) }()
+		// Each takes half of what the one before has left, and one of their reviews the spare part.
+		memory := newMemory(2 * ((1 << clients) * 4 * length * bodyFactor))
+		memory.reviews = 1000
+		handler := reviewsWith(memory, answering)
+		for client := range clients {
+			for range 8 << (clients - client) {
+				body, sender := io.Pipe()
+				defer sender.Close()
+				sendReview(t, handler, client, body, -1)
+				go func() { _, _ = io.WriteString(sender, padded(length)[:length/2]) }()
+			}
 		}
 		synctest.Wait()
-		answered := sendReview(t, handler, 2, strings.NewReader(padded(length)), length)
+		require.False(t, memory.spare.TryAcquire(1))
+		answered := sendReview(t, handler, clients, strings.NewReader(padded(length)), length)
 		select {
 		case code := <-answered:
 			require.Equal(t, http.StatusOK, code)
@@ -197,12 +202,13 @@ func TestReviewsOfAClient(t *testing.T) {
 			return nil
 		})
 		var codes []<-chan int
-		for range reviewsPerClient + 5 {
+		reviews := reviewsPerProcessor * goruntime.GOMAXPROCS(0)
+		for range reviews + 5 {
 			codes = append(codes, sendReview(t, handler, 1, strings.NewReader(padded(1<<10)), -1))
 		}
-		require.Equal(t, int64(reviewsPerClient), working.Load())
+		require.EqualValues(t, reviews, working.Load())
 		codes = append(codes, sendReview(t, handler, 2, strings.NewReader(padded(1<<10)), -1))
-		require.Equal(t, int64(reviewsPerClient+1), working.Load())
+		require.EqualValues(t, reviews+1, working.Load())
 		close(answering)
 		for _, code := range codes {
 			require.Equal(t, http.StatusOK, <-code)

@@ -25,6 +25,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,6 +64,14 @@ func handleReviews[Review any, Pointer interface {
 		}
 		defer reserved.release()
 		reserved.body = http.MaxBytesReader(w, req.Body, memory.maxBody(maxBody))
+		reserved.begin = func() {
+			deadline := time.Now().Add(bodyTime)
+			if end, ok := req.Context().Deadline(); ok && end.Before(deadline) {
+				deadline = end
+			}
+			_ = http.NewResponseController(w).SetReadDeadline(deadline) // withTimeout has tried it.
+		}
+		reserved.begin()
 		body, err := io.ReadAll(reserved)
 		if err == nil {
 			err = reserved.takeElements(body)

@@ -58,7 +58,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 
 	// In HTTP/2, bodies arrive before they are read, 256 KiB of each stream.
 	serving.DisableHTTP2 = true
-	listener := newLeavingListener(transport.BoundConnections(serving.Listener, limits.DefaultBounds()))
+	listener := transport.NewLeavingListener(transport.BoundConnections(serving.Listener, limits.DefaultBounds()))
 	serving.Listener = listener
 	stop := make(chan struct{})
 	// No request goes on for longer than its timeout.
@@ -68,7 +68,7 @@ func serve(ctx context.Context, serving *genericapiserver.SecureServingInfo, hoo
 	}
 	<-ctx.Done()
 	time.Sleep(delay)
-	listener.leave()
+	listener.Leave()
 	time.Sleep(farewell)
 	close(stop)
 	<-listenerStopped

@@ -19,7 +19,6 @@ package transport
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -71,7 +70,7 @@ type Drain struct {
 
 	mu sync.Mutex
 	// listener is nil before there is one.
-	listener net.Listener
+	listener *LeavingListener
 	closed   bool
 	// connections are those that are open, by the address of the client.
 	connections map[string]*drainedConn
@@ -93,8 +92,8 @@ func NewDrain(streams int, bounds limits.Bounds) *Drain {
 func (d *Drain) Listener(listener net.Listener) net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.listener = listener
-	return &drainedListener{Listener: listener, drain: d, introduced: make(chan struct{}), closed: make(chan struct{})}
+	d.listener = NewLeavingListener(listener)
+	return &drainedListener{LeavingListener: d.listener, drain: d, introduced: make(chan struct{})}
 }
 
 // Start makes a server that stops when a context ends close its listener after its delay, and
@@ -182,7 +181,7 @@ func (d *Drain) begin() {
 		return
 	}
 	d.closed = true
-	_ = d.listener.Close() // It is not used again.
+	d.listener.Leave()
 	for _, conn := range d.connections {
 		// A client that has just connected would have to connect again for its first
 		// request, to a server that no longer listens.
@@ -225,26 +224,21 @@ func (d *Drain) sweep() bool {
 const introduction = "pipe"
 
 type drainedListener struct {
-	net.Listener
+	*LeavingListener
 	drain *Drain
 	first sync.Once
-	// introduced is closed when the first connection has ended, closed with the listener.
-	introduced, closed chan struct{}
-	closing            sync.Once
+	// introduced is closed when the first connection has ended.
+	introduced chan struct{}
 }
 
-// Accept returns the next connection. Whoever accepts learns that there will be no more only
-// from Close.
+// Accept returns the next connection.
 func (l *drainedListener) Accept() (conn net.Conn, err error) {
 	l.first.Do(func() { conn = l.introduce() })
 	if conn != nil {
 		return conn, nil
 	}
 	<-l.introduced
-	conn, err = l.Listener.Accept()
-	if errors.Is(err, net.ErrClosed) {
-		<-l.closed
-	}
+	conn, err = l.LeavingListener.Accept()
 	if err != nil {
 		return nil, err
 	}
@@ -278,8 +272,7 @@ func (l *drainedListener) introduce() net.Conn {
 // Close closes the listener, and begins to close its connections.
 func (l *drainedListener) Close() error {
 	l.drain.begin()
-	l.closing.Do(func() { close(l.closed) })
-	return nil
+	return l.LeavingListener.Close()
 }
 
 type drainedConn struct {

@@ -14,51 +14,42 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package webhook
+package transport
 
 import (
+	"errors"
 	"net"
 	"sync"
 )
 
-// leavingListener can stop to accept connections before its server stops.
-type leavingListener struct {
+// LeavingListener can refuse connections before its server stops.
+type LeavingListener struct {
 	net.Listener
-	left, closed chan struct{}
-	closing      sync.Once
+	closed  chan struct{}
+	closing sync.Once
 }
 
-func newLeavingListener(listener net.Listener) *leavingListener {
-	return &leavingListener{Listener: listener, left: make(chan struct{}), closed: make(chan struct{})}
+// NewLeavingListener returns a listener that has not left.
+func NewLeavingListener(listener net.Listener) *LeavingListener {
+	return &LeavingListener{Listener: listener, closed: make(chan struct{})}
 }
 
-// leave refuses further connections.
-func (l *leavingListener) leave() {
-	close(l.left)
-	_ = l.Listener.Close() // Close returns the same error.
-}
+// Leave refuses further connections.
+func (l *LeavingListener) Leave() { _ = l.Listener.Close() } // Close comes later, and has no error.
 
 // Accept returns the next connection, and an error when the listener is closed. The library's server
-// panics of one that comes earlier.
-func (l *leavingListener) Accept() (net.Conn, error) {
+// panics if one comes earlier.
+func (l *LeavingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
-	if err != nil {
-		select {
-		case <-l.left:
-			<-l.closed
-		default:
-		}
+	if errors.Is(err, net.ErrClosed) {
+		<-l.closed
 	}
 	return conn, err
 }
 
 // Close closes the listener.
-func (l *leavingListener) Close() error {
+func (l *LeavingListener) Close() error {
+	l.Leave()
 	l.closing.Do(func() { close(l.closed) })
-	select {
-	case <-l.left:
-		return nil
-	default:
-		return l.Listener.Close()
-	}
+	return nil
 }
