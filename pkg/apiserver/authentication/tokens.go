@@ -32,10 +32,13 @@ import (
 )
 
 const (
-	// allTokens is how many unknown tokens in a second the server asks about, from all IP addresses
-	// that have presented no valid one, and again from all that have: a quarter of the TokenReviews
-	// that it may make for each, so that there are others for the tokens that it knows.
+	// allTokens is how many unknown tokens in a second the server asks about for each of three: clients
+	// that present few, others that have presented a valid one, and all others. That is a quarter of
+	// the TokenReviews that it may make for each, and leaves one for the tokens that it knows.
 	allTokens = 50
+	// fewTokens are what a client may present at once, and then each fewPeriod, and still be one that
+	// presents few. A flood from a hundred addresses takes a fifth of what there is for those.
+	fewTokens, fewPeriod = 3, 10
 	// tokenBurst is for how many seconds tokens may be saved up.
 	tokenBurst = 10
 	// knownTokens and tokenClients are how many of them are remembered, those that have been
@@ -51,9 +54,9 @@ var errTooManyTokens = errors.New("this client presents too many bearer tokens t
 //
 // A client, which is an IP address or a prefix of 64 bits, may present perClient tokens in a second
 // that have not been valid before, and ten times as many at once. All clients share a bound, too.
-// Clients that have presented a valid token have one of their own, which a flood from other
-// addresses can't use up. Delegate is not asked about tokens beyond, and refuse is called with the
-// context of the request, which has to be that of WithTokenClients.
+// The first tokens of each client have one of their own, which a flood can't use up, and so have
+// clients that have presented a valid token. Delegate is not asked about tokens beyond, and refuse is
+// called with the context of the request, which has to be that of WithTokenClients.
 func BoundTokens(delegate authenticator.Token, perClient int, refuse func(context.Context)) authenticator.Token {
 	return newTokenBound(delegate, perClient, refuse, clock.RealClock{})
 }
@@ -64,6 +67,7 @@ func newTokenBound(delegate authenticator.Token, perClient int, refuse func(cont
 		perClient: perClient,
 		refuse:    refuse,
 		clock:     now,
+		few:       bucket(allTokens, now),
 		strangers: bucket(allTokens, now),
 		users:     bucket(allTokens, now),
 		clients:   lru.New(tokenClients),
@@ -81,9 +85,9 @@ type tokenBound struct {
 	refuse    func(context.Context)
 	clock     clock.PassiveClock
 
-	// strangers and users are the buckets of all clients that have had no valid token, and of those
-	// that have had one.
-	strangers, users flowcontrol.PassiveRateLimiter
+	// few is the bucket of all clients that present few tokens, users that of the others that have had
+	// a valid one, and strangers that of the rest.
+	few, users, strangers flowcontrol.PassiveRateLimiter
 	// clients are the tokenClients, by their addresses.
 	clients *lru.Cache
 	// known are the hashes of tokens that have been valid.
@@ -91,7 +95,7 @@ type tokenBound struct {
 }
 
 type tokenClient struct {
-	flowcontrol.PassiveRateLimiter
+	all, few flowcontrol.PassiveRateLimiter
 	// valid is set by its first valid token.
 	valid atomic.Bool
 }
@@ -116,7 +120,10 @@ func (b *tokenBound) client(ctx context.Context) *tokenClient {
 	found, ok := b.clients.Get(address)
 	if !ok {
 		// Of two that are made at the same time, one is forgotten.
-		found = &tokenClient{PassiveRateLimiter: bucket(b.perClient, b.clock)}
+		found = &tokenClient{
+			all: bucket(b.perClient, b.clock),
+			few: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(1./fewPeriod, fewTokens, b.clock),
+		}
 		b.clients.Add(address, found)
 	}
 	return found.(*tokenClient)
@@ -124,11 +131,16 @@ func (b *tokenBound) client(ctx context.Context) *tokenClient {
 
 // mayAsk tells whether kube-apiserver may be asked about a token.
 func (b *tokenBound) mayAsk(client *tokenClient) bool {
-	all := b.strangers
-	if client.valid.Load() {
-		all = b.users
+	if !client.all.TryAccept() {
+		return false
 	}
-	return client.TryAccept() && all.TryAccept()
+	if client.few.TryAccept() && b.few.TryAccept() {
+		return true
+	}
+	if client.valid.Load() {
+		return b.users.TryAccept()
+	}
+	return b.strangers.TryAccept()
 }
 
 // tokenClientKey is that of the address of the client in the context of its request.

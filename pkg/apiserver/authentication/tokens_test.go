@@ -148,26 +148,48 @@ func TestBoundTokensLater(t *testing.T) {
 	require.Equal(t, perClient, server.asked)
 }
 
-// Addresses that have presented a valid token are asked about, whatever others do: the tokens of
-// ServiceAccounts change every hour.
+// Tokens of innocent addresses are asked about, whatever others do: those of ServiceAccounts change
+// every hour, and each address has a first one.
 func TestFreshTokensBesideAFlood(t *testing.T) {
-	const seconds, clients, innocent = 60, 100, 4
-	server := newTokenServer(10)
-	for i := range innocent {
-		require.True(t, server.bearer(t, fmt.Sprintf("10.0.0.%d:1", i), fmt.Sprint(validToken, i)))
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	accepted := 0
-	for second := range seconds {
-		for tick := range 10 {
-			server.now.SetTime(server.now.Now().Add(time.Second / 10))
-			for range clients {
-				server.bearer(t, fmt.Sprintf("10.1.0.%d:1", random.IntN(clients)), fmt.Sprint("random-", random.Uint64()))
+	const seconds, flooding = 60, 100
+	for name, test := range map[string]struct {
+		// insiders are attackers that have a valid token, too.
+		insiders bool
+		// clients are the innocent addresses, each of which presents a new valid token at a time.
+		clients, each int
+	}{
+		"first tokens":                     {false, 4 * seconds, 1},
+		"first tokens, beside insiders":    {true, 4 * seconds, 1},
+		"a new one an hour":                {false, 60, 2},
+		"a new one an hour, and insiders":  {true, 60, 2},
+		"many users behind few addresses":  {false, 4, 60},
+		"more of them than there may be":   {true, 4, fewTokens},
+		"an address that a proxy has only": {false, 1, 240},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newTokenServer(10)
+			random := rand.New(rand.NewPCG(1, 2))
+			present := func(i int) bool {
+				return server.bearer(t, fmt.Sprintf("10.0.%d.%d:1", i%test.clients/200, i%test.clients%200), fmt.Sprint(validToken, i))
 			}
-			if tick < innocent && server.bearer(t, fmt.Sprintf("10.0.0.%d:1", tick), fmt.Sprintf("%s-%d-%d", validToken, second, tick)) {
-				accepted++
+			if test.insiders {
+				for i := range flooding {
+					server.bearer(t, fmt.Sprintf("10.1.0.%d:1", i), validToken)
+				}
 			}
-		}
+			accepted, presented, all := 0, 0, test.clients*test.each
+			for tick := range 10 * seconds {
+				server.now.SetTime(server.now.Now().Add(time.Second / 10))
+				for range flooding {
+					server.bearer(t, fmt.Sprintf("10.1.0.%d:1", random.IntN(flooding)), fmt.Sprint("random-", random.Uint64()))
+				}
+				for ; presented < all*(tick+1)/(10*seconds); presented++ {
+					if present(presented) {
+						accepted++
+					}
+				}
+			}
+			require.Equal(t, all, accepted)
+		})
 	}
-	require.Equal(t, seconds*innocent, accepted)
 }
