@@ -19,6 +19,7 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -126,6 +127,9 @@ func (m *Migration) readProgress(ctx context.Context, revision int64) (*Progress
 
 // forget ends a migration: there is none any more.
 func (s *session) forget(ctx context.Context) error {
-	_, err := s.write(ctx, clientv3.OpDelete(s.config.StateKey), clientv3.OpDelete(s.progressKey()))
+	response, err := s.write(ctx, clientv3.OpDelete(s.config.StateKey), clientv3.OpDelete(s.progressKey()))
+	if errors.Is(err, errSuperseded) && stateIn(response) == nil {
+		return nil // By this process, if an answer was lost.
+	}
 	return err
 }

@@ -146,9 +146,15 @@ func (m *Migration) configMapName(worker int) string {
 func (m *Migration) changeConfigMap(ctx context.Context, worker int) (int64, error) {
 	configMaps := m.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	patch := `{"data":{"at":"` + strconv.FormatInt(time.Now().UnixNano(), 10) + `"}}`
-	changed, err := configMaps.Patch(ctx, m.configMapName(worker), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	change := func() (*corev1.ConfigMap, error) {
+		return configMaps.Patch(ctx, m.configMapName(worker), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	}
+	changed, err := change()
 	if apierrors.IsNotFound(err) {
 		changed, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: m.configMapName(worker)}}, metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) {
+		changed, err = change() // It has been created, and the answer was lost.
 	}
 	if err != nil {
 		return 0, err

@@ -23,7 +23,10 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
@@ -59,6 +62,8 @@ type State struct {
 	// Started is when the migration began, and Changed when its state changed last.
 	Started time.Time `json:"started"`
 	Changed time.Time `json:"changed"`
+	// Writer is of the process that has changed it.
+	Writer types.UID `json:"writer,omitempty"`
 	// Definitions are hashes of what the definitions were when the objects began to move, by name and field.
 	Definitions map[string]map[string]string `json:"definitions,omitempty"`
 	// Objects are how many were read from kube-apiserver last, by resource.
@@ -98,6 +103,9 @@ var ErrNone = errors.New("no migration of the group has begun")
 
 // errSuperseded says that this process may no longer write.
 var errSuperseded = errors.New("another process has continued or aborted this migration: see \"migrate status\"")
+
+// writeTimeout bounds how often a write to the server's etcd is tried.
+const writeTimeout = 10 * time.Second
 
 // session may write, for as long as the state is as this process has left it.
 type session struct {
@@ -151,6 +159,7 @@ func (m *Migration) resume(ctx context.Context, check func(State) error) (*sessi
 		return nil, err
 	}
 	s := &session{Migration: m, state: state, revision: revision}
+	s.state.Writer = uuid.NewUUID()
 	if err := s.save(ctx); err != nil {
 		return nil, err
 	}
@@ -159,7 +168,9 @@ func (m *Migration) resume(ctx context.Context, check func(State) error) (*sessi
 
 // begin begins a migration of what these definitions define.
 func (m *Migration) begin(ctx context.Context, from ...definition) (*session, error) {
-	s := &session{Migration: m, state: State{Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second)}}
+	s := &session{Migration: m, state: State{
+		Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second), Writer: uuid.NewUUID(),
+	}}
 	if len(from) > 0 {
 		var err error
 		if s.state.Definitions, err = s.digests(from); err != nil {
@@ -180,6 +191,13 @@ func (s *session) save(ctx context.Context) error {
 		return err
 	}
 	response, err := s.write(ctx, clientv3.OpPut(s.config.StateKey, string(content)))
+	if errors.Is(err, errSuperseded) {
+		// By this process, if an answer was lost.
+		if written := stateIn(response); written != nil && string(written.Value) == string(content) {
+			s.revision = written.ModRevision
+			return nil
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -193,14 +211,27 @@ func (s *session) enter(ctx context.Context, phase Phase) error {
 	return s.save(ctx)
 }
 
-// write does something in etcd, unless the state has changed.
-func (s *session) write(ctx context.Context, operations ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	response, err := s.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.config.StateKey), "=", s.revision)).Then(operations...).Commit()
+// write does something in etcd, unless the state has changed: the response then has what it is. What
+// fails is done again for a while, so that it may be done twice.
+func (s *session) write(ctx context.Context, operations ...clientv3.Op) (response *clientv3.TxnResponse, err error) {
+	err = eventually(ctx, writeTimeout, func(ctx context.Context) (err error) {
+		response, err = s.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.config.StateKey), "=", s.revision)).
+			Then(operations...).Else(clientv3.OpGet(s.config.StateKey)).Commit()
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("writing to the server's etcd: %w", err)
 	}
 	if !response.Succeeded {
-		return nil, errSuperseded
+		return response, errSuperseded
 	}
 	return response, nil
+}
+
+// stateIn is the state in the response to a write that was not done, or nil.
+func stateIn(response *clientv3.TxnResponse) *mvccpb.KeyValue {
+	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
 }

@@ -17,9 +17,11 @@ limitations under the License.
 package migrate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,13 +29,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
 // newMigration has an etcd of its own.
-func newMigration(t *testing.T) *Migration {
+func newMigration(t *testing.T, options ...grpc.DialOption) *Migration {
 	t.Helper()
 	config := etcd.Config{Dir: filepath.Join(t.TempDir(), "data"), QuotaBytes: 64 << 20}
 	member, err := config.Start(t.Context())
@@ -41,7 +46,7 @@ func newMigration(t *testing.T) *Migration {
 	t.Cleanup(func() {
 		assert.NoError(t, member.Close())
 	})
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{config.Endpoint()}, DialOptions: options})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return &Migration{config: Config{Group: "example.com", Etcd: client, StateKey: "/state", Report: func(progress Progress) { t.Log(progress.Message) }}}
@@ -96,6 +101,7 @@ func TestSavedState(t *testing.T) {
 	require.NoError(t, errors.Join(json.Unmarshal([]byte(savedState), &before), json.Unmarshal(response.Kvs[0].Value, &after)))
 	delete(before, "changed")
 	delete(after, "changed")
+	delete(after, "writer")
 	assert.Empty(t, cmp.Diff(before, after))
 }
 
@@ -130,6 +136,32 @@ func TestClaim(t *testing.T) {
 	got, err := m.config.Etcd.Get(t.Context(), "/key")
 	require.NoError(t, err)
 	assert.Equal(t, "still first", string(got.Kvs[0].Value), "the first process may no longer write")
+}
+
+// A process knows what it has written, though it was not told.
+func TestLostAnswers(t *testing.T) {
+	lost := 0
+	m := newMigration(t, grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		err := invoke(ctx, method, request, answer, conn, options...)
+		if strings.HasSuffix(method, "/Txn") {
+			if lost++; lost%2 == 1 {
+				return status.Error(codes.Unavailable, "the answer is lost")
+			}
+		}
+		return err
+	}))
+	s, err := m.begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.enter(t.Context(), Freezing))
+	_, err = s.write(t.Context(), clientv3.OpPut("/key", "a"))
+	require.NoError(t, err)
+	other, err := m.resume(t.Context(), anyState)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.save(t.Context()), errSuperseded)
+	require.NoError(t, other.enter(t.Context(), Switching))
+	require.NoError(t, other.forget(t.Context()))
+	require.ErrorIs(t, other.save(t.Context()), errSuperseded)
+	require.Positive(t, lost)
 }
 
 // Other processes see how far the one is that moves the objects, until it goes on to something else.
