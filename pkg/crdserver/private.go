@@ -52,6 +52,7 @@ func (p *privateAPI) takeFrom(server *genericapiserver.GenericAPIServer) {
 // inside returns a chain in which the API is behind everything else.
 func (p *privateAPI) inside(chain func(http.Handler, *genericapiserver.Config) http.Handler) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(next http.Handler, config *genericapiserver.Config) http.Handler {
+		next = withoutProtobuf(next)
 		return chain(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			who, known := genericapirequest.UserFrom(req.Context())
 			if known && who.GetName() == user.APIServerUser && strings.HasPrefix(req.URL.Path, privatePath+"/") {

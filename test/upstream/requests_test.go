@@ -29,10 +29,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
+	libraryoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 // newPod is a pod of the library's example group.
@@ -186,6 +191,55 @@ func TestDefinitionsAreFoundByOneText(t *testing.T) {
 		if passedOn == found {
 			fixed(t, "of things.apps.example.com, %s is found: %v", path, !found)
 		}
+	}
+}
+
+// TestCustomResourceInProtobufPanics creates a custom resource in protobuf: there is a decoder, but none
+// that is strict.
+func TestCustomResourceInProtobufPanics(t *testing.T) {
+	etcd := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/"+t.Name(), unstructured.UnstructuredJSONScheme))
+	etcd.StorageConfig.Transport.ServerList = []string{sharedEtcd()}
+	etcd.EnableWatchCache = false
+	definitions := externalversions.NewSharedInformerFactory(nil, 0).Apiextensions().V1().CustomResourceDefinitions()
+	handler, err := apiextensions.NewCustomResourceDefinitionHandler(nil, nil, definitions, http.NotFoundHandler(),
+		libraryoptions.NewCRDRESTOptionsGetter(*etcd, nil, nil), nil, nil, nil, nil, 1, authorizerfactory.NewAlwaysAllowAuthorizer(), time.Minute, time.Minute, nil, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"}
+	if err := definitions.Informer().GetIndexer().Add(&apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "things.example.com", UID: "a"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.ClusterScoped, Names: names,
+			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}},
+		},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{AcceptedNames: names, Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
+			{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue},
+		}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	resolver := &genericapirequest.RequestInfoFactory{APIPrefixes: sets.NewString("apis")}
+	create := func(contentType, body string) (code int, panicked any) {
+		req := httptest.NewRequest(http.MethodPost, "/apis/example.com/v1/things", strings.NewReader(body))
+		req.Header.Set("Content-Type", contentType)
+		info, err := resolver.NewRequestInfo(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response := httptest.NewRecorder()
+		defer func() { code, panicked = response.Code, recover() }()
+		handler.ServeHTTP(response, req.WithContext(genericapirequest.WithRequestInfo(req.Context(), info)))
+		return response.Code, nil
+	}
+	if code, panicked := create("application/json", "<"); code != http.StatusBadRequest {
+		t.Fatalf("what is no object is answered with %d, or panics: %v", code, panicked)
+	}
+	if code, panicked := create("application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x00"); panicked == nil {
+		fixed(t, "a custom resource in protobuf is answered with %d", code)
 	}
 }
 
