@@ -43,8 +43,8 @@ const (
 	// perConnection is how many requests the attacker sends at once over each, and inFlight over
 	// each in attacks by number: together more than the server works on.
 	perConnection, inFlight = 4, 40
-	// attackerAddress is that of another machine than the bystander's.
-	attackerAddress = "127.0.0.2"
+	// attackerAddress is the first of those of other machines than the bystander's.
+	attackerAddress = 2
 )
 
 // attacker is a user with many connections.
@@ -53,8 +53,10 @@ type attacker struct {
 	tls  *tls.Config
 	// tokens are those of ServiceAccounts, if the attack is theirs.
 	tokens []string
-	// counter tells requests from each other.
-	counter atomic.Int64
+	// addresses is how many the attacker has.
+	addresses int64
+	// counter tells requests from each other, and dialed connections.
+	counter, dialed atomic.Int64
 
 	mu      sync.Mutex
 	answers map[string]int
@@ -66,7 +68,7 @@ func newAttacker(t *testing.T, config *rest.Config) *attacker {
 	trust, err := rest.TLSConfigFor(config)
 	require.NoError(t, err)
 	trust.ServerName = "localhost"
-	return &attacker{host: strings.TrimPrefix(config.Host, "https://"), tls: trust, answers: map[string]int{}}
+	return &attacker{host: strings.TrimPrefix(config.Host, "https://"), tls: trust, addresses: 1, answers: map[string]int{}}
 }
 
 // got counts an answer.
@@ -87,7 +89,8 @@ func (a *attacker) String() string {
 }
 
 func (a *attacker) dial(ctx context.Context) (net.Conn, error) {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(attackerAddress)}, Timeout: 10 * time.Second}
+	address := net.IPv4(127, 0, 0, byte(attackerAddress+a.dialed.Add(1)%a.addresses))
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: address}, Timeout: 10 * time.Second}
 	return dialer.DialContext(ctx, "tcp", a.host)
 }
 

@@ -58,6 +58,8 @@ type attack struct {
 	// accounts are the number of ServiceAccounts of one namespace that attack instead, which may
 	// write there.
 	accounts int
+	// addresses is how many the attacker has, if not one.
+	addresses int64
 	// builtIn attacks need what custom resources don't have, and toWebhook is of attacks on what
 	// converts and judges them.
 	builtIn, toWebhook bool
@@ -208,6 +210,11 @@ func webhookAttacks() map[string]attack {
 		"pizzas of unknown toppings": {allowed: true, run: callsBy(false, inFlight, post(func(n int64) (string, []byte) {
 			return "/validate", admit("CREATE", "pizzas", "Pizza", fmt.Sprint("a", n), `"object":`+pizza("v1", n, fmt.Sprintf(`{"name":"unknown-%d"}`, n)))
 		}))},
+		"announced conversions from eight addresses": {addresses: 8, run: endless("http/1.1", func(conn io.Writer, _ *attacker) error {
+			_, err := fmt.Fprintf(conn, "POST /convert HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", jsonType, len(large), mebibyte[:512<<10])
+			return err
+		})},
+		"1,280 conversions of 1 MiB from eight addresses": {addresses: 8, allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) { return "/convert", mebibyte }))},
 		"deletions of toppings": {allowed: true, run: callsBy(false, inFlight, post(func(int64) (string, []byte) {
 			object := `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Topping","metadata":{"name":"tomato"},"spec":{"cost":"1"}}`
 			return "/validate", admit("DELETE", "toppings", "Topping", "tomato", `"oldObject":`+object)

@@ -132,6 +132,7 @@ func replay(t *testing.T, a attack, attacked *target, door *controlplane.Compone
 		config = rest.AnonymousClientConfig(config)
 	}
 	attacker := newAttacker(t, config)
+	attacker.addresses = max(1, a.addresses)
 	for i := range a.accounts {
 		token, err := framework.Kube(cp).CoreV1().ServiceAccounts(attackedNamespace).CreateToken(t.Context(), fmt.Sprint(account, i), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		require.NoError(t, err)

@@ -51,8 +51,8 @@ func TestLaggingKubeAPIServer(t *testing.T) {
 	framework.Long(t, "there is a second kube-apiserver")
 	t.Parallel()
 	c := newDefinedCluster(t)
-	etcd := newSlowEtcd(t, c.ControlPlane)
-	other, err := c.NewKubeAPIServer("kube-apiserver-2", etcd.url, controlplane.ComponentConfig{})
+	etcd, url := newSlowEtcd(t, c.ControlPlane)
+	other, err := c.NewKubeAPIServer("kube-apiserver-2", url, controlplane.ComponentConfig{})
 	require.NoError(t, err)
 	require.NoError(t, other.Start(t.Context()))
 	etcd.delay.Store(int64(5 * time.Second))
@@ -91,49 +91,68 @@ func TestLaggingKubeAPIServer(t *testing.T) {
 	t.Logf("%d writes were sent, of which the server has %d.", sent, got)
 }
 
-// slowEtcd passes on what etcd says, but says late what watches tell.
-type slowEtcd struct {
-	url   string
+// etcdProxy passes on what etcd says.
+type etcdProxy struct {
+	// delay is how late it says what watches tell.
 	delay atomic.Int64
-	etcd  *grpc.ClientConn
+	// link, if there is one, is where requests get into trouble.
+	link *link
+	etcd *grpc.ClientConn
 }
 
-func newSlowEtcd(t *testing.T, cp *controlplane.ControlPlane) *slowEtcd {
+// newSlowEtcd passes on what kube-apiserver's etcd says, and returns the URL.
+func newSlowEtcd(t *testing.T, cp *controlplane.ControlPlane) (proxy *etcdProxy, url string) {
 	t.Helper()
 	client, err := cp.EtcdTLS()
 	require.NoError(t, err)
-	issued, err := cp.PKI.ServingCA.Issue(controlplane.Certificate{User: "slow-etcd", Hosts: []string{"localhost", "127.0.0.1"}})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, address, _ := strings.Cut(cp.Etcd.URL(), "://")
+	proxy = passOn(t, listener, address, credentials.NewTLS(client), grpc.Creds(credentials.NewTLS(serverTLS(t, cp))))
+	return proxy, "https://" + listener.Addr().String()
+}
+
+// serverTLS is that of a server in a test.
+func serverTLS(t *testing.T, cp *controlplane.ControlPlane) *tls.Config {
+	t.Helper()
+	issued, err := cp.PKI.ServingCA.Issue(controlplane.Certificate{User: "proxy", Hosts: []string{"localhost", "127.0.0.1"}})
 	require.NoError(t, err)
 	certificate, err := tls.X509KeyPair(issued.Cert, issued.Key)
 	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+}
+
+// passOn passes on what the etcd at an address says.
+func passOn(t *testing.T, listener net.Listener, address string, client credentials.TransportCredentials, options ...grpc.ServerOption) *etcdProxy {
+	t.Helper()
+	etcd, err := grpc.NewClient(address, grpc.WithTransportCredentials(client), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(64<<20)))
 	require.NoError(t, err)
-	s := &slowEtcd{url: "https://" + listener.Addr().String()}
-	_, address, _ := strings.Cut(cp.Etcd.URL(), "://")
-	s.etcd, err = grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(client)), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(64<<20)))
-	require.NoError(t, err)
-	server := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})),
-		grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(s.handle), grpc.MaxRecvMsgSize(64<<20),
-	)
+	p := &etcdProxy{etcd: etcd}
+	server := grpc.NewServer(append(options, grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(p.handle), grpc.MaxRecvMsgSize(64<<20))...)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() {
 		server.Stop()
-		_ = s.etcd.Close()
+		_ = etcd.Close()
 	})
-	return s
+	return p
 }
 
-func (s *slowEtcd) handle(_ any, from grpc.ServerStream) error {
+func (p *etcdProxy) handle(_ any, from grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(from)
 	ctx, cancel := context.WithCancel(from.Context())
 	defer cancel()
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, md.Copy())
 	}
-	to, err := s.etcd.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	to, err := p.etcd.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
 		return err
+	}
+	if p.link != nil {
+		if strings.HasPrefix(method, kvService) {
+			return p.link.passOn(method, from, to)
+		}
+		defer context.AfterFunc(p.link.broken(), cancel)()
 	}
 	go func() {
 		for {
@@ -163,7 +182,7 @@ func (s *slowEtcd) handle(_ any, from grpc.ServerStream) error {
 			}
 			at := time.Now()
 			if method == "/etcdserverpb.Watch/Watch" {
-				at = at.Add(time.Duration(s.delay.Load()))
+				at = at.Add(time.Duration(p.delay.Load()))
 			}
 			queue <- delayed{message, at}
 		}
