@@ -83,12 +83,18 @@ func accountOf(req *http.Request) account {
 	if !ok {
 		return account{}
 	}
-	name := user.GetName()
-	namespace, _, err := serviceaccount.SplitUsername(name)
+	name := Account(user.GetName())
+	return account{user: name, system: name == user.GetName() && strings.HasPrefix(name, "system:") && name != systemuser.Anonymous}
+}
+
+// Account returns what bounds by user count the requests of a user for: the name, or for ServiceAccounts that of
+// all in their namespace.
+func Account(user string) string {
+	namespace, _, err := serviceaccount.SplitUsername(user)
 	if err == nil && namespace != metav1.NamespaceSystem {
-		return account{user: serviceaccount.MakeNamespaceGroupName(namespace)}
+		return serviceaccount.MakeNamespaceGroupName(namespace)
 	}
-	return account{user: name, system: strings.HasPrefix(name, "system:") && name != systemuser.Anonymous}
+	return user
 }
 
 // budget bounds the memory that bodies and lists in work take together, and that of
