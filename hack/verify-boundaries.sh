@@ -32,8 +32,10 @@ pkg/conformance
 pkg/cmd                       pkg/apiserver pkg/crdserver pkg/doctor pkg/migrate pkg/etcd/keys pkg/etcd pkg/certificates pkg/cluster pkg/registry
 pkg/crdserver                 pkg/apiserver/storage pkg/apiserver/gauges pkg/apiserver pkg/admission pkg/cluster pkg/etcd/keys
 pkg/crdserver(tests)          pkg/etcd
-pkg/kit/crd                   pkg/registry pkg/kit/codegen
+pkg/kit/crd                   pkg/registry/definition pkg/registry pkg/kit/codegen
 pkg/kit/crd(tests)            test/workshop
+pkg/registry/definition       pkg/registry
+pkg/registry/definition(tests) test/workshop
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
 pkg/registry/testing(tests)   test/workshop
 pkg/groups/*/lookup           pkg/generated pkg/apis
@@ -85,6 +87,7 @@ hack/reference                pkg/cmd pkg/groups pkg/webhook/* pkg/webhook
 hack
 test/workshop                 pkg/registry
 test/workshop(tests)          pkg/registry/testing
+test(tests)                   pkg/apiserver/testing pkg/registry/definition test/workshop
 test                          cmd pkg/conformance pkg/cmd/kit pkg/cmd pkg/crdserver pkg/apiserver pkg/apiserver/authentication pkg/apiserver/authorization pkg/webhook/* pkg/webhook pkg/admission/plugin/* pkg/admission pkg/controller/* pkg/groups pkg/registry/* pkg/registry pkg/etcd pkg/certificates pkg/cluster pkg/etcd/keys pkg/generated pkg/apis
 EOF
 }

@@ -151,7 +151,9 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 			return config, err
 		}
 	}
-	config.setOpenAPI()
+	if err := config.setOpenAPI(); err != nil {
+		return config, err
+	}
 	config.Generic.BuildHandlerChainFunc = config.buildHandlerChain
 	config.Generic.LongRunningFunc = config.streams.LongRunning(config.Generic.LongRunningFunc)
 	config.Generic.RequestInfoResolver = filters.ResolveRequestInfo(genericapiserver.NewRequestInfoResolver(&config.Generic.Config))

@@ -39,11 +39,19 @@ import (
 
 // setOpenAPI says what the OpenAPI documents are made of. Without a base, the server makes them
 // itself, see installOpenAPI.
-func (c *Config) setOpenAPI() {
+func (c *Config) setOpenAPI() error {
+	var models []common.GetOpenAPIDefinitions
+	for _, group := range c.Groups {
+		of, err := group.Models(c.Scheme)
+		if err != nil {
+			return err
+		}
+		models = append(models, of)
+	}
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := map[string]common.OpenAPIDefinition{}
-		for _, group := range c.Groups {
-			maps.Copy(all, group.OpenAPI(ref))
+		for _, of := range models {
+			maps.Copy(all, of(ref))
 		}
 		if c.base != nil {
 			maps.Copy(all, c.base.OpenAPI(ref))
@@ -65,6 +73,7 @@ func (c *Config) setOpenAPI() {
 	c.Generic.OpenAPIConfig.Info.Version = baseversion.Get().GitVersion
 	c.Generic.OpenAPIV3Config.Info = c.Generic.OpenAPIConfig.Info
 	c.Generic.SkipOpenAPIInstallation = c.base == nil
+	return nil
 }
 
 // installOpenAPI serves the OpenAPI documents. The library would make that of v2 before the

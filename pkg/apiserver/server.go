@@ -70,6 +70,9 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	var groups []*genericapiserver.APIGroupInfo
 	for _, group := range c.Groups {
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, c.Scheme, parameters, c.Codecs)
+		if info.NegotiatedSerializer, err = group.Serializer(c.Scheme, info.NegotiatedSerializer); err != nil {
+			return nil, err
+		}
 		info.NegotiatedSerializer = filters.BoundObjects(info.NegotiatedSerializer, c.Bounds, storedObject(&info, c.Scheme))
 		beside := c.Runtimes[group.Name]
 		beside.Authorizer = c.generic.Authorization.Authorizer

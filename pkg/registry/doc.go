@@ -26,5 +26,6 @@ limitations under the License.
 //
 // A request takes this way through the files: storage.go is called by the
 // endpoint handlers, strategy.go prepares and validates the object, errors.go
-// gives every failure of etcd a metav1.Status, table.go prints the answer.
+// gives every failure of etcd a metav1.Status, table.go prints the answer. Objects of a kind
+// with a Definition first pass definition.go, which decodes them as that has it.
 package registry

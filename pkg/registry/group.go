@@ -108,6 +108,8 @@ type Features struct {
 	Selector       func(runtime.Object) string
 	// Subresources are the Kind's own, by name.
 	Subresources []string
+	// Definition is that of the Kind.
+	Definition Definition
 }
 
 // Installation is what a resource is served with.
@@ -124,8 +126,8 @@ type Installation struct {
 	Runtime Runtime
 }
 
-// InstallTypes registers the types of the group, and the field selectors of its
-// kinds, in a scheme.
+// InstallTypes registers the types of the group, the field selectors of its kinds, and
+// the defaults of their definitions, in a scheme.
 func (g Group) InstallTypes(scheme *runtime.Scheme) error {
 	g.Install(scheme)
 	for _, kind := range g.Kinds {
@@ -133,7 +135,7 @@ func (g Group) InstallTypes(scheme *runtime.Scheme) error {
 			return fmt.Errorf("registering the field selectors of %s.%s: %w", kind.Describe().Resource, g.Name, err)
 		}
 	}
-	return nil
+	return g.installDefaults(scheme)
 }
 
 func installFieldLabels(scheme *runtime.Scheme, kind Declaration) error {
@@ -258,6 +260,35 @@ func (g Group) StorageVersions(scheme *runtime.Scheme) (map[schema.GroupResource
 		}
 	}
 	return versions, nil
+}
+
+// StoredAsJSON returns the resources whose objects have no protobuf messages. The scheme must have the
+// group's types.
+func (g Group) StoredAsJSON(scheme *runtime.Scheme) ([]schema.GroupResource, error) {
+	versions, err := g.StorageVersions(scheme)
+	if err != nil {
+		return nil, err
+	}
+	var resources []schema.GroupResource
+	for _, kind := range g.Kinds {
+		resource := schema.GroupResource{Group: g.Name, Resource: kind.Describe().Resource}
+		version, stored := versions[resource]
+		if !stored {
+			continue
+		}
+		gvk, err := internalKind(scheme, kind)
+		if err != nil {
+			return nil, err
+		}
+		object, err := scheme.New(version.WithKind(gvk.Kind))
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := object.(runtime.ProtobufMarshaller); !ok {
+			resources = append(resources, resource)
+		}
+	}
+	return resources, nil
 }
 
 func storageVersion(scheme *runtime.Scheme, kind schema.GroupKind, chosen string) (schema.GroupVersion, error) {

@@ -96,6 +96,11 @@ type Kind[O Object] struct {
 	// with the field, as in "spec.site: no such site". See rest.RESTCreateStrategy.
 	Warnings func(ctx context.Context, o, old O) []string
 
+	// Definition, unless nil, decides what objects may be, as that of a custom resource does: what is
+	// unknown, what is missing, and what is valid. Tags and Validate may refuse more. Documents of OpenAPI,
+	// and so server-side apply, have its schemas.
+	Definition Definition
+
 	// ValidateName returns what is wrong with metadata.name, or with metadata.generateName
 	// if prefix is true. Left out, names are DNS subdomains (RFC 1123). See
 	// k8s.io/apimachinery/pkg/api/validation.ValidateNameFunc.

@@ -62,7 +62,7 @@ func (k Kind[O]) features() *Features {
 	f := &Features{
 		Singular: k.Singular, ShortNames: k.ShortNames, Categories: k.Categories,
 		Fields: map[string]func(runtime.Object) string{}, Validates: k.Validate != nil, Status: k.KeepStatus != nil,
-		Subresources: slices.Sorted(maps.Keys(k.Subresources)),
+		Subresources: slices.Sorted(maps.Keys(k.Subresources)), Definition: k.Definition,
 	}
 	for _, column := range k.Columns {
 		f.Columns = append(f.Columns, column.TableColumnDefinition)

@@ -205,7 +205,8 @@ func (s strategy[O]) ValidateDeclaratively(ctx context.Context, obj, old runtime
 	for _, err := range errs {
 		err.CoveredByDeclarative = false
 	}
-	return s.DeclarativeValidation.ValidateDeclaratively(withoutSubresource(ctx), obj, old, errs, op, config)
+	errs = s.DeclarativeValidation.ValidateDeclaratively(withoutSubresource(ctx), obj, old, errs, op, config)
+	return s.addDefined(ctx, obj, old, errs)
 }
 
 func withoutSubresource(ctx context.Context) context.Context {

@@ -234,6 +234,15 @@ func (o Config) storageFactory(options *genericoptions.EtcdOptions, scheme *runt
 	}
 	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, options.DefaultStorageMediaType, codecs,
 		encoding, serverstorage.NewResourceConfig(), prefixes)
+	for _, group := range o.Groups {
+		resources, err := group.StoredAsJSON(scheme)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range resources {
+			factory.SetSerializer(resource, runtime.ContentTypeJSON, nil)
+		}
+	}
 	overrides, err := genericoptions.ParseEtcdServersOverrides(options.EtcdServersOverrides)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,324 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	runtimejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/kube-openapi/pkg/common"
+)
+
+// Definition decides what objects of a kind may be, in each version. Package definition makes
+// one of a CustomResourceDefinition.
+type Definition interface {
+	// Schema returns what objects of a version may be.
+	Schema(version string) (Schema, error)
+}
+
+// Schema is what a Definition demands in one version. It gets objects as they are in JSON, which tells
+// null, what is missing and what is empty from each other.
+type Schema interface {
+	// Coerce drops what the schema does not know, and returns the paths of that.
+	Coerce(object map[string]any) (unknown []string, err error)
+	// Default fills in what is missing.
+	Default(object map[string]any)
+	// Validate returns what is wrong with an object. The old one is that which it replaces, or
+	// nil. For an update of /status, status is true.
+	Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList
+	// OpenAPI returns the schema as documents have it.
+	OpenAPI(ref common.ReferenceCallback) common.OpenAPIDefinition
+}
+
+// schemas returns those of all kinds with a Definition, in all versions.
+func (g Group) schemas(scheme *runtime.Scheme) (map[schema.GroupVersionKind]Schema, error) {
+	all := map[schema.GroupVersionKind]Schema{}
+	for _, kind := range g.Kinds {
+		features := kind.Describe().Features
+		if features == nil || features.Definition == nil {
+			continue
+		}
+		gvk, err := internalKind(scheme, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, version := range scheme.PrioritizedVersionsForGroup(g.Name) {
+			versioned := version.WithKind(gvk.Kind)
+			if !scheme.Recognizes(versioned) {
+				continue
+			}
+			if all[versioned], err = features.Definition.Schema(version.Version); err != nil {
+				return nil, fmt.Errorf("the definition of %s: %w", versioned, err)
+			}
+		}
+	}
+	return all, nil
+}
+
+// installDefaults has the scheme fill in what definitions say, after what the types say.
+func (g Group) installDefaults(scheme *runtime.Scheme) error {
+	schemas, err := g.schemas(scheme)
+	if err != nil || len(schemas) == 0 {
+		return err
+	}
+	// It has one function for each type.
+	typed := runtime.NewScheme()
+	g.Install(typed)
+	for gvk, of := range schemas {
+		object, err := scheme.New(gvk)
+		if err != nil {
+			return err
+		}
+		scheme.AddTypeDefaultingFunc(object, func(object any) {
+			typed.Default(object.(runtime.Object))
+			fields, err := toFields(object)
+			if err == nil {
+				of.Default(fields)
+				err = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, object)
+			}
+			if err != nil {
+				utilruntime.HandleError(fmt.Errorf("the defaults of %s: %w", gvk, err))
+			}
+		})
+	}
+	return nil
+}
+
+func toFields(object any) (map[string]any, error) {
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+}
+
+// Models returns the OpenAPI definitions of the group's types. Those of kinds with a Definition are what that
+// says. The scheme must have the types.
+func (g Group) Models(scheme *runtime.Scheme) (common.GetOpenAPIDefinitions, error) {
+	schemas, err := g.schemas(scheme)
+	if err != nil {
+		return nil, err
+	}
+	names := map[schema.GroupVersionKind]string{}
+	for gvk := range schemas {
+		if names[gvk], err = scheme.ToOpenAPIDefinitionName(gvk); err != nil {
+			return nil, err
+		}
+	}
+	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		models := maps.Clone(g.OpenAPI(ref))
+		for gvk, of := range schemas {
+			models[names[gvk]] = of.OpenAPI(ref)
+		}
+		return models
+	}, nil
+}
+
+// Serializer returns a serializer that decodes objects of kinds with a Definition as that has it, and
+// everything else as the given one does. The scheme must have the types.
+func (g Group) Serializer(scheme *runtime.Scheme, serializer runtime.NegotiatedSerializer) (runtime.NegotiatedSerializer, error) {
+	schemas, err := g.schemas(scheme)
+	if err != nil || len(schemas) == 0 {
+		return serializer, err
+	}
+	typed := runtimejson.NewSerializerWithOptions(runtimejson.DefaultMetaFactory, scheme, scheme, runtimejson.SerializerOptions{})
+	return definedSerializer{serializer, schemas, typed}, nil
+}
+
+type definedSerializer struct {
+	runtime.NegotiatedSerializer
+	schemas map[schema.GroupVersionKind]Schema
+	typed   runtime.Decoder
+}
+
+// DecoderToVersion implements runtime.NegotiatedSerializer.
+func (s definedSerializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
+	strict := slices.ContainsFunc(s.SupportedMediaTypes(), func(of runtime.SerializerInfo) bool { return of.StrictSerializer == decoder })
+	return s.NegotiatedSerializer.DecoderToVersion(definedDecoder{decoder, s.schemas, s.typed, strict}, version)
+}
+
+// definedDecoder decodes what clients send, and the results of JSON patches. It validates only what
+// would be lost in Go: everything else is validated after admission.
+type definedDecoder struct {
+	runtime.Decoder
+	schemas map[schema.GroupVersionKind]Schema
+	typed   runtime.Decoder
+	// strict is true if the decoder is, so that unknown fields are errors.
+	strict bool
+}
+
+// Decode implements runtime.Decoder.
+func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	sent := &unstructured.Unstructured{}
+	_, gvk, err := d.Decoder.Decode(data, nil, sent)
+	twice, isStrict := runtime.AsStrictDecodingError(err)
+	if err != nil && !isStrict || d.schemas[*gvk] == nil {
+		if defaults == nil || d.schemas[*defaults] == nil {
+			return d.Decoder.Decode(data, defaults, into)
+		}
+		// Definitions give objects no kind and no version that they lack.
+		if err == nil && gvk.Version == "" {
+			err = runtime.NewMissingVersionErr(string(data))
+		}
+		if err != nil {
+			return nil, defaults, err
+		}
+		return d.Decoder.Decode(data, defaults, into)
+	}
+	of := d.schemas[*gvk]
+	unknown, err := of.Coerce(sent.Object)
+	if err != nil {
+		return nil, gvk, err
+	}
+	of.Default(sent.Object)
+	coerced, err := json.Marshal(sent.Object)
+	if err != nil {
+		return nil, gvk, err
+	}
+	object, _, err := d.typed.Decode(coerced, gvk, into)
+	if err != nil {
+		return nil, gvk, err
+	}
+	if err := validateLost(of, sent.Object, object); err != nil {
+		return nil, gvk, err
+	}
+	if !d.strict {
+		return object, gvk, nil
+	}
+	var errs []error
+	if isStrict {
+		errs = twice.Errors()
+	}
+	for _, path := range unknown {
+		errs = append(errs, fmt.Errorf("unknown field %q", path))
+	}
+	if len(errs) > 0 {
+		return object, gvk, runtime.NewStrictDecodingError(errs)
+	}
+	return object, gvk, nil
+}
+
+// validateLost returns what is wrong with an object as it was sent, if the Go type does not have all of it.
+func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
+	kept, err := toFields(object)
+	if err != nil {
+		return err
+	}
+	lost := false
+	for name, value := range kept {
+		// Structs are written without being sent. Other such fields are validated as they are written.
+		_, isStruct := value.(map[string]any)
+		_, isSent := sent[name]
+		lost = lost || isStruct && !isSent && name != "metadata"
+	}
+	for name, value := range sent {
+		lost = lost || name != "metadata" && isLost(value, kept[name])
+	}
+	if !lost {
+		return nil
+	}
+	// The rest of the request completes the metadata. Rules are skipped without.
+	metadata := map[string]any{"name": "unnamed", "namespace": "unnamed"}
+	if of, ok := sent["metadata"].(map[string]any); ok {
+		maps.Copy(metadata, of)
+	}
+	complete := maps.Clone(sent)
+	complete["metadata"] = metadata
+	return slices.DeleteFunc(of.Validate(context.Background(), complete, nil, false), func(err *field.Error) bool {
+		return strings.HasPrefix(err.Field, "metadata")
+	}).ToAggregate()
+}
+
+// isLost tells whether a value is not all there in what was made of it.
+func isLost(sent, kept any) bool {
+	switch sent := sent.(type) {
+	case map[string]any:
+		kept, ok := kept.(map[string]any)
+		if !ok {
+			return true
+		}
+		for name, value := range sent {
+			if other, found := kept[name]; !found || isLost(value, other) {
+				return true
+			}
+		}
+		return false
+	case []any:
+		kept, ok := kept.([]any)
+		if !ok || len(kept) != len(sent) {
+			return true
+		}
+		for i := range sent {
+			if isLost(sent[i], kept[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	// Rules in CEL tell 1.0 from 1.
+	return sent != kept
+}
+
+// addDefined adds what the Definition of the kind, if it has one, refuses in the version of the request, and what is
+// not among the errors.
+func (s strategy[O]) addDefined(ctx context.Context, obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
+	for _, err := range s.validateDefined(ctx, obj, old) {
+		if !slices.ContainsFunc(errs, func(other *field.Error) bool { return other.Type == err.Type && other.Field == err.Field }) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if s.kind.Definition == nil {
+		return nil
+	}
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok {
+		return field.ErrorList{field.InternalError(nil, errors.New("the request has no version"))}
+	}
+	of, err := s.kind.Definition.Schema(info.APIVersion)
+	var object, before map[string]any
+	if err == nil {
+		object, err = s.fieldsIn(info, obj)
+	}
+	if err == nil && old != nil {
+		before, err = s.fieldsIn(info, old)
+	}
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	return of.Validate(ctx, object, before, info.Subresource == "status")
+}
+
+// fieldsIn are those of an object in the version of a request.
+func (s strategy[O]) fieldsIn(info *genericapirequest.RequestInfo, obj runtime.Object) (map[string]any, error) {
+	versioned, err := s.ConvertToVersion(obj, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion})
+	if err != nil {
+		return nil, err
+	}
+	return toFields(versioned)
+}

@@ -1,0 +1,178 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package definition lets a CustomResourceDefinition decide what objects of a kind may be that is
+// declared in Go. It calls the code that kube-apiserver has for custom resources, so that both accept
+// and refuse the same. Servers that don't import it are without that code.
+package definition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+)
+
+// Definition is a CustomResourceDefinition in YAML.
+type Definition struct {
+	read    func() (*apiextensionsv1.CustomResourceDefinition, error)
+	schemas func() (map[string]*versionSchema, error)
+}
+
+var _ registry.Definition = &Definition{}
+
+// New returns the definition that a text in YAML has. The text is read when it is needed: an error in
+// it keeps the server from starting.
+func New(text string) *Definition {
+	d := &Definition{read: sync.OnceValues(func() (*apiextensionsv1.CustomResourceDefinition, error) {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict([]byte(text), crd); err != nil {
+			return nil, fmt.Errorf("the CustomResourceDefinition can't be read: %w", err)
+		}
+		return crd, nil
+	})}
+	d.schemas = sync.OnceValues(func() (map[string]*versionSchema, error) {
+		crd, err := d.read()
+		if err != nil {
+			return nil, err
+		}
+		schemas := map[string]*versionSchema{}
+		for _, version := range crd.Spec.Versions {
+			if schemas[version.Name], err = newSchema(crd, version); err != nil {
+				return nil, fmt.Errorf("%s in version %s: %w", crd.Name, version.Name, err)
+			}
+		}
+		return schemas, nil
+	})
+	return d
+}
+
+// CRD returns the CustomResourceDefinition, which must not be changed.
+func (d *Definition) CRD() (*apiextensionsv1.CustomResourceDefinition, error) { return d.read() }
+
+// Schema implements registry.Definition.
+func (d *Definition) Schema(version string) (registry.Schema, error) {
+	schemas, err := d.schemas()
+	if err != nil {
+		return nil, err
+	}
+	of, found := schemas[version]
+	if !found {
+		return nil, fmt.Errorf("it has no version %s: add that to the CustomResourceDefinition", version)
+	}
+	return of, nil
+}
+
+// strategy is how kube-apiserver validates custom resources.
+type strategy interface {
+	Validate(ctx context.Context, obj runtime.Object) field.ErrorList
+	ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList
+}
+
+// versionSchema is what a definition says of one version.
+type versionSchema struct {
+	structural     *structuralschema.Structural
+	object, status strategy
+}
+
+func newSchema(crd *apiextensionsv1.CustomResourceDefinition, version apiextensionsv1.CustomResourceDefinitionVersion) (*versionSchema, error) {
+	if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
+		return nil, fmt.Errorf("it has no schema")
+	}
+	var internal apiextensions.CustomResourceDefinitionVersion
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinitionVersion_To_apiextensions_CustomResourceDefinitionVersion(version.DeepCopy(), &internal, nil); err != nil {
+		return nil, err
+	}
+	props := internal.Schema.OpenAPIV3Schema
+	structural, err := structuralschema.NewStructural(props)
+	if err != nil {
+		return nil, err
+	}
+	// It shares its defaults with the definition.
+	structural = structural.DeepCopy()
+	if err := defaulting.PruneDefaults(structural); err != nil {
+		return nil, err
+	}
+	validator, _, err := validation.NewSchemaValidator(props)
+	if err != nil {
+		return nil, err
+	}
+	var status *apiextensions.CustomResourceSubresourceStatus
+	var scale *apiextensions.CustomResourceSubresourceScale
+	var statusValidator validation.SchemaValidator
+	if internal.Subresources != nil {
+		status, scale = internal.Subresources.Status, internal.Subresources.Scale
+	}
+	if of, has := props.Properties["status"]; has && status != nil {
+		if statusValidator, _, err = validation.NewSchemaValidator(&of); err != nil {
+			return nil, err
+		}
+	}
+	kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
+	object := customresource.NewStrategy(nil, crd.Spec.Scope == apiextensionsv1.NamespaceScoped, kind, validator, statusValidator, structural, status, scale, nil)
+	return &versionSchema{structural, object, customresource.NewStatusStrategy(object)}, nil
+}
+
+// Coerce implements registry.Schema.
+func (s *versionSchema) Coerce(object map[string]any) (unknown []string, err error) {
+	metadata, hasMetadata, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return nil, err
+	}
+	unknown = append(unknown, pruning.PruneWithOptions(object, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
+	invalid, embedded := objectmeta.CoerceWithOptions(nil, object, s.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	if invalid != nil {
+		return nil, invalid
+	}
+	if hasMetadata {
+		if err := objectmeta.SetObjectMeta(object, metadata); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(unknown, embedded), nil
+}
+
+// Default implements registry.Schema.
+func (s *versionSchema) Default(object map[string]any) { defaulting.Default(object, s.structural) }
+
+// Validate implements registry.Schema.
+func (s *versionSchema) Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList {
+	of := s.object
+	if status {
+		of = s.status
+	}
+	if old == nil {
+		return of.Validate(ctx, &unstructured.Unstructured{Object: object})
+	}
+	return of.ValidateUpdate(ctx, &unstructured.Unstructured{Object: object}, &unstructured.Unstructured{Object: old})
+}

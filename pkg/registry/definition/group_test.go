@@ -1,0 +1,144 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package definition_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/definition"
+	workshopkinds "restaurant.programming-kubernetes.info/apiserver/test/workshop"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
+	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
+)
+
+// typedSites is a definition of what the workshop's type of sites can hold.
+const typedSites = `
+metadata: {name: sites.workshop.example.com}
+spec:
+  group: workshop.example.com
+  scope: Cluster
+  names: {kind: Site, plural: sites}
+  versions:
+    - name: v1
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              required: [capacity]
+              properties:
+                capacity: {type: integer, format: int32, minimum: 2, x-kubernetes-validations: [{rule: self != 7}]}
+                size: {type: integer}
+                region: {type: string, nullable: true, default: north, minLength: 2}
+`
+
+// group has sites with that definition.
+func group() registry.Group {
+	sites := workshopkinds.Site()
+	sites.Definition = definition.New(typedSites)
+	return registry.Group{
+		Name: workshop.GroupName,
+		Install: func(scheme *runtime.Scheme) {
+			utilruntime.Must(workshop.AddToScheme(scheme))
+			utilruntime.Must(workshopv1.AddToScheme(scheme))
+			utilruntime.Must(scheme.SetVersionPriority(workshopv1.SchemeGroupVersion))
+		},
+		Kinds: []registry.Declaration{sites},
+	}
+}
+
+// Whatever clients send is decoded as that of custom resources. What is lost in Go is validated before,
+// and all else later.
+func TestDecode(t *testing.T) {
+	const apiVersion, kind = `"apiVersion":"workshop.example.com/v1",`, `"kind":"Site",`
+	for name, test := range map[string]struct {
+		sent     string
+		strict   bool
+		capacity int32
+		region   string
+		err      string
+	}{
+		"defaults":           {sent: `{` + apiVersion + kind + `"spec":{"capacity":3}}`, capacity: 3, region: "north"},
+		"integers":           {sent: `{` + apiVersion + kind + `"spec":{"size":3.0,"capacity":3}}`, capacity: 3, region: "north"},
+		"rules for integers": {sent: `{` + apiVersion + kind + `"spec":{"capacity":3.0}}`, err: `spec.capacity: Invalid value: "integer": invalid data, expected int, got float64 evaluating rule: self != 7`},
+		"invalid, but kept":  {sent: `{` + apiVersion + kind + `"spec":{"capacity":1}}`, capacity: 1, region: "north"},
+		"valid, but lost":    {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"region":null}}`, capacity: 3, region: "north"},
+		"invalid, and lost":  {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"region":""}}`, err: `spec.region: Invalid value: "": spec.region in body should be at least 2 chars long`},
+		"unknown":            {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"other":1}}`, capacity: 3, region: "north"},
+		"unknown and strict": {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"capacity":3,"other":1}}`, strict: true, err: `strict decoding error: duplicate field "spec.capacity", unknown field "spec.other"`},
+		"no kind":            {sent: `{` + apiVersion + `"spec":{"capacity":3}}`, err: `Object 'Kind' is missing in '{` + apiVersion + `"spec":{"capacity":3}}'`},
+		"no version":         {sent: `{` + kind + `"spec":{"capacity":3}}`, err: `Object 'apiVersion' is missing in '{` + kind + `"spec":{"capacity":3}}'`},
+		"another type":       {sent: `{` + apiVersion + kind + `"spec":{"capacity":"3"}}`, err: `json: cannot unmarshal string into Go struct field SiteSpec.spec.capacity of type int32`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			require.NoError(t, group().InstallTypes(scheme))
+			codecs, err := group().Serializer(scheme, serializer.NewCodecFactory(scheme))
+			require.NoError(t, err)
+			info := codecs.SupportedMediaTypes()[0]
+			decoder := info.Serializer
+			if test.strict {
+				decoder = info.StrictSerializer
+			}
+			site := workshopv1.SchemeGroupVersion.WithKind("Site")
+			object, _, err := codecs.DecoderToVersion(decoder, runtimeschema.GroupVersion{Group: workshop.GroupName, Version: runtime.APIVersionInternal}).
+				Decode([]byte(test.sent), &site, &workshop.Site{})
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			spec := object.(*workshop.Site).Spec
+			require.Equal(t, test.capacity, spec.Capacity)
+			require.Equal(t, test.region, spec.Region)
+		})
+	}
+}
+
+// The scheme fills in what nobody has sent, as after a server-side apply.
+func TestDefault(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, group().InstallTypes(scheme))
+	site := &workshopv1.Site{}
+	scheme.Default(site)
+	require.Equal(t, "north", site.Spec.Region)
+}
+
+// Objects without messages are stored as JSON.
+func TestStoredAsJSON(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, group().InstallTypes(scheme))
+	resources, err := group().StoredAsJSON(scheme)
+	require.NoError(t, err)
+	require.Equal(t, []runtimeschema.GroupResource{{Group: workshop.GroupName, Resource: "sites"}}, resources)
+}
+
+// A version that the definition lacks keeps the server from starting.
+func TestMissingVersion(t *testing.T) {
+	of := group()
+	of.Install = workshopkinds.Install
+	require.EqualError(t, of.InstallTypes(runtime.NewScheme()),
+		"the definition of workshop.example.com/v1alpha1, Kind=Site: it has no version v1alpha1: add that to the CustomResourceDefinition")
+}
