@@ -58,15 +58,15 @@ func expression(root *goStruct, jsonPath, none string, format func(*goType, stri
 			return ""
 		}
 		value += "." + last.name
-		if last.pointer && !last.value {
+		if last.pointer {
 			fmt.Fprintf(&statements, "if %s == nil {\nreturn %s\n}\n", value, none)
 		}
 		within = last.goType.fields
 	}
-	if last.goType.fields != nil || last.goType.list || last.goType.dictionary || last.goType.text == "[]byte" || last.goType.text == "runtime.RawExtension" {
+	if last.goType.fields != nil || last.goType.list || last.goType.dictionary || last.goType.text == "runtime.RawExtension" {
 		return ""
 	}
-	if last.pointer && !last.value && (last.goType.text != "resource.Quantity" && last.goType.text != "intstr.IntOrString") {
+	if last.pointer && last.goType.text != "intstr.IntOrString" {
 		value = "*" + value
 	}
 	return statements.String() + format(last.goType, value)
@@ -77,13 +77,10 @@ func returned(value string) string { return "return " + value + "\n" }
 
 // cell returns a value in a table.
 func cell(t *goType, value string) string {
-	switch t.text {
-	case "resource.Quantity", "intstr.IntOrString":
+	if t.text == "intstr.IntOrString" {
 		return returned(value + ".String()")
-	case "string", "int32", "int64", "bool", "float64":
-		return returned(value)
 	}
-	return returned("string(" + value + ")")
+	return returned(value)
 }
 
 // ageCell returns the age of a time in a table, as a column of the type date has it.
@@ -171,9 +168,5 @@ func scaled(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScal
 	if scale.SpecReplicasPath != ".spec.replicas" || replicas == nil || replicas.goType.text != "int32" || made.StatusReplicas == "" || made.Selector == "" {
 		return nil, []string{"the subresource scale: its replicas have to be an int32 at .spec.replicas, write it by hand"}
 	}
-	if !replicas.defaulted {
-		findings = append(findings, "the subresource scale: replicas that are left out are 0 from the first write on, unless there is a default")
-	}
-	replicas.pointer, replicas.value = true, true
-	return made, findings
+	return made, nil
 }

@@ -17,7 +17,6 @@ limitations under the License.
 package kit
 
 import (
-	"cmp"
 	"fmt"
 	"go/ast"
 	"reflect"
@@ -32,8 +31,7 @@ import (
 // propertyName is what a name in JSON may be, so that tags can hold it and Go can name it.
 var propertyName = regexp.MustCompile(`^[\pL\pN_$./-]*[\pL\p{Nd}][\pL\pN_$./-]*$`)
 
-// camel joins the words of a name, each with a capital at its beginning. A word begins after a digit, too:
-// protobuf makes V1Beta2 of v1beta2.
+// camel joins the words of a name, each with a capital at its beginning.
 func camel(name string) string {
 	var b strings.Builder
 	upper := true
@@ -43,10 +41,9 @@ func camel(name string) string {
 			upper = true
 		case upper:
 			b.WriteRune(unicode.ToUpper(c))
-			upper = unicode.IsDigit(c)
+			upper = false
 		default:
 			b.WriteRune(c)
-			upper = unicode.IsDigit(c)
 		}
 	}
 	return b.String()
@@ -58,29 +55,6 @@ func goName(name string) string {
 		return name
 	}
 	return "X" + camel(name)
-}
-
-var protoIdentifier = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
-
-// protoName is the identifier that resembles a name in protobuf, which has ASCII letters only: the
-// name itself if it can be.
-func protoName(name string) string {
-	if protoIdentifier.MatchString(name) {
-		return name
-	}
-	ascii := regexp.MustCompile(`[^A-Za-z0-9]`).ReplaceAllString(goName(name), "")
-	if !protoIdentifier.MatchString(ascii) {
-		ascii = "X" + ascii
-	}
-	return lowerFirst(ascii)
-}
-
-// valueName is the end of the name of a constant.
-func valueName(value string) string {
-	if value == "" {
-		return "Empty"
-	}
-	return cmp.Or(camel(value), "Symbol")
 }
 
 // scope has names that differ from each other.
@@ -127,13 +101,13 @@ func (s *scope) isTaken(name, owner string) bool {
 type identifiers struct {
 	// types are those of types and constants. Each type has files that are called like it in small letters.
 	types *scope
-	// fields and messages are the names of fields in Go and in protobuf, by the path of their struct.
-	fields, messages map[string]*scope
+	// fields are the names of fields, by the path of their struct.
+	fields map[string]*scope
 }
 
 // newIdentifiers returns the names in a group that has kinds, and in which other names are declared already.
 func newIdentifiers(kinds []Name, declared ...string) *identifiers {
-	names := &identifiers{types: newScope(strings.ToLower), fields: map[string]*scope{}, messages: map[string]*scope{}}
+	names := &identifiers{types: newScope(strings.ToLower), fields: map[string]*scope{}}
 	names.types.reserve("the package", append(declared,
 		"AddToScheme", "GroupName", "Kind", "Kinds", "RegisterConversions", "RegisterDefaults", "RegisterValidations", "Resource", "SchemeBuilder", "SchemeGroupVersion")...)
 	for _, kind := range kinds {
@@ -149,39 +123,30 @@ func newIdentifiers(kinds []Name, declared ...string) *identifiers {
 // typeName is the name of the type of a field.
 func (n *identifiers) typeName(path, wanted string) string { return n.types.name(path, wanted) }
 
-// constantName is the name of a constant of a type.
-func (n *identifiers) constantName(of *goType, value string) string {
-	return n.types.name(of.text+" = "+value, of.text+valueName(value))
-}
-
 // methods owns the names that no field can have. It is no name of a property.
 const methods = "generated methods"
 
-// fieldNames are the names of the fields of a struct in Go and in protobuf, by those in JSON.
-func (n *identifiers) fieldNames(path string, properties []string) (inGo, inProtobuf map[string]string) {
-	fields, messages := n.fields[path], n.messages[path]
+// fieldNames are the names of the fields of a struct in Go, by those in JSON.
+func (n *identifiers) fieldNames(path string, properties []string) map[string]string {
+	fields := n.fields[path]
 	if fields == nil {
 		fields = newScope(strings.Clone)
-		messages = newScope(func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) })
-		fields.reserve(methods, "DeepCopy", "DeepCopyInto", "Descriptor", "IsApplyConfiguration", "Marshal", "MarshalTo", "MarshalToSizedBuffer",
-			"OpenAPIModelName", "ProtoMessage", "Reset", "Size", "String", "SwaggerDoc", "Unmarshal")
+		fields.reserve(methods, "DeepCopy", "DeepCopyInto", "IsApplyConfiguration", "OpenAPIModelName", "SwaggerDoc")
 		if !strings.Contains(path, ".") {
 			fields.reserve(methods, promoted()...)
-			messages.reserve(methods, "metadata")
 		}
-		n.fields[path], n.messages[path] = fields, messages
+		n.fields[path] = fields
 	}
-	inGo, inProtobuf = map[string]string{}, map[string]string{}
+	names := map[string]string{}
 	// A name that is fine gets what resembles it before one that is not.
 	for _, fine := range []bool{true, false} {
 		for _, property := range slices.Sorted(slices.Values(properties)) {
 			if fieldName.MatchString(property) == fine {
-				inGo[property] = fields.name(property, fieldIdentifier(fields, property))
-				inProtobuf[property] = messages.name(property, protoName(property))
+				names[property] = fields.name(property, fieldIdentifier(fields, property))
 			}
 		}
 	}
-	return inGo, inProtobuf
+	return names
 }
 
 // fieldIdentifier is the wanted name of a field. One that is a method already gets an end that says so.

@@ -23,38 +23,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Fields of a struct are called in Go and in protobuf as closely to their names in JSON as both allow.
+// Fields of a struct are called as closely to their names in JSON as Go allows.
 func TestFieldNames(t *testing.T) {
 	t.Parallel()
 	type names map[string]string
 	for name, test := range map[string]struct {
-		path             string
-		inGo, inProtobuf names
+		path string
+		inGo names
 	}{
-		"plain":                    {inGo: names{"clusterIP": "ClusterIP", "foo1": "Foo1"}, inProtobuf: names{"clusterIP": "clusterIP", "foo1": "foo1"}},
-		"a dash":                   {inGo: names{"auto-scaler": "AutoScaler"}, inProtobuf: names{"auto-scaler": "autoScaler"}},
-		"an underscore":            {inGo: names{"foo_bar": "FooBar", "_internal": "Internal"}, inProtobuf: names{"foo_bar": "foo_bar", "_internal": "internal"}},
-		"a domain":                 {inGo: names{"kubernetes.io/name": "KubernetesIoName"}, inProtobuf: names{"kubernetes.io/name": "kubernetesIoName"}},
-		"a dollar":                 {inGo: names{"$ref": "Ref"}, inProtobuf: names{"$ref": "ref"}},
-		"a digit at the beginning": {inGo: names{"2fa": "X2Fa"}, inProtobuf: names{"2fa": "x2Fa"}},
-		"a letter after a digit":   {inGo: names{"v1beta2": "V1Beta2"}, inProtobuf: names{"v1beta2": "v1beta2"}},
-		"letters beyond ASCII":     {inGo: names{"größe": "Größe", "ö": "Ö"}, inProtobuf: names{"größe": "gre", "ö": "x"}},
-		"letters without capitals": {inGo: names{"名称": "X名称", "名": "X名"}, inProtobuf: names{"名称": "x2", "名": "x"}},
+		"plain":                    {inGo: names{"clusterIP": "ClusterIP", "foo1": "Foo1"}},
+		"a dash":                   {inGo: names{"auto-scaler": "AutoScaler"}},
+		"an underscore":            {inGo: names{"foo_bar": "FooBar", "_internal": "Internal"}},
+		"a domain":                 {inGo: names{"kubernetes.io/name": "KubernetesIoName"}},
+		"a dollar":                 {inGo: names{"$ref": "Ref"}},
+		"a digit at the beginning": {inGo: names{"2fa": "X2fa"}},
+		"a letter after a digit":   {inGo: names{"v1beta2": "V1beta2"}},
+		"letters beyond ASCII":     {inGo: names{"größe": "Größe", "ö": "Ö"}},
+		"letters without capitals": {inGo: names{"名称": "X名称", "名": "X名"}},
 		"the same name in Go": {
-			inGo: names{"foo-bar": "FooBar2", "fooBar": "FooBar", "foo_bar": "FooBar3"}, inProtobuf: names{"foo-bar": "fooBar2", "fooBar": "fooBar", "foo_bar": "foo_bar3"},
+			inGo: names{"foo-bar": "FooBar2", "fooBar": "FooBar", "foo_bar": "FooBar3"},
 		},
-		"the same name but for capitals": {inGo: names{"fooBar": "FooBar", "foobar": "Foobar"}, inProtobuf: names{"fooBar": "fooBar", "foobar": "foobar2"}},
+		"the same name but for capitals": {inGo: names{"fooBar": "FooBar", "foobar": "Foobar"}},
 		"methods": {
-			inGo:       names{"descriptor": "DescriptorValue", "marshal": "MarshalValue", "reset": "ResetValue", "size": "SizeValue", "sizeValue": "SizeValue2", "string": "StringValue"},
-			inProtobuf: names{"descriptor": "descriptor", "marshal": "marshal", "reset": "reset", "size": "size", "sizeValue": "sizeValue", "string": "string"},
+			inGo: names{"deepCopy": "DeepCopyValue", "deepCopyValue": "DeepCopyValue2", "marshal": "Marshal", "size": "Size", "swaggerDoc": "SwaggerDocValue"},
 		},
-		"methods of apply configurations": {inGo: names{"foo": "Foo", "withFoo": "WithFoo2"}, inProtobuf: names{"foo": "foo", "withFoo": "withFoo"}},
+		"methods of apply configurations": {inGo: names{"foo": "Foo", "withFoo": "WithFoo2"}},
 		"metadata of a kind": {
-			path:       "Bread",
-			inGo:       names{"name": "NameValue", "objectMeta": "ObjectMetaValue", "withLabels": "WithLabels2", "spec": "Spec"},
-			inProtobuf: names{"name": "name", "objectMeta": "objectMeta", "withLabels": "withLabels", "spec": "spec"},
+			path: "Bread",
+			inGo: names{"name": "NameValue", "objectMeta": "ObjectMetaValue", "withLabels": "WithLabels2", "spec": "Spec"},
 		},
-		"metadata of no kind": {inGo: names{"name": "Name", "labels": "Labels"}, inProtobuf: names{"name": "name", "labels": "labels"}},
+		"metadata of no kind": {inGo: names{"name": "Name", "labels": "Labels"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,9 +62,7 @@ func TestFieldNames(t *testing.T) {
 				require.Regexp(t, propertyName, property)
 				properties = append(properties, property)
 			}
-			inGo, inProtobuf := newIdentifiers([]Name{"Bread"}).fieldNames(path, properties)
-			require.Equal(t, test.inGo, names(inGo))
-			require.Equal(t, test.inProtobuf, names(inProtobuf))
+			require.Equal(t, test.inGo, names(newIdentifiers([]Name{"Bread"}).fieldNames(path, properties)))
 		})
 	}
 }
@@ -76,12 +72,10 @@ func TestFieldNamesOfVersions(t *testing.T) {
 	t.Parallel()
 	names := newIdentifiers([]Name{"Bread"})
 	names.fieldNames("Bread.spec", []string{"foo_bar", "foo-bar"})
-	inGo, inProtobuf := names.fieldNames("Bread.spec", []string{"fooBar", "foo_bar"})
-	require.Equal(t, map[string]string{"fooBar": "FooBar3", "foo_bar": "FooBar2"}, inGo)
-	require.Equal(t, map[string]string{"fooBar": "fooBar3", "foo_bar": "foo_bar2"}, inProtobuf)
-	again, _ := names.fieldNames("Bread.spec", []string{"foo-bar", "foo_bar", "fooBar"})
+	require.Equal(t, map[string]string{"fooBar": "FooBar3", "foo_bar": "FooBar2"}, names.fieldNames("Bread.spec", []string{"fooBar", "foo_bar"}))
+	again := names.fieldNames("Bread.spec", []string{"foo-bar", "foo_bar", "fooBar"})
 	require.Equal(t, map[string]string{"foo-bar": "FooBar", "foo_bar": "FooBar2", "fooBar": "FooBar3"}, again)
-	other, _ := names.fieldNames("Bread.status", []string{"foo_bar"})
+	other := names.fieldNames("Bread.status", []string{"foo_bar"})
 	require.Equal(t, map[string]string{"foo_bar": "FooBar"}, other)
 }
 
@@ -108,30 +102,6 @@ func TestTypeNames(t *testing.T) {
 			require.Equal(t, test.want, names.typeName(test.path, test.wanted))
 			require.Equal(t, test.want, names.typeName(test.path, test.wanted))
 			require.NotEqual(t, test.want, names.typeName("another", test.wanted))
-		})
-	}
-}
-
-// Constants differ from each other and from types.
-func TestConstantNames(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ values, want []string }{
-		"words":                         {[]string{"Always", "if-not-present", "2fa"}, []string{"BreadModeAlways", "BreadModeIfNotPresent", "BreadMode2Fa"}},
-		"nothing, and a word like it":   {[]string{"", "Empty"}, []string{"BreadModeEmpty", "BreadModeEmpty2"}},
-		"a single letter":               {[]string{"x", "y", "X"}, []string{"BreadModeX", "BreadModeY", "BreadModeX2"}},
-		"symbols":                       {[]string{"=", "!=", "=~"}, []string{"BreadModeSymbol", "BreadModeSymbol2", "BreadModeSymbol3"}},
-		"numbers that look alike in Go": {[]string{"1", "1.0", "10", "X1"}, []string{"BreadMode1", "BreadMode10", "BreadMode2", "BreadModeX1"}},
-		"a type":                        {[]string{"recipe"}, []string{"BreadModeRecipe2"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			names := newIdentifiers([]Name{"Bread"}, "BreadModeRecipe")
-			mode := &goType{text: names.typeName("Bread.spec.mode", "BreadMode")}
-			var got []string
-			for _, value := range test.values {
-				got = append(got, names.constantName(mode, value))
-			}
-			require.Equal(t, test.want, got)
 		})
 	}
 }

@@ -33,7 +33,10 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 )
 
 // ImportOptions say what ImportCRD writes.
@@ -44,8 +47,8 @@ type ImportOptions struct {
 	Versions []string
 	// NoClients is for kinds without a clientset, listers and informers.
 	NoClients bool
-	// Report, unless nil, is called with each thing that the types can't express, before the first file
-	// is written.
+	// Report, unless nil, is called with each thing that the kind can't have as it is defined, before the first
+	// file is written.
 	Report func(finding string)
 }
 
@@ -56,12 +59,10 @@ type imported struct {
 	Columns, Fields                 []column
 	Age                             bool
 	Scaled                          *scaleCode
-	// Fuzzers are functions that fill in what has a default, Fuzzed their names.
-	Fuzzers                                                     string
-	Fuzzed                                                      []string
+	// Definition is the CustomResourceDefinition in YAML.
+	Definition                                                  string
 	KeepSpec                                                    string
 	UsesMeta, UsesMetaV1, UsesTable, UsesFmt, HasSpec, OnlySpec bool
-	Rules                                                       []string
 }
 
 // CategoryList is the categories in Go.
@@ -182,7 +183,7 @@ type importedKind struct {
 	// versions are what is written in each of its versions.
 	versions map[string]*importedVersion
 	made     imported
-	// findings are what the types can't express.
+	// findings are what the kind can't have as it is defined.
 	findings []string
 }
 
@@ -210,6 +211,11 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 	m, err := kind.open(ctx, dir)
 	if err != nil {
 		return nil, err
+	}
+	for _, version := range kind.Versions {
+		if err := m.refuseMessages(version); err != nil {
+			return nil, err
+		}
 	}
 	if names[crd.Spec.Group] == nil {
 		if names[crd.Spec.Group], err = m.identifiers(all); err != nil {
@@ -242,6 +248,16 @@ func (k *importedKind) open(ctx context.Context, dir string) (*module, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// refuseMessages refuses a version with protobuf messages, which can't hold all that a definition accepts.
+func (m *module) refuseMessages(version string) error {
+	if !slices.Contains(m.messages, version) {
+		return nil
+	}
+	dir, _ := m.versionPackage(version)
+	return fmt.Errorf("the types of version %s have protobuf messages, which have no null in lists, and no empty lists: "+
+		"remove +k8s:protobuf-gen=package from %s/doc.go, or import into a group that \"kit create group\" makes for it", version, dir)
 }
 
 // identifiers are the names that are taken in the packages of a group, by other kinds than those that are imported.
@@ -311,7 +327,7 @@ func isKind(t *ast.TypeSpec) bool {
 	})
 }
 
-// find makes what the preferred version declares, and collects what the types can't express.
+// find makes what the preferred version declares, and collects what the kind can't have as it is defined.
 func (k *importedKind) find() {
 	names, preferred := k.crd.Spec.Names, k.versions[k.Preferred()]
 	for _, name := range []struct{ what, defined, usual string }{
@@ -321,7 +337,7 @@ func (k *importedKind) find() {
 			k.findings = append(k.findings, fmt.Sprintf("%s %s, which becomes %s", name.what, name.defined, name.usual))
 		}
 	}
-	root, made := preferred.root, imported{Doc: preferred.root.doc, Categories: names.Categories, Rules: preferred.reader.findings}
+	root, made := preferred.root, imported{Doc: preferred.root.doc, Categories: names.Categories}
 	var notes [3][]string
 	made.Scaled, notes[0] = scaled(root, scaleOf(preferred.definition))
 	made.Columns, made.Age, notes[1] = columns(root, preferred.definition.AdditionalPrinterColumns)
@@ -351,14 +367,13 @@ func (k *importedKind) write(ctx context.Context, dir string) (*Result, error) {
 	if err := m.renderOnce("group", &m.data); err != nil {
 		return nil, err
 	}
-	m.declareImported(k)
-	if err := m.renderTypes("import"); err != nil {
+	// Messages have neither null in lists nor lists that are empty rather than missing.
+	m.Protobuf = false
+	if err := m.declareImported(k); err != nil {
 		return nil, err
 	}
-	if len(m.Imported.Fuzzed) > 0 {
-		if err := m.render("import-fuzzer", &m.data); err != nil {
-			return nil, err
-		}
+	if err := m.renderTypes("import"); err != nil {
+		return nil, err
 	}
 	if err := m.render("roles", &m.data); err != nil {
 		return nil, err
@@ -369,7 +384,7 @@ func (k *importedKind) write(ctx context.Context, dir string) (*Result, error) {
 			return nil, err
 		}
 		types := version.reader.types(true)
-		m.Imported.Doc, m.Imported.RootFields, m.Imported.Types = version.root.doc, versionedFields(version.root.fields, 2), types
+		m.Imported.Doc, m.Imported.RootFields, m.Imported.Types = version.root.doc, fieldsOf(version.root.fields, true), types
 		m.Imported.Imports = imports(m.Imported.RootFields + types)
 		if err := m.writeVersion(name, func() error { return m.renderTypes("import-types") }); err != nil {
 			return nil, err
@@ -380,15 +395,18 @@ func (k *importedKind) write(ctx context.Context, dir string) (*Result, error) {
 	}
 	if m.changed() {
 		m.Todo = append(m.Todo,
-			fmt.Sprintf("Write rules that tags can't express, and a test, in pkg/apis/%s/validation/%s.go", m.Name, k.Kind.File()),
+			fmt.Sprintf("pkg/registry/%s/%s.yaml decides what objects may be; write rules beyond it in pkg/apis/%[1]s/validation/%[2]s.go", m.Name, k.Kind.File()),
 			fmt.Sprintf("Write an example in artifacts/examples/%s%s.yaml, which the tests create", m.Prefix(), k.Kind.File()))
 	}
 	return &m.Result, nil
 }
 
 // declareImported fills in what the internal types and the declaration are made of.
-func (m *module) declareImported(k *importedKind) {
+func (m *module) declareImported(k *importedKind) (err error) {
 	made, preferred := k.made, k.versions[k.Preferred()]
+	if made.Definition, err = k.definition(); err != nil {
+		return err
+	}
 	made.UsesMetaV1 = len(made.Columns) > 0
 	code := ""
 	if made.Scaled != nil {
@@ -408,14 +426,28 @@ func (m *module) declareImported(k *importedKind) {
 		made.HasSpec = made.HasSpec || field.json == "spec"
 	}
 	made.OnlySpec = made.KeepSpec == "to.Spec = from.Spec\n"
-	functions, names := preferred.reader.fuzzed()
-	for _, function := range functions {
-		made.Fuzzers += "\n" + strings.ReplaceAll(function, "GROUP.", m.Name+".")
-	}
-	made.Fuzzed = names
-	made.RootFields, made.Types = internalFields(preferred.root.fields), preferred.reader.types(false)
+	made.RootFields, made.Types = fieldsOf(preferred.root.fields, false), preferred.reader.types(false)
 	made.Imports = imports(made.RootFields + made.Types)
 	m.Imported = &made
+	return nil
+}
+
+// definition is the CustomResourceDefinition, with the versions that are imported, and without what a cluster
+// adds.
+func (k *importedKind) definition() (string, error) {
+	crd := k.crd.DeepCopy()
+	crd.ObjectMeta = metav1.ObjectMeta{Name: crd.Name}
+	crd.Spec.Conversion = nil
+	crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return !slices.Contains(k.Versions, version.Name)
+	})
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	if err != nil {
+		return "", err
+	}
+	delete(fields, "status")
+	text, err := yaml.Marshal(fields)
+	return string(text), err
 }
 
 func scaleOf(version *apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.CustomResourceSubresourceScale {

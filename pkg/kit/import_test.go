@@ -80,9 +80,7 @@ func types(t *testing.T, dir, file string) string {
 }
 
 func TestImportedFields(t *testing.T) {
-	const optional, required = "\t// +optional\n\t// +k8s:optional\n", "\t// +required\n\t// +k8s:required\n"
-	const numbers = "Bread: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"
-	const everyValue = ", so that kube-apiserver refuses every value"
+	const optional, required = "\t// +optional\n", "\t// +required\n"
 	for name, test := range map[string]struct {
 		field    string
 		required bool
@@ -90,77 +88,82 @@ func TestImportedFields(t *testing.T) {
 		versioned, internal string
 		findings            []string
 	}{
-		"integer": {field: `{type: integer, format: int32, minimum: 1, maximum: 10, exclusiveMaximum: true}`,
-			versioned: optional + "\t// +k8s:minimum=1\n\t// +k8s:maximum=9\n\tField *int32 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
-			internal:  "\tField *int32\n",
-			findings:  []string{numbers, "Bread: integers beyond int32: server-side apply takes their last 32 bits rather than refuse them"}},
-		"default": {field: `{type: boolean, default: true}`, required: true,
-			versioned: "\t// +default=true\n" + optional + "\tField *bool `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
-			internal:  "\tField bool\n"},
-		"required string that may be empty": {field: `{type: string}`, required: true,
-			versioned: required + "\tField *string `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
-			internal:  "\tField *string\n"},
-		"required string": {field: `{type: string, minLength: 1, maxLength: 9}`, required: true,
-			versioned: required + "\t// +k8s:minLength=1\n\t// +k8s:maxLength=9\n\tField string `json:\"field\" protobuf:\"bytes,1,opt,name=field\"`\n",
-			internal:  "\tField string\n"},
-		"enumeration": {field: `{type: string, enum: [a-b, "", c]}`,
-			versioned: optional + "\tField *BreadField `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n}\n\n" +
-				"// BreadField is one of a few values.\n//\n// +enum\n// +k8s:enum\ntype BreadField string\n\nconst (\n\tBreadFieldAB    BreadField = \"a-b\"\n\tBreadFieldEmpty BreadField = \"\"\n\tBreadFieldC     BreadField = \"c\"\n)\n",
-			internal: "\tField *BreadField\n}\n\n// BreadField is one of a few values.\ntype BreadField string\n"},
-		"pattern": {field: `{type: string, pattern: "^a+$", description: "field is a.\n+tag of theirs"}`,
-			versioned: "\t// field is a.\n\t// \\+tag of theirs\n\t// TODO: no tag says the pattern ^a+$\n" + optional + "\tField *string",
-			internal:  "\t// field is a.\n\t// \\+tag of theirs\n\tField *string\n",
-			findings:  []string{"Bread.spec.field: the pattern ^a+$"}},
-		"rules in CEL": {field: `{type: string, x-kubernetes-validations: [{rule: "self == oldSelf"}, {rule: "self != 'b'"}]}`,
-			versioned: "\t// TODO: no tag says the rule self != 'b'\n" + optional + "\t// +k8s:immutable\n\tField *string",
-			internal:  "\tField *string\n",
-			findings:  []string{"Bread.spec.field: the rule self != 'b'"}},
-		"quantity": {field: `{x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: "isQuantity(self)"}]}`,
-			versioned: "\t// TODO: no tag says the rule isQuantity(self)\n\t// TODO: no tag says how the quantity is written, such as 1000m, which becomes 1\n" + optional + "\tField *resource.Quantity `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
-			internal:  "\tField *resource.Quantity\n",
-			findings:  []string{"Bread.spec.field: the rule isQuantity(self)", "Bread.spec.field: how the quantity is written, such as 1000m, which becomes 1"}},
-		"integer or string": {field: `{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`,
-			versioned: "\t// TODO: no tag says integers beyond 32 bits, which are refused\n" + optional + "\t// +k8s:opaqueType\n\tField *intstr.IntOrString `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
-			internal:  "\tField *intstr.IntOrString\n",
-			findings:  []string{"Bread.spec.field: integers beyond 32 bits, which are refused", numbers}},
-		"number": {field: `{type: number, minimum: 0.5}`,
-			versioned: "\t// TODO: no tag says the minimum 0.5\n" + optional + "\tField *float64 `json:\"field,omitempty\" protobuf:\"fixed64,1,opt,name=field\"`\n",
-			internal:  "\tField *float64\n",
-			findings:  []string{"Bread.spec.field: the minimum 0.5"}},
-		"integer with bounds that are none": {field: `{type: integer, minimum: 0.5, maximum: 1e20}`,
-			versioned: "\t// TODO: no tag says the minimum 0.5" + everyValue + "\n\t// TODO: no tag says the maximum 1e+20" + everyValue + "\n" + optional + "\tField *int64 `json:\"field,omitempty\" protobuf:\"varint,1,opt,name=field\"`\n",
-			internal:  "\tField *int64\n",
-			findings:  []string{"Bread.spec.field: the minimum 0.5" + everyValue, "Bread.spec.field: the maximum 1e+20" + everyValue, numbers}},
-		"map whose values may be empty": {field: `{type: object, additionalProperties: {type: string, minLength: 0}}`,
-			versioned: optional + "\tField map[string]string `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n",
-			internal:  "\tField map[string]string\n"},
-		"list of strings": {field: `{type: array, minItems: 1, items: {type: string, maxLength: 5}}`, required: true,
-			versioned: required + "\t// +k8s:minItems=1\n\t// +listType=atomic\n\t// +k8s:eachVal=+k8s:maxLength=5\n\tField []string `json:\"field\" protobuf:\"bytes,1,rep,name=field\"`\n",
-			internal:  "\tField []string\n"},
-		"required list that may be empty": {field: `{type: array, items: {type: integer}}`, required: true,
-			versioned: "\t// TODO: no tag says that it must be there, though it may be empty\n\t// +required\n\t// +k8s:optional\n\t// +listType=atomic\n\tField []int64 `json:\"field\" protobuf:\"varint,1,rep,name=field\"`\n",
-			internal:  "\tField []int64\n",
-			findings:  []string{"Bread.spec.field: that it must be there, though it may be empty", numbers}},
-		"list by key": {field: `{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {type: object, required: [name], properties: {name: {type: string}}}}`,
-			versioned: optional + "\t// +listType=map\n\t// +k8s:listType=map\n\t// +listMapKey=name\n\t// +k8s:listMapKey=name\n\tField []BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n\n" +
-				"// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n" + required + "\tName string `json:\"name\" protobuf:\"bytes,1,opt,name=name\"`\n}\n",
-			internal: "\tField []BreadFieldItem\n}\n\n// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n\tName string\n}\n"},
-		"map of lists": {field: `{type: object, additionalProperties: {type: array, items: {type: string}}}`,
-			versioned: optional + "\t// +k8s:eachVal=+k8s:opaqueType\n\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n\n" +
-				"// BreadFieldItem is a part of a list or a map.\n//\n// +protobuf.nullable=true\n// +protobuf.options.(gogoproto.goproto_stringer)=false\ntype BreadFieldItem []string\n",
-			internal: "\tField map[string]BreadFieldItem\n}\n\n// BreadFieldItem is a part of a list or a map.\ntype BreadFieldItem []string\n"},
-		"default in a map of lists": {field: `{type: object, additionalProperties: {type: array, items: {type: object, properties: {a: {type: string, default: b}}}}}`,
-			versioned: optional + "\t// +k8s:eachVal=+k8s:opaqueType\n\tField map[string]BreadFieldItem `json:\"field,omitempty\" protobuf:\"bytes,1,rep,name=field\"`\n}\n",
-			internal:  "\tField map[string]BreadFieldItem\n}\n\n// BreadFieldItemItem is the type of Bread.spec.field{}[].\ntype BreadFieldItemItem struct {\n\tA *string\n}\n",
-			findings:  []string{"Bread.spec.field{}: what the elements of the list must be"}},
-		"anything": {field: `{type: object, x-kubernetes-preserve-unknown-fields: true}`,
-			versioned: "\t// TODO: no tag says that it is an object\n" + optional + "\t// +k8s:opaqueType\n\tField *runtime.RawExtension `json:\"field,omitempty\" protobuf:\"bytes,1,opt,name=field\"`\n",
-			internal:  "\tField *runtime.RawExtension\n",
-			findings:  []string{"Bread.spec.field: that it is an object"}},
-		"alternatives": {field: `{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}`,
-			versioned: "\t// TODO: no tag says oneOf [{\"required\":[\"a\"]},{\"required\":[\"b\"]}]\n" + optional + "\tField *BreadField `json:",
-			internal:  "\tField *BreadField\n",
-			findings:  []string{`Bread.spec.field: oneOf [{"required":["a"]},{"required":["b"]}]`}},
+		"integer": {
+			field:     `{type: integer, format: int32, minimum: 1, maximum: 10, exclusiveMaximum: true}`,
+			versioned: optional + "\tField *int32 `json:\"field,omitempty\"`\n", internal: "\tField *int32\n",
+		},
+		"default": {
+			field: `{type: boolean, default: true}`, required: true,
+			versioned: required + "\tField *bool `json:\"field,omitempty\"`\n", internal: "\tField *bool\n",
+		},
+		"required string that may be empty": {
+			field: `{type: string}`, required: true,
+			versioned: required + "\tField *string `json:\"field,omitempty\"`\n", internal: "\tField *string\n",
+		},
+		"required string": {
+			field: `{type: string, minLength: 1, maxLength: 9}`, required: true,
+			versioned: required + "\tField string `json:\"field\"`\n", internal: "\tField string\n",
+		},
+		"required enumeration": {
+			field: `{type: string, enum: [a, b]}`, required: true,
+			versioned: required + "\tField string `json:\"field\"`\n", internal: "\tField string\n",
+		},
+		"description": {
+			field:     `{type: string, pattern: "^a+$", description: "field is a.\n+tag of theirs"}`,
+			versioned: "\t// field is a.\n\t// \\+tag of theirs\n" + optional + "\tField *string", internal: "\t// field is a.\n\t// \\+tag of theirs\n\tField *string\n",
+		},
+		"integer or string": {
+			field:     `{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}`,
+			versioned: optional + "\tField *intstr.IntOrString `json:\"field,omitempty\"`\n", internal: "\tField *intstr.IntOrString\n",
+			findings: []string{"Bread.spec.field: integers beyond 32 bits are refused"},
+		},
+		"number": {
+			field:     `{type: number, minimum: 0.5}`,
+			versioned: optional + "\tField *float64 `json:\"field,omitempty\"`\n", internal: "\tField *float64\n",
+		},
+		"bytes": {
+			field:     `{type: string, format: byte}`,
+			versioned: optional + "\tField *string `json:\"field,omitempty\"`\n", internal: "\tField *string\n",
+		},
+		"map": {
+			field:     `{type: object, additionalProperties: {type: string, minLength: 0}}`,
+			versioned: optional + "\tField map[string]string `json:\"field,omitzero\"`\n", internal: "\tField map[string]string\n",
+		},
+		"required list": {
+			field: `{type: array, minItems: 1, items: {type: string, maxLength: 5}}`, required: true,
+			versioned: required + "\t// +listType=atomic\n\tField []string `json:\"field,omitzero\"`\n", internal: "\tField []string\n",
+		},
+		"list by key": {
+			field: `{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {type: object, required: [name], properties: {name: {type: string}}}}`,
+			versioned: optional + "\t// +listType=map\n\t// +listMapKey=name\n\tField []BreadFieldItem `json:\"field,omitzero\"`\n}\n\n" +
+				"// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n" + required + "\tName *string `json:\"name,omitempty\"`\n}\n",
+			internal: "\tField []BreadFieldItem\n}\n\n// BreadFieldItem is the type of Bread.spec.field[].\ntype BreadFieldItem struct {\n\tName *string\n}\n",
+		},
+		"map of lists": {
+			field:     `{type: object, additionalProperties: {type: array, items: {type: string}}}`,
+			versioned: optional + "\tField map[string][]string `json:\"field,omitzero\"`\n", internal: "\tField map[string][]string\n",
+		},
+		"null in a list": {
+			field:     `{type: array, items: {type: string, nullable: true}}`,
+			versioned: optional + "\t// +listType=atomic\n\tField []runtime.RawExtension `json:\"field,omitzero\"`\n", internal: "\tField []runtime.RawExtension\n",
+		},
+		"null that is required": {
+			field: `{type: string, nullable: true, minLength: 1}`, required: true,
+			versioned: required + "\tField *string `json:\"field\"`\n", internal: "\tField *string\n",
+		},
+		"null with a default": {
+			field:     `{type: string, nullable: true, default: a}`,
+			versioned: optional + "\tField *string `json:\"field,omitempty\"`\n", internal: "\tField *string\n",
+			findings: []string{"Bread.spec.field: null becomes the default"},
+		},
+		"anything": {
+			field:     `{type: object, x-kubernetes-preserve-unknown-fields: true}`,
+			versioned: optional + "\tField *runtime.RawExtension `json:\"field,omitempty\"`\n", internal: "\tField *runtime.RawExtension\n",
+		},
+		"alternatives": {
+			field:     `{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}`,
+			versioned: optional + "\tField *BreadField `json:\"field,omitempty\"`\n", internal: "\tField *BreadField\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requiredFields := ""
@@ -189,32 +192,26 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	const pizzas, toppings = "pizzas.restaurant.programming-kubernetes.info: ", "toppings.restaurant.programming-kubernetes.info: "
 	require.Equal(t, []string{
 		pizzas + "the column Toppings: a function can show .spec.toppings, write it by hand",
-		pizzas + "v1: Pizza.status.conditions: what its elements must be, which are taken as they are but for the fractions of their times",
-		pizzas + "v1: Pizza.status.cost: the rule !self.matches('[eE][+-]?[0-9]{3}') && isQuantity(self) && !quantity(self).isLessThan(quantity('0')) && !quantity(self).isGreaterThan(quantity('640000000000'))",
-		pizzas + "v1: Pizza.status.cost: the maxLength 64",
-		pizzas + "v1: Pizza.status.cost: how the quantity is written, such as 1000m, which becomes 1",
-		pizzas + "v1: Pizza: the rule has(self.spec) && has(self.spec.toppings) && self.spec.toppings.size() > 0",
-		pizzas + "v1: Pizza: integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused",
-		pizzas + "v1: Pizza: integers beyond int32: server-side apply takes their last 32 bits rather than refuse them",
-		toppings + "v1: Topping.spec.cost: the rule !string(self).matches('[eE][+-]?[0-9]{3}') && isQuantity(string(self)) && !quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1000000000'))",
-		toppings + "v1: Topping.spec.cost: the maxLength 64",
-		toppings + "v1: Topping.spec.cost: how the quantity is written, such as 1000m, which becomes 1",
+		pizzas + "v1: Pizza.status.conditions: fractions of times, and an observedGeneration of 0, are dropped",
+		toppings + "v1: Topping.spec.cost: integers beyond 32 bits are refused",
 	}, findings)
 
 	declaration := read(t, dir, "pkg/registry/bakery/pizza.go")
 	for _, want := range []string{
 		"\t\tNamespaced: true,\n\t\tShortNames: []string{\"pz\"},\n\t\tCategories: []string{\"restaurant\"},\n",
 		"\t\t\t\tTableColumnDefinition: metav1.TableColumnDefinition{Name: \"Desired\", Type: \"integer\", Description: \"How many of the pizza the kitchen keeps baked.\"},\n",
-		"\t\t\t\t\tif o.Status.Cost == nil {\n\t\t\t\t\t\treturn nil\n\t\t\t\t\t}\n\t\t\t\t\treturn o.Status.Cost.String()\n",
+		"\t\t\t\t\tif o.Status.Cost == nil {\n\t\t\t\t\t\treturn nil\n\t\t\t\t\t}\n\t\t\t\t\treturn *o.Status.Cost\n",
 		"Description: \"The reason of the condition.\", Priority: 1},\n\t\t\t\tCell: func(o *bakery.Pizza) any {\n\t\t\t\t\tif c := meta.FindStatusCondition(o.Status.Conditions, \"Ready\"); c != nil {\n\t\t\t\t\t\treturn c.Reason\n",
 		"\t\t\tregistry.AgeColumn[*bakery.Pizza](),\n",
-		"\t\t\t\"status.replicas\": func(o *bakery.Pizza) string {\n\t\t\t\treturn fmt.Sprint(o.Status.Replicas)\n",
-		"\t\t\tReplicas: func(o *bakery.Pizza) *int32 { return &o.Spec.Replicas },\n",
+		"\t\t\t\"status.replicas\": func(o *bakery.Pizza) string {\n\t\t\t\tif o.Status.Replicas == nil {\n\t\t\t\t\treturn \"\"\n\t\t\t\t}\n\t\t\t\treturn fmt.Sprint(*o.Status.Replicas)\n",
+		"\t\t\t\treturn o.Spec.Replicas\n",
+		"//go:embed pizza.yaml\nvar pizzaDefinition string\n",
+		"\t\tDefinition: definition.New(pizzaDefinition),\n",
 		"\t\t\tSelector: func(o *bakery.Pizza) string {\n\t\t\t\tif o.Status.Selector == nil {\n\t\t\t\t\treturn \"\"\n\t\t\t\t}\n\t\t\t\treturn *o.Status.Selector\n",
 	} {
 		require.Contains(t, declaration, want)
 	}
-	require.Contains(t, read(t, dir, "pkg/apis/bakery/v1beta1/pizza_types.go"), "\t// +k8s:format=k8s-long-name\n\tName string `json:\"name\"")
+	require.Contains(t, read(t, dir, "pkg/registry/bakery/pizza.yaml"), "\nkind: CustomResourceDefinition\nmetadata:\n  name: pizzas.restaurant.programming-kubernetes.info\nspec:\n")
 	require.Contains(t, read(t, dir, "artifacts/deploy/base/rbac-topping.yaml"), "name: bakery:topping-editor\n")
 
 	again, err := kit.ImportCRD(t.Context(), dir, options)
@@ -225,67 +222,41 @@ func TestImportOfTheRestaurant(t *testing.T) {
 // TestImportedDefinitions imports definitions that names, or types of Go, could be in the way of: each thing that
 // is lost is a finding, and nothing is declared twice.
 func TestImportedDefinitions(t *testing.T) {
-	const numbers = "integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"
-	const short, everyValue = "integers beyond int32: server-side apply takes their last 32 bits rather than refuse them", ", so that kube-apiserver refuses every value"
 	for file, test := range map[string]struct {
 		// findings are by the path of what is lost, and lines are in the types of the version.
 		findings, lines []string
 	}{
 		"names": {
-			findings: []string{
-				"Oven: " + numbers,
-				"Oven: " + short,
-			},
 			lines: []string{
-				"Größe *int64 `json:\"größe,omitempty\" protobuf:\"varint,9,opt,name=gre\"`",
-				"X2Fa *bool `json:\"2fa,omitempty\" protobuf:\"varint,2,opt,name=x2Fa\"`",
-				"FooBar2 *string `json:\"foo-bar,omitempty\" protobuf:\"bytes,6,opt,name=fooBar2\"`",
+				"Größe *int64 `json:\"größe,omitempty\"`",
+				"X2fa *bool `json:\"2fa,omitempty\"`",
+				"FooBar2 *string `json:\"foo-bar,omitempty\"`",
 				"Recipe *OvenRecipe2 `json:\"recipe,omitempty\"",
 				"Status *OvenStatus2 `json:\"status,omitempty\"",
 				"RecipeStep *OvenRecipeStep `json",
 				"Step *OvenRecipeStep2 `json",
-				"\t// +k8s:listMapKey=\"$key\"\n",
+				"\t// +listMapKey=$key\n",
 			},
 		},
 		"methods": {
-			findings: []string{
-				"Mixer: " + numbers,
-				"Mixer: " + short,
-			},
 			lines: []string{
-				"SizeValue *int32 `json:\"size,omitempty\" protobuf:\"varint,9,opt,name=size\"`",
-				"NameValue *string `json:\"name,omitempty\" protobuf:\"bytes,5,opt,name=name\"`",
+				"Size *int32 `json:\"size,omitempty\"`",
+				"NameValue *string `json:\"name,omitempty\"`",
 			},
 		},
 		"enums": {
-			findings: []string{
-				"Route.spec.size: the values [1,2,3]",
-				"Route.spec.tier: null, which becomes what is left out",
-				"Route: " + numbers,
-			},
 			lines: []string{
-				"\tMode *RouteMode `json:\"mode,omitempty\"",
-				"\tAxis RouteAxis `json:\"axis\"",
-				"// +k8s:enum\ntype RouteAxis string\n",
-				"\tRouteTierGold RouteTier = \"gold\"\n)",
-				"\tRouteMatchTypeSymbol2 RouteMatchType = \"=\"\n",
+				"\tMode *string `json:\"mode,omitempty\"",
+				"\tAxis string `json:\"axis\"",
 			},
 		},
 		"quantities": {
 			findings: []string{
-				"Scale.spec.amount: the rule isQuantity(self)",
-				"Scale.spec.amount: the maxLength 20",
-				"Scale.spec.amount: how the quantity is written, such as 1000m, which becomes 1",
-				"Scale.spec.either: the rule self == '' || isQuantity(self)",
-				"Scale.spec.limits: the rule self.all(k, quantity(self[k]).isGreaterThan(quantity('0')))",
-				"Scale.spec.resources.max: integers beyond 32 bits, which are refused",
-				"Scale.spec.resources.min: integers beyond 32 bits, which are refused",
-				"Scale.spec.resources: the rule quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
-				"Scale.spec.sizes: the rule self.all(s, isQuantity(s))",
-				"Scale: " + numbers,
+				"Scale.spec.resources.max: integers beyond 32 bits are refused",
+				"Scale.spec.resources.min: integers beyond 32 bits are refused",
 			},
 			lines: []string{
-				"Amount *resource.Quantity `json",
+				"Amount *string `json",
 				"Either *string `json",
 				"Limits map[string]string `json",
 				"Sizes []string `json",
@@ -295,17 +266,13 @@ func TestImportedDefinitions(t *testing.T) {
 		},
 		"unknown": {
 			findings: []string{
-				"Task: fields beside spec and status, which are dropped",
-				"Memo.spec.map: that it is an object",
-				"Memo.spec.open: that it is an object",
-				"Memo.spec.open: what its properties must be, as it keeps what is unknown",
-				"Memo.spec.steps[]: that it is an object",
-				"Memo: fields beside spec, which are dropped",
+				"Task: fields beside spec and status are dropped",
+				"Memo: fields beside spec are dropped",
 			},
 			lines: []string{
-				"Spec *runtime.RawExtension `json:\"spec,omitempty\" protobuf:\"bytes,2,opt,name=spec\"`",
-				"Status *runtime.RawExtension `json:\"status,omitempty\" protobuf:\"bytes,3,opt,name=status\"`",
-				"Status NoteStatus `json",
+				"Spec *runtime.RawExtension `json:\"spec,omitempty\"`",
+				"Status *runtime.RawExtension `json:\"status,omitempty\"`",
+				"Status NoteStatus `json:\"status,omitzero\"`",
 				"type NoteStatus struct {\n}",
 				"Steps []runtime.RawExtension `json",
 				"Open *runtime.RawExtension `json",
@@ -315,12 +282,6 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 		},
 		"embedded": {
-			findings: []string{
-				"Batch.spec.object: that it is an object with an apiVersion, a kind and valid metadata",
-				"Batch.spec.strict: that it is an object with an apiVersion, a kind and valid metadata",
-				"Batch.spec.strict: what its properties must be, as it keeps what is unknown",
-				"Batch.spec.strict: that it keeps nothing unknown",
-			},
 			lines: []string{
 				"Object *runtime.RawExtension `json",
 				"Strict *runtime.RawExtension `json",
@@ -330,70 +291,26 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 		},
 		"merging": {
-			findings: []string{
-				"Policy.spec.any: that it is an object",
-				"Policy.spec.any: the map type atomic, so that what several apply is merged",
-				"Policy.spec.lists{}: the list type set",
-				"Policy.spec.lists{}: what the elements of the list must be",
-				"Policy.spec.maps{}: what a list or a map within another has, which may be any JSON",
-				"Policy.spec.nested[]: what a list or a map within another has, which may be any JSON",
-				"Policy.spec.note: null, which becomes what is left out",
-				"Policy.spec.objects{}: what the elements of the list must be",
-				"Policy.spec.sets[]: what a list or a map within another has, which may be any JSON",
-				"Policy.spec.tier: null, which becomes the default",
-			},
+			findings: []string{"Policy.spec.tier: null becomes the default"},
 			lines: []string{
 				"// +structType=atomic\ntype PolicySelector struct {",
 				"\t// +mapType=atomic\n\tData map[string]string",
 				"// +structType=atomic\ntype PolicySelector2 struct {",
-				"\t// +default=\"gold\"\n",
-				"\t// +k8s:eachVal=+k8s:opaqueType\n\tLists map[string]PolicyList2",
+				"\tLists map[string][]string",
+				"\tNested []map[string]string",
 			},
 		},
-		"bounds": {
-			findings: []string{
-				"Bound.spec.fraction: the minimum 0.5",
-				"Bound.spec.fraction: the maximum 2",
-				"Bound.spec.half: the minimum 0.5" + everyValue,
-				"Bound.spec.half: the maximum 1.5" + everyValue,
-				"Bound.spec.largest: the maximum 9.223372036854776e+18" + everyValue,
-				"Bound.spec.least: the exclusive minimum -9.223372036854776e+18" + everyValue,
-				"Bound.spec.negative: the exclusive maximum -9.223372036854776e+18" + everyValue,
-				"Bound.spec.none: the exclusive minimum 2.147483647e+09" + everyValue,
-				"Bound.spec.small: the maximum 4.294967295e+09" + everyValue,
-				"Bound.spec.unsigned: the maximum 1.8446744073709552e+19" + everyValue,
-				"Bound: " + numbers,
-				"Bound: " + short,
-			},
-			lines: []string{
-				"\t// +k8s:minimum=0\n\tUnsigned",
-				"\t// +k8s:minimum=1\n\t// +k8s:maximum=65535\n\tPort",
-				"\t// +k8s:maxLength=9223372036854775807\n",
-				"\t// +k8s:minimum=-2147483648\n\tSmall",
-			},
-		},
+		"bounds": {lines: []string{"\tUnsigned *int64 `json", "\tSmall *int32 `json"}},
 		"defaults": {
-			findings: []string{`Lamp.status: the default {"phase":"Off"}`},
 			lines: []string{
-				"Spec LampSpec `json",
-				"Status LampStatus `json",
-				"V1Beta2 *LampStatusV1Beta2 `json:\"v1beta2,omitempty\" protobuf:\"bytes,2,opt,name=v1beta2\"`",
+				"Spec LampSpec `json:\"spec\"`",
+				"Status LampStatus `json:\"status,omitzero\"`",
+				"V1beta2 *LampStatusV1beta2 `json:\"v1beta2,omitempty\"`",
 			},
 		},
 		"times": {
-			findings: []string{
-				"Rental.spec.any: integers beyond 32 bits, which are refused",
-				"Rental.spec.day: the format date",
-				"Rental.spec.key: that it is not empty",
-				"Rental.spec.renewTime: the format date-time",
-				"Rental: " + numbers,
-				"Rental: " + short,
-			},
-			lines: []string{
-				"RenewTime *string `json",
-				"Any *intstr.IntOrString",
-				"Key []byte `json",
-			},
+			findings: []string{"Rental.spec.any: integers beyond 32 bits are refused"},
+			lines:    []string{"RenewTime *string `json", "Any *intstr.IntOrString", "Key *string `json"},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -616,4 +533,15 @@ func TestImportErrorsNameTheFix(t *testing.T) {
 			require.EqualError(t, err, test.want)
 		})
 	}
+}
+
+// Messages can't hold all that a definition accepts.
+func TestImportIntoMessages(t *testing.T) {
+	dir := newModule(t)
+	write(t, dir, "pkg/apis/bakery/v1/doc.go", "// +k8s:protobuf-gen=package\n// +groupName=bakery.example.com\n\npackage v1\n")
+	before := tree(t, dir)
+	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", "field: {type: string}")}})
+	require.EqualError(t, err, "breads.bakery.example.com: the types of version v1 have protobuf messages, which have no null in lists, and no empty lists: "+
+		"remove +k8s:protobuf-gen=package from pkg/apis/bakery/v1/doc.go, or import into a group that \"kit create group\" makes for it")
+	require.Equal(t, before, tree(t, dir))
 }

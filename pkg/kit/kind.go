@@ -242,9 +242,9 @@ func (m *module) writeVersion(version string, types func() error) error {
 func (m *module) addToLists() error {
 	kind := string(m.Kind)
 	groups := "pkg/groups/" + m.Name
-	fuzzers := []string{m.Kind.Lower() + "Spec"}
-	if m.Imported != nil {
-		fuzzers = m.Imported.Fuzzed
+	var fuzzers []string
+	if m.Imported == nil {
+		fuzzers = []string{m.Kind.Lower() + "Spec"}
 	}
 	for _, list := range []struct {
 		file  string

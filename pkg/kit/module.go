@@ -115,9 +115,10 @@ type Target struct {
 type module struct {
 	writer
 	data
-	// served are the versions that the group has, the preferred one first.
-	served []string
-	apis   string
+	// served are the versions that the group has, the preferred one first, and messages those whose types
+	// have protobuf messages.
+	served, messages []string
+	apis             string
 }
 
 // open finds out about a group of a module.
@@ -201,16 +202,21 @@ func (m *module) choose(group string) error {
 	if err != nil {
 		return err
 	}
-	m.served = nil
+	m.served, m.messages = nil, nil
 	for _, api := range apis {
 		for _, group := range api.Groups {
 			if api.Dir == m.apis && group.Name == m.Name {
 				for _, version := range group.Versions {
 					m.served = append(m.served, version.Name)
+					if version.Protobuf {
+						m.messages = append(m.messages, version.Name)
+					}
 				}
 			}
 		}
 	}
+	// One group does not have both.
+	m.Protobuf = m.Protobuf && len(m.messages) == len(m.served)
 	return nil
 }
 

@@ -17,8 +17,6 @@ limitations under the License.
 package kit
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,36 +44,25 @@ func (s *goStruct) field(json string) *goField {
 
 // goField is a field of a goStruct.
 type goField struct {
-	// name is that in Go, json that of users, and proto that in messages.
-	name, json, proto, doc string
-	goType                 *goType
-	// pointer is true if the versioned type has a pointer, so that what is omitted differs
-	// from what is empty. value is true if the internal type has none nevertheless, because
-	// there is always a value.
-	pointer, value, required bool
-	// defaulted is true if an omitted field gets a default.
-	defaulted bool
-	tags      []string
-	// todo is what no tag can say.
-	todo []string
+	// name is that in Go, json that of users.
+	name, json, doc string
+	goType          *goType
+	// pointer is true if what is missing differs from what is empty.
+	pointer bool
+	// omit is the option of the field in JSON, with a comma, or empty if it is always written.
+	omit string
+	tags []string
 }
 
 // goType is a type in Go.
 type goType struct {
-	// text is the type of a single value, wire how protobuf writes it.
-	text, wire string
+	// text is the type of a single value.
+	text string
 	// list or dictionary is true if there are several values of the type element.
 	list, dictionary bool
 	element          *goType
 	fields           *goStruct
-	// opaque is a type of a library that has its own rules.
-	opaque bool
-	// enum are the values that a string may have.
-	enum []constant
 }
-
-// constant is a value of an enumeration.
-type constant struct{ name, value string }
 
 func (t *goType) String() string {
 	switch {
@@ -121,17 +108,14 @@ func unwritable(path string, schema *apiextensionsv1.JSONSchemaProps) (problems 
 	return problems
 }
 
-// schemaReader makes Go types of the schema of one version of a kind.
+// schemaReader makes Go types of the schema of one version of a kind. They lose nothing that the definition
+// of the kind may look at: it validates what they hold.
 type schemaReader struct {
 	kind    string
 	names   *identifiers
 	structs []*goStruct
-	// named are the enumerations, and the lists and maps that need a name.
-	named []*goType
-	// findings are what the types can't express, by the path of the field.
+	// findings are what the types hold otherwise, by the path of the field.
 	findings []string
-	// integers is true if there are any, and short if some have 32 bits.
-	integers, short bool
 }
 
 // readSchema returns the type of the kind, and collects all that it consists of.
@@ -139,15 +123,8 @@ func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, statu
 	properties := rootProperties(schema, status)
 	root := &goStruct{name: r.kind, doc: schema.Description}
 	r.addFields(root, r.kind, properties, schema.Required)
-	r.report(r.kind, inexpressible(&goType{}, schema))
 	if keepsUnknown(schema) {
-		r.report(r.kind, []string{"fields beside " + strings.Join(slices.Sorted(maps.Keys(properties)), " and ") + ", which are dropped"})
-	}
-	if r.integers {
-		r.report(r.kind, []string{"integers that are written with a point or an exponent, such as 1.0 or 1e6, which are refused"})
-	}
-	if r.short {
-		r.report(r.kind, []string{"integers beyond int32: server-side apply takes their last 32 bits rather than refuse them"})
+		r.report(r.kind, "fields beside "+strings.Join(slices.Sorted(maps.Keys(properties)), " and ")+" are dropped")
 	}
 	return root
 }
@@ -179,10 +156,8 @@ func keepsUnknown(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 }
 
-func (r *schemaReader) report(path string, what []string) {
-	for _, finding := range what {
-		r.findings = append(r.findings, path+": "+finding)
-	}
+func (r *schemaReader) report(path, finding string) {
+	r.findings = append(r.findings, path+": "+finding)
 }
 
 // structOf makes a struct of a schema of an object.
@@ -196,172 +171,127 @@ func (r *schemaReader) structOf(name, path string, schema *apiextensionsv1.JSONS
 
 func (r *schemaReader) addFields(to *goStruct, path string, properties map[string]apiextensionsv1.JSONSchemaProps, required []string) {
 	names := slices.Sorted(maps.Keys(properties))
-	inGo, inProtobuf := r.names.fieldNames(path, names)
+	inGo := r.names.fieldNames(path, names)
 	for _, name := range names {
 		property := properties[name]
-		field := &goField{name: inGo[name], json: name, proto: inProtobuf[name], doc: property.Description, required: slices.Contains(required, name)}
-		r.complete(field, to, path+"."+name, &property)
+		field := &goField{name: inGo[name], json: name, doc: property.Description}
+		r.complete(field, to, path+"."+name, &property, slices.Contains(required, name))
 		to.fields = append(to.fields, field)
 	}
 }
 
-// complete gives a field its type, its default and its tags.
-func (r *schemaReader) complete(field *goField, of *goStruct, path string, schema *apiextensionsv1.JSONSchemaProps) {
+// complete gives a field its type, and its tags.
+func (r *schemaReader) complete(field *goField, of *goStruct, path string, schema *apiextensionsv1.JSONSchemaProps, required bool) {
 	field.goType = r.typeOf(strings.TrimSuffix(of.name, "Spec")+goName(field.json), path, schema)
-	field.todo = inexpressible(field.goType, schema)
-	several := field.goType.list || field.goType.dictionary
-	isRoot := of.name == r.kind && field.goType.fields != nil
-	field.pointer = !several && !isRoot && field.goType.text != "[]byte" && (!field.required || !r.refusesEmpty(schema))
-	r.setDefault(field, schema)
-	field.tags = append(field.tags, r.tagsOf(field, schema)...)
-	r.report(path, field.todo)
+	t := field.goType
+	isRoot := of.name == r.kind && t.fields != nil
+	// A status is defaulted only after it has been dropped from a new object.
+	isThere := required || schema.Default != nil && field.json != "status"
+	switch {
+	case isRoot && isThere, t.text == "string" && required && refusesEmpty(schema):
+	case isRoot, t.list, t.dictionary:
+		field.omit = ",omitzero"
+	default:
+		field.pointer, field.omit = true, ",omitempty"
+	}
+	if schema.Nullable && required {
+		field.omit = ""
+	}
+	if schema.Nullable && schema.Default != nil {
+		r.report(path, "null becomes the default")
+	}
+	field.tags = []string{"+optional"}
+	if required {
+		field.tags = []string{"+required"}
+	}
+	field.tags = append(field.tags, tagsOf(t, schema)...)
 }
 
 // refusesEmpty is true if an empty value is invalid, so that a field without a pointer can be
 // required.
-func (*schemaReader) refusesEmpty(schema *apiextensionsv1.JSONSchemaProps) bool {
+func refusesEmpty(schema *apiextensionsv1.JSONSchemaProps) bool {
 	isEmpty := func(value apiextensionsv1.JSON) bool { return string(value.Raw) == `""` }
-	return schema.Type == "string" && (schema.MinLength != nil && *schema.MinLength > 0 || len(schema.Enum) > 0 && !slices.ContainsFunc(schema.Enum, isEmpty))
+	return !schema.Nullable && (schema.MinLength != nil && *schema.MinLength > 0 || len(schema.Enum) > 0 && !slices.ContainsFunc(schema.Enum, isEmpty))
 }
 
-func (r *schemaReader) setDefault(field *goField, schema *apiextensionsv1.JSONSchemaProps) {
-	if schema.Default == nil {
-		return
+// tagsOf are how server-side apply merges a field.
+func tagsOf(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
+	if t.list {
+		kind := "atomic"
+		if schema.XListType != nil && (*schema.XListType != "map" || t.element.fields != nil || t.element.text == "metav1.Condition") {
+			kind = *schema.XListType
+		}
+		tags = append(tags, "+listType="+kind)
+		if kind == "map" {
+			for _, key := range schema.XListMapKeys {
+				tags = append(tags, "+listMapKey="+key)
+			}
+		}
 	}
-	var value any
-	invalid := json.Unmarshal(schema.Default.Raw, &value) != nil
-	compact, _ := json.Marshal(value)
-	// Generators write a default into a raw string of Go.
-	isStruct := !field.pointer && field.goType.fields != nil
-	if isStruct && string(compact) == "{}" {
-		return
+	if t.dictionary && schema.XMapType != nil && *schema.XMapType == "atomic" {
+		tags = append(tags, "+mapType=atomic")
 	}
-	// No generator gives a struct another default than an empty one.
-	if invalid || value == nil || isStruct || field.goType.opaque || bytes.ContainsRune(compact, '`') {
-		field.todo = append(field.todo, oneLine(fmt.Sprintf("the default %s", schema.Default.Raw)))
-		return
-	}
-	field.tags = append(field.tags, "+default="+string(compact))
-	field.defaulted, field.required = true, false
-	simple := []string{"string", "int32", "int64", "bool", "float64"}
-	if slices.Contains(simple, field.goType.text) {
-		field.pointer, field.value = true, true
-	}
+	return tags
 }
 
-// typeOf makes the type of a field. Structs and enumerations get the name.
+// typeOf makes the type of a field. A struct gets the name.
 func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
+	anything := &goType{text: "runtime.RawExtension"}
 	switch values := schema.AdditionalProperties; {
-	case isQuantity(schema):
-		return &goType{text: "resource.Quantity", wire: "bytes"}
 	case schema.XIntOrString:
-		r.integers = true
-		return &goType{text: "intstr.IntOrString", wire: "bytes", opaque: true}
+		r.report(path, "integers beyond 32 bits are refused")
+		return &goType{text: "intstr.IntOrString"}
 	case schema.XEmbeddedResource, keepsUnknown(schema), schema.Type == "", schema.Type == "object" && values != nil && values.Schema == nil && values.Allows:
-		return &goType{text: "runtime.RawExtension", wire: "bytes", opaque: true}
+		return anything
 	}
 	switch schema.Type {
 	case "string":
-		return r.stringOf(name, path, schema)
+		return &goType{text: "string"}
 	case "integer":
-		r.integers = true
 		if schema.Format == "int32" {
-			r.short = true
-			return &goType{text: "int32", wire: "varint"}
+			return &goType{text: "int32"}
 		}
-		return &goType{text: "int64", wire: "varint"}
+		return &goType{text: "int64"}
 	case "number":
-		return &goType{text: "float64", wire: "fixed64"}
+		return &goType{text: "float64"}
 	case "boolean":
-		return &goType{text: "bool", wire: "varint"}
+		return &goType{text: "bool"}
 	case "array":
-		if schema.Items == nil || schema.Items.Schema == nil {
-			return &goType{list: true, wire: "bytes", element: &goType{text: "runtime.RawExtension", wire: "bytes", opaque: true}}
+		switch {
+		case schema.Items == nil || schema.Items.Schema == nil:
+			return &goType{list: true, element: anything}
+		case isConditions(schema):
+			r.report(path, "fractions of times, and an observedGeneration of 0, are dropped")
+			return &goType{list: true, element: &goType{text: "metav1.Condition"}}
 		}
-		if isConditions(schema) {
-			return &goType{list: true, wire: "bytes", element: &goType{text: "metav1.Condition", wire: "bytes", opaque: true}}
-		}
-		element := r.elementOf(singular(name), path+"[]", schema.Items.Schema)
-		return &goType{list: true, wire: element.wire, element: element}
+		return &goType{list: true, element: r.elementOf(singular(name), path+"[]", schema.Items.Schema)}
 	}
 	if values := schema.AdditionalProperties; values != nil && values.Schema != nil {
-		return &goType{dictionary: true, wire: "bytes", element: r.elementOf(singular(name), path+"{}", values.Schema)}
+		return &goType{dictionary: true, element: r.elementOf(singular(name), path+"{}", values.Schema)}
 	}
 	fields := r.structOf(name, path, schema)
 	if schema.XMapType != nil && *schema.XMapType == "atomic" {
 		fields.tags = []string{"+structType=atomic"}
 	}
-	return &goType{text: fields.name, wire: "bytes", fields: fields}
+	return &goType{text: fields.name, fields: fields}
 }
 
-// elementOf is the type of an element of a list or a map. What validates lists and maps within others can't be
-// generated. Lists within maps need a name in protobuf messages.
+// elementOf is the type of an element of a list or a map.
 func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
-	isMap := schema.Type == "object" && len(schema.Properties) == 0 && schema.AdditionalProperties != nil
-	if isList := schema.Type == "array"; isMap || isList && strings.HasSuffix(path, "[]") {
-		element := &goType{text: "runtime.RawExtension", wire: "bytes", opaque: true}
-		r.report(path, []string{"what a list or a map within another has, which may be any JSON"})
-		return element
+	if schema.Nullable {
+		return &goType{text: "runtime.RawExtension"}
 	}
-	element := r.typeOf(name, path, schema)
-	r.report(path, inexpressible(element, schema))
-	if !element.list {
-		return element
-	}
-	for _, rule := range rules(element, schema) {
-		r.report(path, []string{strings.TrimPrefix(rule, "+k8s:")})
-	}
-	if kind := schema.XListType; kind != nil && *kind != "atomic" {
-		r.report(path, []string{"the list type " + *kind})
-	}
-	if of := element.element; of.fields != nil || schema.Items != nil && schema.Items.Schema != nil && len(rules(of, schema.Items.Schema)) > 0 {
-		r.report(path, []string{"what the elements of the list must be"})
-	}
-	keepPointers(element)
-	named := &goType{text: r.names.typeName(path, name), wire: "bytes", element: element, opaque: true}
-	r.named = append(r.named, named)
-	return named
+	return r.typeOf(name, path, schema)
 }
 
-// keepPointers gives the internal type the memory of the versioned one: conversions of a type
-// of a map's values are generated only if nothing differs.
-func keepPointers(t *goType) {
-	if t.element != nil {
-		keepPointers(t.element)
-	}
-	if t.fields != nil {
-		for _, field := range t.fields.fields {
-			field.value = false
-			keepPointers(field.goType)
-		}
-	}
-}
-
-func (r *schemaReader) stringOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
-	switch {
-	case schema.Format == "byte":
-		return &goType{text: "[]byte", wire: "bytes"}
-	case len(schema.Enum) == 0:
-		return &goType{text: "string", wire: "bytes"}
-	}
-	made := &goType{text: r.names.typeName(path, name), wire: "bytes"}
-	for _, value := range schema.Enum {
-		var text *string
-		if json.Unmarshal(value.Raw, &text) == nil && text != nil {
-			made.enum = append(made.enum, constant{r.names.constantName(made, *text), *text})
-		}
-	}
-	r.named = append(r.named, made)
-	return made
-}
-
-// isConditions is true for a list of metav1.Condition.
+// isConditions is true for a list of what metav1.Condition can hold.
 func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
-	properties := schema.Items.Schema.Properties
-	for _, name := range []string{"lastTransitionTime", "message", "observedGeneration", "reason", "status", "type"} {
-		if _, has := properties[name]; !has {
+	element := schema.Items.Schema
+	for _, name := range []string{"lastTransitionTime", "message", "reason", "status", "type"} {
+		if _, has := element.Properties[name]; !has || !slices.Contains(element.Required, name) {
 			return false
 		}
 	}
-	return len(properties) == 6 && slices.Equal(schema.XListMapKeys, []string{"type"})
+	_, has := element.Properties["observedGeneration"]
+	return has && len(element.Properties) == 6 && len(element.Required) == 5 && slices.Equal(schema.XListMapKeys, []string{"type"})
 }

@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 func TestModule(t *testing.T) {
 	framework.Long(t, "TestModuleWithoutProtobuf is the short one")
 	dir := t.TempDir()
-	definitions := inGroup(t, "../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml", "testdata/prometheusrules.yaml")
+	definitions := inKitchen(t, "../../artifacts/crd/pizzas.yaml", "../../artifacts/crd/toppings.yaml", "testdata/prometheusrules.yaml")
 	runTwice(t, dir, [][]string{
 		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=../.."},
 		{"create", "kind", "Oven", "--versions=v1", "--generate=false"},
@@ -67,9 +67,13 @@ func TestModule(t *testing.T) {
 		{"create", "review", "PriceReview", "--generate=false"},
 		{"create", "plugin", "BreadProtection", "--kind=Bread", "--generate=false"},
 		{"create", "webhook", "Bread", "--generate=false"},
+		{"create", "controller", "Baking", "--kind=Bread", "--generate=false"},
+	})
+	// Those of the bakery's versions have messages.
+	runTwice(t, dir, [][]string{
+		{"create", "group", "kitchen.example.com"},
 		{"import", "crd", definitions[0], definitions[2], "--versions=v1", "--generate=false"},
 		{"import", "crd", definitions[1], "--versions=v1,v1alpha1", "--generate=false"},
-		{"create", "controller", "Baking", "--kind=Bread", "--generate=false"},
 	})
 	runTwice(t, dir, [][]string{
 		{"create", "group", "pastry.example.com"},
@@ -92,11 +96,14 @@ func TestModule(t *testing.T) {
 	require.Equal(t, map[string][]string{"breads.pastry.example.com": {"v1"}}, definedVersions(t, exported))
 	run(t, dir, "export", "crd", "--group=bakery", "--file="+exported)
 	require.Equal(t, map[string][]string{
-		"breads.bakery.example.com":          {"v1", "v1alpha1"},
-		"ovens.bakery.example.com":           {"v1"},
-		"pizzas.bakery.example.com":          {"v1"},
-		"prometheusrules.bakery.example.com": {"v1"},
-		"toppings.bakery.example.com":        {"v1", "v1alpha1"},
+		"breads.bakery.example.com": {"v1", "v1alpha1"},
+		"ovens.bakery.example.com":  {"v1"},
+	}, definedVersions(t, exported))
+	run(t, dir, "export", "crd", "--group=kitchen", "--file="+exported)
+	require.Equal(t, map[string][]string{
+		"pizzas.kitchen.example.com":          {"v1"},
+		"prometheusrules.kitchen.example.com": {"v1"},
+		"toppings.kitchen.example.com":        {"v1", "v1alpha1"},
 	}, definedVersions(t, exported))
 
 	require.Empty(t, program(t, dir, "gofmt", "-l", "."))
@@ -106,7 +113,7 @@ func TestModule(t *testing.T) {
 	for _, tested := range []string{
 		"/pkg/admission/plugin/bakery/breadprotection", "/pkg/apis/bakery/install", "/pkg/apis/bakery/validation",
 		"/pkg/controller/bakery/baking", "/pkg/registry/bakery", "/pkg/webhook/bakery",
-		"/pkg/apis/pastry/install", "/pkg/apis/pastry/validation", "/pkg/controller/pastry/baking", "/pkg/registry/pastry", "/test/e2e",
+		"/pkg/apis/pastry/install", "/pkg/apis/pastry/validation", "/pkg/controller/pastry/baking", "/pkg/registry/pastry", "/pkg/apis/kitchen/install", "/pkg/registry/kitchen", "/test/e2e",
 	} {
 		require.Contains(t, output, "ok  \texample.com/bakery"+tested, output)
 	}
@@ -146,32 +153,32 @@ func definedVersions(t *testing.T, file string) map[string][]string {
 	}
 }
 
-// inGroup returns copies of definitions, as definitions of the bakery.
-func inGroup(t *testing.T, files ...string) (copies []string) {
+// inKitchen returns copies of definitions, as definitions of the kitchen.
+func inKitchen(t *testing.T, files ...string) (copies []string) {
 	t.Helper()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		copied := filepath.Join(t.TempDir(), filepath.Base(file))
-		require.NoError(t, os.WriteFile(copied, []byte(bakeries.Replace(string(text))), 0o600))
+		require.NoError(t, os.WriteFile(copied, []byte(kitchens.Replace(string(text))), 0o600))
 		copies = append(copies, copied)
 	}
 	return copies
 }
 
-var bakeries = strings.NewReplacer("restaurant.programming-kubernetes.info", "bakery.example.com", "monitoring.coreos.com", "bakery.example.com")
+var kitchens = strings.NewReplacer("restaurant.programming-kubernetes.info", "kitchen.example.com", "monitoring.coreos.com", "kitchen.example.com")
 
 // writeExamples writes those of the kinds that are imported.
 func writeExamples(t *testing.T, dir string) {
 	t.Helper()
 	for file, example := range map[string]string{
-		"topping.yaml":        "../../artifacts/examples/1-toppings.yaml",
-		"pizza.yaml":          "testdata/pizza.yaml",
-		"prometheusrule.yaml": "testdata/prometheusrule.yaml",
+		"kitchen-topping.yaml":        "../../artifacts/examples/1-toppings.yaml",
+		"kitchen-pizza.yaml":          "testdata/pizza.yaml",
+		"kitchen-prometheusrule.yaml": "testdata/prometheusrule.yaml",
 	} {
 		text, err := os.ReadFile(example)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "artifacts", "examples", file), []byte(bakeries.Replace(string(text))), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "artifacts", "examples", file), []byte(kitchens.Replace(string(text))), 0o600))
 	}
 }
 

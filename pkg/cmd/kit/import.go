@@ -43,11 +43,12 @@ func newImportCRD() *cobra.Command {
 		Use:   "crd FILE...",
 		Short: "Adds the kinds that CustomResourceDefinitions define",
 		Long: `Adds the kinds that CustomResourceDefinitions define, each to its group, which the module must
-have: types with defaults and validation, columns, field selectors, short names, categories, the
-subresources status and scale, and roles for users. The internal types are those of the preferred version.
+have: types, columns, field selectors, short names, categories, the subresources status and scale, and roles for users.
+The internal types are those of the preferred version.
 
-What the types can't express is printed on the standard error, and written as a comment where
-it belongs: rules in CEL, patterns and alternatives have to be written in Go.`,
+The definition is kept in pkg/registry/<group>/<kind>.yaml, and decides what objects may be: what is dropped, what is
+filled in and what is refused. What differs from it nevertheless is printed on the standard error, before anything is
+written.`,
 		Example: "  kit init --group example.com --module example.com/server\n  kit import crd config/crd/*.yaml",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -57,7 +58,7 @@ it belongs: rules in CEL, patterns and alternatives have to be written in Go.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Files, options.NoClients = args, !clients
-			options.Report = func(finding string) { fmt.Fprintln(cmd.ErrOrStderr(), "not imported: "+finding) }
+			options.Report = func(finding string) { fmt.Fprintln(cmd.ErrOrStderr(), "differs from the definition: "+finding) }
 			result, err := kit.ImportCRD(cmd.Context(), dir, options)
 			if err != nil {
 				return err

@@ -46,6 +46,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/definition"
 )
 
 // Options say what is known besides the declaration.
@@ -143,12 +144,7 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 	if err != nil {
 		return nil, err
 	}
-	model, err := e.scheme.ToOpenAPIDefinitionName(gvk)
-	if err != nil {
-		return nil, err
-	}
-	converter := &converter{exporter: e, tags: tags, prefix: strings.TrimSuffix(model, gvk.Kind), where: gvk.Version + " " + gvk.Kind}
-	props, err := converter.root(model)
+	props, err := e.schema(d, gvk, tags)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +180,28 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 	}
 	version.SelectableFields = p.selectable()
 	return version, nil
+}
+
+// schema is what the definition of the kind has, or what its types have.
+func (e *exporter) schema(d registry.Description, gvk schema.GroupVersionKind, tags *tagsOfVersion) (*props, error) {
+	if kept, ok := d.Features.Definition.(*definition.Definition); ok {
+		crd, err := kept.CRD()
+		if err != nil {
+			return nil, err
+		}
+		for _, version := range crd.Spec.Versions {
+			if version.Name == gvk.Version && version.Schema != nil {
+				return version.Schema.OpenAPIV3Schema.DeepCopy(), nil
+			}
+		}
+		return nil, fmt.Errorf("the definition of the kind %s has no schema of this version", gvk.Kind)
+	}
+	model, err := e.scheme.ToOpenAPIDefinitionName(gvk)
+	if err != nil {
+		return nil, err
+	}
+	converter := &converter{exporter: e, tags: tags, prefix: strings.TrimSuffix(model, gvk.Kind), where: gvk.Version + " " + gvk.Kind}
+	return converter.root(model)
 }
 
 // convert says how versions are converted whose types differ.

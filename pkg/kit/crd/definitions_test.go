@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
+	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/definition"
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
@@ -151,6 +152,24 @@ func TestForGroup(t *testing.T) {
 		"v1alpha1 Site.spec.region: the tag +k8s:ifEnabled(ShortRegions)=+k8s:maxLength=4 is not exported",
 		"estimates: only kinds that are stored can be custom resources",
 	}, findings)
+}
+
+// A kind with a definition has its schemas.
+func TestKeptSchemas(t *testing.T) {
+	t.Parallel()
+	const kept = `{type: object, properties: {spec: {type: object, properties: {region: {type: string, pattern: "^[a-z]+$"}}, oneOf: [{required: [region]}]}}}`
+	group := workshop.Group()
+	sites := workshop.Site()
+	sites.Definition = definition.New(`{spec: {group: workshop.example.com, scope: Cluster, names: {kind: Site, plural: sites}, ` +
+		`versions: [{name: v1, schema: {openAPIV3Schema: ` + kept + `}}, {name: v1alpha1, schema: {openAPIV3Schema: ` + kept + `}}]}}`)
+	group.Kinds = []registry.Declaration{sites}
+	crds, findings, err := ForGroup(group, Options{Sources: os.DirFS("../../../test/workshop/apis/workshop")})
+	require.NoError(t, err)
+	require.Empty(t, findings)
+	want := read[props](t, kept)
+	for _, version := range crds[0].Spec.Versions {
+		require.Equal(t, &want, version.Schema.OpenAPIV3Schema)
+	}
 }
 
 // TestSelectable has a field of each type. A definition can select some of them.

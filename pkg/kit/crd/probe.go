@@ -94,9 +94,10 @@ func (p *prober) walk(s *props, fields []string, add func(path, column string, v
 		case property.Type == "string" && property.Format == "date-time":
 			err = add(path, "date", moment, at...)
 		case property.Type == "string" && len(property.Enum) > 0:
-			var value string
-			if err = json.Unmarshal(property.Enum[len(property.Enum)-1].Raw, &value); err == nil {
-				err = add(path, "string", value, at...)
+			var value *string
+			// Null may be among them.
+			if json.Unmarshal(property.Enum[len(property.Enum)-1].Raw, &value) == nil && value != nil {
+				err = add(path, "string", *value, at...)
 			}
 		case property.Type == "string" && property.Format == "":
 			err = add(path, "string", "probe", at...)
