@@ -71,7 +71,8 @@ type explanation struct {
 	Definition, Path, Change, Verdict string
 	Reason                            string
 
-	used bool
+	// count is how many differences it explains.
+	count int
 }
 
 func (e *explanation) explains(d difference) bool {
@@ -80,7 +81,6 @@ func (e *explanation) explains(d difference) bool {
 			return false
 		}
 	}
-	e.used = true
 	return true
 }
 
@@ -108,7 +108,10 @@ func explain(all differences, explanations []*explanation) (explained int, unexp
 		// All of them are tried, so that one of several that explain the same is not called unused.
 		is := false
 		for _, explanation := range explanations {
-			is = explanation.explains(d) || is
+			if explanation.explains(d) {
+				is = true
+				explanation.count += all[d].count
+			}
 		}
 		if is {
 			explained += all[d].count

@@ -53,16 +53,20 @@ func (a answer) accepted() bool { return a.code/100 == 2 }
 
 // ask sends an object, or a patch.
 func (s *servers) ask(t *testing.T, method, url string, body []byte) (answer, error) {
+	if method == http.MethodPatch {
+		return ask(t, s.client, method, url, string(types.JSONPatchType), body)
+	}
+	return ask(t, s.client, method, url, "application/json", body)
+}
+
+func ask(t *testing.T, client *http.Client, method, url, contentType string, body []byte) (answer, error) {
 	request, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		request.Header.Set("Content-Type", string(types.JSONPatchType))
-	}
+	request.Header.Set("Content-Type", contentType)
 	request.Header.Set("Accept", "application/json")
-	response, err := s.client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return answer{}, err
 	}

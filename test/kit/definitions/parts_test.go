@@ -151,11 +151,11 @@ func TestExplain(t *testing.T) {
 		"1 pizzas.example.com/v1 .spec.a: null: defined 201, typed 422: example .spec.a",
 		"3 pizzas.example.com/v1 .spec.bc: null: defined 201, typed 422: example .spec.bc",
 	}, lines)
-	var used []bool
+	var counts []int
 	for _, explanation := range explanations {
-		used = append(used, explanation.used)
+		counts = append(counts, explanation.count)
 	}
-	require.Equal(t, []bool{true, true, false, false}, used)
+	require.Equal(t, []int{2, 2, 0, 0}, counts)
 }
 
 // The small definitions are such that kube-apiserver accepts them.
