@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package definitions pins the projects whose CustomResourceDefinitions and examples
-// test/e2e/definitions and test/kit/definitions serve. Their smallest packages are imported to have
+// test/e2e/conformance, test/e2e/definitions and test/kit/definitions serve. Their smallest packages are imported to have
 // the modules, and nothing is built of them.
 package definitions
 

@@ -173,15 +173,19 @@ func (p *Probe) withstand(a attack, filler *strings.Replacer) {
 	}
 }
 
-// below are the updates among the attacks, for subresources.
+// below are the updates and creations among the attacks, for subresources.
 func (p *Probe) below(attacks []attack) []attack {
 	var below []attack
 	for _, subresource := range slices.Sorted(maps.Keys(p.Subresources)) {
 		for _, a := range attacks {
-			if a.method == http.MethodPut && p.lacks(subresource, "update") == "" {
-				a.path = strings.Replace(a.path, "{object}", "{object}/"+subresource, 1)
-				below = append(below, a)
+			verb := map[string]string{http.MethodPut: "update", http.MethodPost: "create"}[a.method]
+			// What else is invalid in an object need not be so in another kind.
+			if verb == "" || a.method == http.MethodPost && a.code == http.StatusUnprocessableEntity || p.lacks(subresource, verb) != "" {
+				continue
 			}
+			_, query, _ := strings.Cut(a.path, "?")
+			a.path = "{object}/" + subresource + "?" + query
+			below = append(below, a)
 		}
 	}
 	return below

@@ -31,6 +31,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -54,10 +55,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	config.APIServer.Flags = []string{"--run-controllers=false", "--audit-policy-file=" + auditPolicy, "--audit-log-path=audit.log"}
+	config.APIServer.Flags = []string{"--run-controllers=false", "--audit-policy-file=" + auditPolicy, "--audit-log-path=" + framework.AuditLog}
 	// What a check writes, nobody else changes.
 	config.ControllerManager.Flags = []string{"--controllers=*,-deployment-controller"}
-	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), defineWidgets, restartControllers, waitForOpenAPI)
+	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), framework.LookServed, defineKinds, restartControllers, waitForOpenAPI)
 }
 
 // restartControllers ends watches of the controllers that began before crd-apiserver served the
@@ -79,7 +80,7 @@ func options(t *testing.T, examples ...string) conformance.Options {
 			options.GroupVersions = append(options.GroupVersions, version)
 		}
 		if version.Group == restaurant.GroupName {
-			options.AuditLog = filepath.Join(cp.APIServer.Dir(), "audit.log")
+			options.AuditLog = filepath.Join(cp.APIServer.Dir(), framework.AuditLog)
 		}
 	}
 	return options
@@ -152,6 +153,19 @@ func TestCustomResources(t *testing.T) {
 // TestCRDServer examines what crd-apiserver makes of the same definition.
 func TestCRDServer(t *testing.T) {
 	conformance.Test(t, cp.RESTConfig(), options(t, widget(servedGroup)))
+}
+
+// TestStrangers examines kinds that other people have defined, without examples. test/e2e/definitions
+// examines all kinds of more projects.
+func TestStrangers(t *testing.T) {
+	for version, resource := range strangers() {
+		t.Run(resource, func(t *testing.T) {
+			t.Parallel()
+			options := of(resource, options(t))
+			options.GroupVersions = []schema.GroupVersion{version}
+			conformance.Test(t, cp.RESTConfig(), options)
+		})
+	}
 }
 
 // TestBroken breaks one behaviour after the other: the check that is for it fails.

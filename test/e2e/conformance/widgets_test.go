@@ -20,15 +20,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -101,9 +104,17 @@ func widget(group string) string {
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nspec: {size: 3, replicas: 1, ports: [{number: 80, name: web}]}", group)
 }
 
-// defineWidgets defines the kind in both groups, and has crd-apiserver serve one of them.
-func defineWidgets(ctx context.Context, cp *controlplane.ControlPlane) error {
-	definitions := apiextensions.NewForConfigOrDie(framework.Config(cp)).ApiextensionsV1().CustomResourceDefinitions()
+// strangers are kinds of other people, which crd-apiserver serves as well.
+func strangers() map[schema.GroupVersion]string {
+	return map[schema.GroupVersion]string{
+		{Group: "cert-manager.io", Version: "v1"}:           "certificates",
+		{Group: "gateway.networking.k8s.io", Version: "v1"}: "httproutes",
+	}
+}
+
+// defineKinds defines widgets in both groups, and the strangers. crd-apiserver serves all of them but one group.
+func defineKinds(ctx context.Context, cp *controlplane.ControlPlane) error {
+	var definitions []*apiextensionsv1.CustomResourceDefinition
 	for _, group := range []string{definedGroup, servedGroup} {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(widgets, "GROUP", group)), definition); err != nil {
@@ -112,21 +123,45 @@ func defineWidgets(ctx context.Context, cp *controlplane.ControlPlane) error {
 		beta := definition.Spec.Versions[0]
 		beta.Name, beta.Storage = "v1beta1", false
 		definition.Spec.Versions = append(definition.Spec.Versions, beta)
-		if _, err := definitions.Create(ctx, definition, metav1.CreateOptions{}); err != nil {
+		definitions = append(definitions, definition)
+	}
+	groups := []string{servedGroup}
+	for version, resource := range strangers() {
+		groups = append(groups, version.Group)
+		for _, project := range framework.Projects() {
+			if !slices.Contains(project.Groups, version.Group) {
+				continue
+			}
+			all, err := project.ReadDefinitions(ctx)
+			if err != nil {
+				return err
+			}
+			definitions = append(definitions, slices.DeleteFunc(all, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
+				return definition.Name != resource+"."+version.Group
+			})...)
+		}
+	}
+	client := apiextensions.NewForConfigOrDie(framework.Config(cp)).ApiextensionsV1().CustomResourceDefinitions()
+	for _, definition := range definitions {
+		if _, err := client.Create(ctx, definition, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
-	server, err := framework.StartCRDServer(ctx, cp, controlplane.ComponentConfig{}, servedGroup)
+	server, err := framework.StartCRDServer(ctx, cp, controlplane.ComponentConfig{}, groups...)
 	if err != nil {
 		return err
 	}
-	return framework.RegisterCRDServer(ctx, cp, server, servedGroup)
+	return framework.RegisterCRDServer(ctx, cp, server, groups...)
 }
 
 // waitForOpenAPI waits until kube-apiserver has read the OpenAPI documents of all servers. It does so
 // in its own time.
 func waitForOpenAPI(ctx context.Context, cp *controlplane.ControlPlane) error {
-	for _, group := range []string{definedGroup, servedGroup, "restaurant.programming-kubernetes.info"} {
+	groups := []string{definedGroup, servedGroup, restaurant.GroupName}
+	for version := range strangers() {
+		groups = append(groups, version.Group)
+	}
+	for _, group := range groups {
 		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
 			for _, document := range []string{"/openapi/v2", "/openapi/v3"} {
 				body, err := framework.Kube(cp).Discovery().RESTClient().Get().AbsPath(document).SetHeader("Accept", "application/json").DoRaw(ctx)

@@ -30,8 +30,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -65,6 +67,25 @@ func TestDefinitions(t *testing.T) {
 		require.Contains(t, string(output), "KIND:       "+spec.Names.Kind)
 		require.Contains(t, string(output), "finalizers\t<[]string>")
 	}
+	for _, kind := range kinds {
+		t.Run("conformance/"+kind.definition.Name, func(t *testing.T) { examine(t, kind) })
+	}
+}
+
+// examine looks for differences from what Kubernetes does in one version of a kind.
+func examine(t *testing.T, kind *kind) {
+	t.Helper()
+	spec := kind.definition.Spec
+	options := conformance.Options{
+		Level: conformance.Hostile, WebhookAddress: "127.0.0.1:0", Resources: []string{spec.Names.Plural},
+		GroupVersions: []schema.GroupVersion{{Group: spec.Group, Version: kind.served[0]}},
+	}
+	for _, example := range kind.accepted {
+		if example.GroupVersionKind().Version == kind.served[0] && len(options.Examples) < 2 {
+			options.Examples = append(options.Examples, example)
+		}
+	}
+	conformance.Test(t, cp.RESTConfig(), options)
 }
 
 // install creates the definitions, and returns when kube-apiserver serves them.

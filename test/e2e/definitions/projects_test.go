@@ -48,6 +48,8 @@ type kind struct {
 	// served are the versions that are.
 	served   []string
 	examples []*unstructured.Unstructured
+	// accepted are the examples that the server has accepted.
+	accepted []*unstructured.Unstructured
 }
 
 // load reads the definitions and examples of all projects.

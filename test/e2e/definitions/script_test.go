@@ -55,14 +55,14 @@ type script struct {
 	user      rest.Interface
 	stranger  rest.Interface
 
-	entries  []entry
-	accepted []*unstructured.Unstructured
+	entries []entry
 }
 
 // play returns what a server, whichever it is, answers. It leaves no objects.
 func play(t *testing.T, kind *kind, namespace string) []entry {
 	t.Helper()
 	s := &script{kind: kind, t: t, namespace: namespace, user: clientOf(t, user), stranger: clientOf(t, stranger)}
+	kind.accepted = nil
 	s.requireEmpty()
 	changes := s.watch()
 	for _, example := range kind.examples {

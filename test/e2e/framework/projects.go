@@ -17,10 +17,13 @@ limitations under the License.
 package framework
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,33 +65,60 @@ func (p Project) Name() string { return filepath.Base(p.module) }
 // Directory is where the module is, which is downloaded if it is not there.
 func (p Project) Directory(t testing.TB) string {
 	t.Helper()
+	dir, err := p.download(t.Context())
+	require.NoError(t, err)
+	return dir
+}
+
+func (p Project) download(ctx context.Context) (string, error) {
 	// "go list" knows no directory of a module that nobody has downloaded yet.
-	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", p.module)
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", p.module)
 	command.Dir = filepath.Join("..", "..", "..", "hack", "definitions")
 	output, err := command.Output()
-	require.NoError(t, err, "%s", output)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, output)
+	}
 	var downloaded struct{ Dir string }
-	require.NoError(t, json.Unmarshal(output, &downloaded))
-	require.NotEmpty(t, downloaded.Dir, "%s", output)
-	return downloaded.Dir
+	if err := json.Unmarshal(output, &downloaded); err != nil || downloaded.Dir == "" {
+		return "", fmt.Errorf("the directory of %s is not known: %w: %s", p.module, err, output)
+	}
+	return downloaded.Dir, nil
 }
 
 // Definitions are those of the project.
 func (p Project) Definitions(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
+	definitions, err := p.ReadDefinitions(t.Context())
+	require.NoError(t, err)
+	return definitions
+}
+
+// ReadDefinitions returns those of the project to what is no test.
+func (p Project) ReadDefinitions(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	dir, err := p.download(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var definitions []*apiextensionsv1.CustomResourceDefinition
 	for _, pattern := range p.files {
-		paths, err := filepath.Glob(filepath.Join(p.Directory(t), pattern))
-		require.NoError(t, err)
-		require.NotEmpty(t, paths, pattern)
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(paths) == 0 {
+			return nil, fmt.Errorf("no file of %s is like %s: %w", dir, pattern, err)
+		}
 		for _, path := range paths {
 			content, err := os.ReadFile(path)
-			require.NoError(t, err)
+			if err != nil {
+				return nil, err
+			}
 			definition := &apiextensionsv1.CustomResourceDefinition{}
-			require.NoError(t, yaml.Unmarshal(content, definition), path)
-			require.Contains(t, p.Groups, definition.Spec.Group, path)
+			if err := yaml.Unmarshal(content, definition); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			if !slices.Contains(p.Groups, definition.Spec.Group) {
+				return nil, fmt.Errorf("%s: the group %s is not among %v", path, definition.Spec.Group, p.Groups)
+			}
 			definitions = append(definitions, definition)
 		}
 	}
-	return definitions
+	return definitions, nil
 }

@@ -23,10 +23,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/conformance"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 
 	bakeryv1 "example.com/bakery/apis/bakery/v1"
+	bakeryv1alpha1 "example.com/bakery/apis/bakery/v1alpha1"
 	"example.com/bakery/generated/clientset/versioned"
 )
 
@@ -58,4 +61,16 @@ func TestStrangerIsForbidden(t *testing.T) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:default:stranger") {
 		t.Fatalf("the error is %v", err)
 	}
+}
+
+// TestConformance examines whether breads behave as the kinds of Kubernetes do, on a control plane
+// without the controller: what a check writes, nobody else changes.
+func TestConformance(t *testing.T) {
+	config := controlplane.Config{}
+	config.APIServer.Package, config.APIServer.Flags = "example.com/bakery", []string{"--run-controllers=false"}
+	cp := controlplane.ForTest(t, config)
+	conformance.Test(t, cp.RESTConfig(), conformance.Options{
+		Level: conformance.Hostile, WebhookAddress: "127.0.0.1:0",
+		GroupVersions: []schema.GroupVersion{bakeryv1.SchemeGroupVersion, bakeryv1alpha1.SchemeGroupVersion},
+	})
 }

@@ -1,0 +1,157 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package framework
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+)
+
+// AuditLog is the name of the audit log that LookServed reads, in the server's directory.
+const AuditLog = "audit.log"
+
+// LookServed has every request of all tests looked at. What has been authorized is what the path
+// names, and what has been answered. The server must not have logged a refusal as a fault of its own.
+func LookServed(_ context.Context, cp *controlplane.ControlPlane) error {
+	cp.AfterTests(func() error {
+		return errors.Join(servedAsAuthorized(filepath.Join(cp.APIServer.Dir(), AuditLog)), loggedNoFault(cp.APIServer.LogFile()))
+	})
+	return nil
+}
+
+// loggedNoFault looks for what the library logs if generated validation does not find what functions
+// do. The server has none for metadata, so that this once was in the log whenever a client broke a rule about that.
+func loggedNoFault(path string) error {
+	log, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if _, fault, found := bytes.Cut(log, []byte("Unexpected difference between hand written validation and declarative validation")); found {
+		return fmt.Errorf("%s: validation differs: %.300s", path, fault)
+	}
+	return nil
+}
+
+func servedAsAuthorized(path string) error {
+	log, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	answered := 0
+	for lines := bufio.NewReader(log); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+		if event.Stage != auditv1.StageResponseComplete || event.ResponseStatus == nil || event.ResponseStatus.Code >= 300 {
+			continue
+		}
+		answered++
+		if err := compareServed(event); err != nil {
+			return fmt.Errorf("%s %s was authorized as %+v: %w", event.Verb, event.RequestURI, *event.ObjectRef, err)
+		}
+	}
+	if answered == 0 {
+		return errors.New("the audit log has no request that has been answered")
+	}
+	return nil
+}
+
+const ownVersions = restaurant.GroupName + "/"
+
+// answers are the kinds that each resource is answered with, after their groups.
+var answers = map[string][]string{
+	"pizzas":        {ownVersions + "Pizza", ownVersions + "PizzaList"},
+	"pizzas/status": {ownVersions + "Pizza"},
+	"pizzas/scale":  {autoscalingv1.GroupName + "/Scale"},
+	"pizzas/bake":   {ownVersions + "Bake"},
+	"toppings":      {ownVersions + "Topping", ownVersions + "ToppingList"},
+	"pricereviews":  {ownVersions + "PriceReview"},
+}
+
+// anyAnswers are those of every resource.
+var anyAnswers = []string{metav1.GroupName + "/Table", metav1.GroupName + "/PartialObjectMetadata", metav1.GroupName + "/PartialObjectMetadataList", "/Status"}
+
+// compareServed returns how the path or the answer of a request is not about what was authorized.
+func compareServed(event auditv1.Event) error {
+	ref := event.ObjectRef
+	if ref == nil {
+		return errors.New("nothing was authorized by name")
+	}
+	address, err := url.ParseRequestURI(event.RequestURI)
+	if err != nil {
+		return err
+	}
+	want := "/apis/" + ref.APIGroup + "/" + ref.APIVersion
+	if ref.Namespace != "" {
+		want += "/namespaces/" + ref.Namespace
+	}
+	want += "/" + ref.Resource
+	named := ref.Name
+	if ref.Subresource == "" && slices.Contains([]string{"create", "list", "watch", "deletecollection"}, event.Verb) {
+		named = "" // It is in the body, or in a field selector.
+	}
+	for _, part := range []string{named, ref.Subresource} {
+		if part != "" {
+			want += "/" + part
+		}
+	}
+	if strings.TrimRight(address.Path, "/") != want && !strings.HasPrefix(address.Path, "/apis/"+ref.APIGroup+"/"+ref.APIVersion+"/watch/") {
+		return fmt.Errorf("its path is not %s", want)
+	}
+	if event.ResponseObject == nil {
+		return nil
+	}
+	var answer metav1.PartialObjectMetadata
+	if err := json.Unmarshal(event.ResponseObject.Raw, &answer); err != nil {
+		return err
+	}
+	kind := answer.GroupVersionKind().GroupKind()
+	allowed := answers[strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/")]
+	if text := kind.Group + "/" + kind.Kind; !slices.Contains(allowed, text) && !slices.Contains(anyAnswers, text) {
+		return fmt.Errorf("%s was answered", text)
+	}
+	if answer.Name != "" && ref.Name != "" && (answer.Name != ref.Name || answer.Namespace != ref.Namespace) {
+		return fmt.Errorf("%s/%s was answered", answer.Namespace, answer.Name)
+	}
+	return nil
+}
