@@ -18,7 +18,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -31,8 +30,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	restaurantv1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1"
-	restaurantv1alpha1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1alpha1"
-	restaurantv1beta1ac "restaurant.programming-kubernetes.info/apiserver/pkg/generated/applyconfiguration/restaurant/v1beta1"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -40,12 +37,12 @@ import (
 func by(manager string) metav1.ApplyOptions { return metav1.ApplyOptions{FieldManager: manager} }
 
 // apply applies as little as the top-level field given here.
-func (s subject) apply(t *testing.T, options metav1.ApplyOptions, field string, value map[string]any, subresources ...string) (*unstructured.Unstructured, error) {
+func (s subject) apply(t *testing.T, options metav1.ApplyOptions, field string, value map[string]any) (*unstructured.Unstructured, error) {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{field: value}}
 	object.SetGroupVersionKind(s.GroupVersionKind)
 	object.SetName(s.Name("a"))
-	return s.Client().Apply(t.Context(), s.Name("a"), object, options, subresources...)
+	return s.Client().Apply(t.Context(), s.Name("a"), object, options)
 }
 
 // mustApply applies a spec.
@@ -162,111 +159,29 @@ func TestApplyToppingsAcrossVersions(t *testing.T) {
 	requireFieldConflict(t, err, ".spec.toppings", `"bob"`)
 }
 
-// Who applies through the main resource does not own the status, and through the
-// status nothing else.
-func TestApplyStatus(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	for _, version := range framework.Versions() {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			s := newSubject(t, "Pizza", version)
-			object := s.New("a")
-			object.Object["status"] = newStatus(1)
-			created, err := s.Client().Apply(t.Context(), s.Name("a"), object, by("alice"))
-			require.NoError(t, err)
-			require.Equal(t, map[string]any{"replicas": int64(0)}, created.Object["status"])
-			mine := owners(t, created)["alice Apply "+version]
-			for _, field := range mine {
-				require.NotRegexp(t, `^\.status`, field)
-			}
-
-			object.SetLabels(map[string]string{"b": "c"})
-			s.change(t, object)
-			applied, err := s.Client().ApplyStatus(t.Context(), s.Name("a"), object, by("baker"))
-			require.NoError(t, err)
-			require.Equal(t, newStatus(1), applied.Object["status"])
-			require.Equal(t, created.Object["spec"], applied.Object["spec"])
-			require.Equal(t, created.GetLabels(), applied.GetLabels())
-			priced := `.status.conditions[type="Priced"]`
-			require.Equal(t, map[string][]string{
-				"alice Apply " + version: mine,
-				"baker Apply " + version + " status": {
-					priced, priced + ".lastTransitionTime", priced + ".message", priced + ".observedGeneration",
-					priced + ".reason", priced + ".status", priced + ".type",
-					".status.cost", ".status.observedGeneration", ".status.replicas", ".status.selector",
-				},
-			}, owners(t, applied))
-
-			_, err = s.apply(t, by("other"), "status", map[string]any{"replicas": int64(2)}, "status")
-			requireFieldConflict(t, err, ".status.replicas", `"baker" with subresource "status"`)
-
-			less, err := s.apply(t, by("baker"), "status", map[string]any{"replicas": int64(1)}, "status")
-			require.NoError(t, err)
-			require.Equal(t, map[string]any{"replicas": int64(1)}, less.Object["status"])
-		})
-	}
-
-	s := newSubject(t, "Pizza", "v1")
-	_, err := s.apply(t, by("baker"), "status", map[string]any{"replicas": int64(1)}, "status")
-	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
-}
-
 // What a manager owns can be read back, changed and applied.
 func TestApplyConfigurations(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()
-	ns, client := framework.Namespace(t, cp), framework.Restaurant(cp)
-	t.Run("v1", func(t *testing.T) {
-		pizzas := client.RestaurantV1().Pizzas(ns)
-		applied, err := pizzas.Apply(t.Context(), restaurantv1ac.Pizza("v1", ns).WithSpec(restaurantv1ac.PizzaSpec().
-			WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato"))), by("alice"))
-		require.NoError(t, err)
-		_, err = pizzas.Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{FieldManager: "bob"})
-		require.NoError(t, err)
-		mine, err := restaurantv1ac.ExtractPizza(applied, "alice")
-		require.NoError(t, err)
-		require.Equal(t, restaurantv1ac.PizzaSpec().WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato")), mine.Spec)
-		mine.Spec.Toppings[0].WithQuantity(2)
-		applied, err = pizzas.Apply(t.Context(), mine, by("alice"))
-		require.NoError(t, err)
-		require.EqualValues(t, 2, *applied.Spec.Toppings[0].Quantity)
-		require.EqualValues(t, 4, *applied.Spec.Replicas)
+	ns := framework.Namespace(t, cp)
+	pizzas := framework.Restaurant(cp).RestaurantV1().Pizzas(ns)
+	applied, err := pizzas.Apply(t.Context(), restaurantv1ac.Pizza("v1", ns).WithSpec(restaurantv1ac.PizzaSpec().
+		WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato"))), by("alice"))
+	require.NoError(t, err)
+	_, err = pizzas.Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{FieldManager: "bob"})
+	require.NoError(t, err)
+	mine, err := restaurantv1ac.ExtractPizza(applied, "alice")
+	require.NoError(t, err)
+	require.Equal(t, restaurantv1ac.PizzaSpec().WithToppings(restaurantv1ac.PizzaTopping().WithName("tomato")), mine.Spec)
+	mine.Spec.Toppings[0].WithQuantity(2)
+	applied, err = pizzas.Apply(t.Context(), mine, by("alice"))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, *applied.Spec.Toppings[0].Quantity)
+	require.EqualValues(t, 4, *applied.Spec.Replicas)
 
-		status, err := pizzas.ApplyStatus(t.Context(), restaurantv1ac.Pizza("v1", ns).WithStatus(restaurantv1ac.PizzaStatus().
-			WithReplicas(3).WithCost(resource.MustParse("1.5"))), by("baker"))
-		require.NoError(t, err)
-		require.EqualValues(t, 3, status.Status.Replicas)
-		require.Equal(t, "1500m", status.Status.Cost.String())
-	})
-	t.Run("v1beta1", func(t *testing.T) {
-		pizzas := client.RestaurantV1beta1().Pizzas(ns)
-		applied, err := pizzas.Apply(t.Context(), restaurantv1beta1ac.Pizza("v1beta1", ns).WithSpec(restaurantv1beta1ac.PizzaSpec().
-			WithToppings(restaurantv1beta1ac.PizzaTopping().WithName("tomato"))), by("alice"))
-		require.NoError(t, err)
-		mine, err := restaurantv1beta1ac.ExtractPizza(applied, "alice")
-		require.NoError(t, err)
-		require.Equal(t, restaurantv1beta1ac.PizzaSpec().WithToppings(restaurantv1beta1ac.PizzaTopping().WithName("tomato")), mine.Spec)
-	})
-	t.Run("v1alpha1", func(t *testing.T) {
-		pizzas := client.RestaurantV1alpha1().Pizzas(ns)
-		applied, err := pizzas.Apply(t.Context(), restaurantv1alpha1ac.Pizza("v1alpha1", ns).WithSpec(restaurantv1alpha1ac.PizzaSpec().
-			WithToppings("tomato", "tomato")), by("alice"))
-		require.NoError(t, err)
-		mine, err := restaurantv1alpha1ac.ExtractPizza(applied, "alice")
-		require.NoError(t, err)
-		require.Equal(t, restaurantv1alpha1ac.PizzaSpec().WithToppings("tomato", "tomato"), mine.Spec)
-	})
-	t.Run("Topping", func(t *testing.T) {
-		toppings := client.RestaurantV1().Toppings()
-		t.Cleanup(func() {
-			require.NoError(t, toppings.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}))
-		})
-		applied, err := toppings.Apply(t.Context(), restaurantv1ac.Topping(ns).WithSpec(restaurantv1ac.ToppingSpec().
-			WithCost(resource.MustParse("0.30"))), by("alice"))
-		require.NoError(t, err)
-		mine, err := restaurantv1ac.ExtractTopping(applied, "alice")
-		require.NoError(t, err)
-		require.Equal(t, "300m", mine.Spec.Cost.String())
-	})
+	status, err := pizzas.ApplyStatus(t.Context(), restaurantv1ac.Pizza("v1", ns).WithStatus(restaurantv1ac.PizzaStatus().
+		WithReplicas(3).WithCost(resource.MustParse("1.5"))), by("baker"))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, status.Status.Replicas)
+	require.Equal(t, "1500m", status.Status.Cost.String())
 }

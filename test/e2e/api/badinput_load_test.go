@@ -33,8 +33,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// Large and deep requests must not cost much. This test does not run beside
-// others, which would disturb what it measures.
+// Large and deep requests, which package conformance sends as well, must not cost much. This test does
+// not run beside others, which would disturb what it measures.
 func TestHugeRequests(t *testing.T) {
 	framework.Long(t, "hundreds of large requests, one after the other")
 	const (
@@ -53,46 +53,26 @@ func TestHugeRequests(t *testing.T) {
 	owner := `"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":"` + strings.Repeat("x", 2<<20) + `"}]`
 	digits := strings.Repeat("9", limit-1<<10)
 	labels := strings.Trim(listOf(150_000, `"label-%d":"a"`), "[]")
-	finalizers := listOf(60_000, `"example.com/%d"`)
 	requests := map[string]badRequest{
 		"4 MiB/create":            create(metadata(`"annotations":{"a":"` + huge + `"}`)).gets(413).saying(tooLarge),
-		"4 MiB/YAML":              create(huge).as("application/yaml").gets(413).saying(tooLarge),
 		"4 MiB/protobuf":          create(huge).as("application/vnd.kubernetes.protobuf").gets(413).saying(tooLarge),
-		"4 MiB/update":            replace(changed(`"annotations":{"a":"` + huge + `"}`)).gets(413).saying(tooLarge),
-		"4 MiB/status":            replaceAt("{pizza}/status", changed(`"annotations":{"a":"`+huge+`"}`)).gets(413).saying(tooLarge),
-		"4 MiB/scale":             replaceAt("{pizza}/scale", huge).gets(413).saying(tooLarge),
-		"4 MiB/merge patch":       patch(types.MergePatchType, `{"a":"`+huge+`"}`).gets(413).saying(tooLarge),
-		"4 MiB/strategic patch":   patch(types.StrategicMergePatchType, `{"a":"`+huge+`"}`).gets(413).saying(tooLarge),
-		"4 MiB/JSON patch":        patch(types.JSONPatchType, `[{"op":"`+huge+`"}]`).gets(413).saying(tooLarge),
-		"4 MiB/apply":             apply(`"a":"` + huge + `"`).gets(413).saying(tooLarge),
-		"4 MiB/delete":            remove("{pizza}", huge).gets(413).saying(tooLarge),
 		"4 MiB/delete collection": remove("{pizzas}", huge).gets(413).saying(tooLarge),
 		"32 MiB":                  create(strings.Repeat(huge, 8)).gets(413).saying(tooLarge),
 		"above etcd's limit":      create(metadata(owner)).gets(413).saying(etcdLimit),
-		"patched above it":        patch(types.MergePatchType, `{"metadata":{`+owner+`}}`).gets(413).saying(etcdLimit),
-		"applied above it":        applyAt("{pizza}?fieldManager=e2e", changed(owner)).gets(413).saying(etcdLimit),
 
 		"3 million digits/a cost":     createAt("{all toppings}", topping(`"cost":"`+digits+`"`)).gets(400).saying(number),
-		"3 million digits/a number":   create(pizza(`"replicas":` + digits)).gets(400).saying(number),
 		"3 million digits/a patch":    patch(types.MergePatchType, `{"spec":{"replicas":`+digits+`}}`).gets(400).saying(number),
 		"a long list/elements":        patch(types.StrategicMergePatchType, `{"spec":{"toppings":`+listOf(1001, `{"name":"t%d"}`)+`}}`).gets(400).saying(tooLong),
 		"a long list/order":           patch(types.StrategicMergePatchType, `{"metadata":{"$setElementOrder/finalizers":`+listOf(1001, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
-		"a long list/deletions":       patch(types.StrategicMergePatchType, `{"metadata":{"$deleteFromPrimitiveList/finalizers":`+listOf(1001, `"example.com/%d"`)+`}}`).gets(400).saying(tooLong),
 		"a million parts of a path":   patch(types.JSONPatchType, `[{"op":"add","path":"`+strings.Repeat("/a", 1_000_000)+`","value":1}]`).gets(422),
 		"many/labels":                 create(metadata(`"labels":{` + labels + `}`)).gets(400).saying(tooMany),
-		"many/updated labels":         replace(changed(`"labels":{` + labels + `}`)).gets(400).saying(tooMany),
-		"many/labels in YAML":         create(metadata(`"labels":{` + labels + `}`)).as("application/yaml").gets(400).saying(tooMany),
 		"many/labels in lines":        create("metadata:\n  labels:\n" + strings.Repeat("    a: b\n", 60_000)).as("application/yaml").gets(400).saying(yamlLines),
 		"many/finalizers in protobuf": create(envelope("Pizza", field(1, strings.Repeat(field(14, "example.com/a"), 60_000)))).as("application/vnd.kubernetes.protobuf").gets(400).saying(tooMany),
-		"many/merge patch":            patch(types.MergePatchType, `{"metadata":{"labels":{`+labels+`}}}`).gets(400).saying(tooMany),
 		"many/strategic patch":        patch(types.StrategicMergePatchType, `{"metadata":{"labels":{`+labels+`}}}`).gets(400).saying(tooMany),
-		"many/JSON patch":             patch(types.JSONPatchType, `[{"op":"add","path":"/metadata/finalizers","value":`+finalizers+`}]`).gets(400).saying(tooMany),
 		"many/apply":                  applyAt("{pizza}?fieldManager=e2e", changed(`"labels":{`+labels+`}`)).gets(400).saying(tooMany),
-		"many/apply lines":            applyAt("{pizza}?fieldManager=e2e", "metadata:\n  labels:\n"+strings.Repeat("    a: b\n", 60_000)).gets(400).saying(yamlLines),
 		"many/price reviews":          createAt("{root}/pricereviews", `{"apiVersion":"{version}","kind":"PriceReview","spec":{"toppings":`+listOf(60_000, `{"name":"t%d"}`)+`}}`).gets(400).saying(tooMany),
-		"nothing but spaces":          create(strings.Repeat(" ", limit-1)).gets(400),
 	}
-	for name, levels := range map[string]int{"10 001": 10_001, "100 000": 100_000, "a million": 1_000_000} {
+	for name, levels := range map[string]int{"10 001": 10_001, "a million": 1_000_000} {
 		lists := strings.Repeat("[", levels) + strings.Repeat("]", levels)
 		objects := strings.Repeat(`{"a":`, min(levels, limit/8)) + "1" + strings.Repeat("}", min(levels, limit/8))
 		yamlDepth := yamlDepth
@@ -100,21 +80,15 @@ func TestHugeRequests(t *testing.T) {
 			yamlDepth = yamlLines
 		}
 		for form, request := range map[string]badRequest{
-			"lists":           create(pizza(`"a":` + lists)).saying(jsonDepth),
-			"open lists":      create(strings.Repeat("[", levels)).saying(jsonDepth),
-			"objects":         create(pizza(`"a":` + objects)).saying(jsonDepth),
-			"updated objects": replace(pizza(`"a":` + objects)).saying(jsonDepth),
-			"managedFields":   create(metadata(`"managedFields":[{"fieldsType":"FieldsV1","fieldsV1":` + objects + `}]`)).saying(jsonDepth),
-			"options":         remove("{pizza}", objects),
-			"a scale":         replaceAt("{pizza}/scale", objects),
-			"YAML lists":      create("a: " + lists).as("application/yaml").saying(yamlDepth),
-			"YAML objects":    create("a: " + objects).as("application/yaml").saying(yamlDepth),
-			"YAML blocks":     create(strings.Repeat("- ", levels)).as("application/yaml").saying(yamlDepth),
-			"merge patch":     patch(types.MergePatchType, objects).saying(tooDeep),
-			"strategic patch": patch(types.StrategicMergePatchType, objects).saying(tooDeep),
-			"JSON patch":      patch(types.JSONPatchType, `[{"op":"add","path":"/spec","value":`+lists+`}]`).saying(tooDeep),
-			"apply":           applyAt("{pizza}?fieldManager=e2e", objects).saying(tooDeep),
-			"apply blocks":    applyAt("{pizza}?fieldManager=e2e", strings.Repeat("- ", levels)),
+			"lists":         create(pizza(`"a":` + lists)).saying(jsonDepth),
+			"objects":       create(pizza(`"a":` + objects)).saying(jsonDepth),
+			"managedFields": create(metadata(`"managedFields":[{"fieldsType":"FieldsV1","fieldsV1":` + objects + `}]`)).saying(jsonDepth),
+			"a scale":       replaceAt("{pizza}/scale", objects),
+			"YAML lists":    create("a: " + lists).as("application/yaml").saying(yamlDepth),
+			"YAML blocks":   create(strings.Repeat("- ", levels)).as("application/yaml").saying(yamlDepth),
+			"merge patch":   patch(types.MergePatchType, objects).saying(tooDeep),
+			"JSON patch":    patch(types.JSONPatchType, `[{"op":"add","path":"/spec","value":`+lists+`}]`).saying(tooDeep),
+			"apply":         applyAt("{pizza}?fieldManager=e2e", objects).saying(tooDeep),
 			// A quote that JSON does not have must not hide the brackets behind it.
 			"apply a quote":   applyAt("{pizza}?fieldManager=e2e", `{'"': 1, a: `+lists+`}`),
 			"protobuf groups": create("k8s\x00" + strings.Repeat("\x0b", levels)).as("application/vnd.kubernetes.protobuf"),

@@ -17,29 +17,19 @@ limitations under the License.
 package api
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"path"
-	"strings"
-	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	restaurantv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
-	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -123,124 +113,37 @@ func TestBake(t *testing.T) {
 	}
 }
 
-func TestBakeWithoutPizza(t *testing.T) {
+func TestBakeOfPizzaThatIsBeingDeleted(t *testing.T) {
 	t.Parallel()
-	for _, version := range framework.Versions() {
-		s := newSubject(t, "Pizza", version)
-		_, err := s.bake(t, framework.Config(cp), 1, metav1.CreateOptions{})
-		status := framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
-		require.Equal(t, s.Details(s.Name("a")), status.Details)
-
-		s.wanting(t, 5, "example.com/e2e")
-		require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
-		stored := s.stored(t)
-		_, err = s.bake(t, framework.Config(cp), 1, metav1.CreateOptions{})
-		status = framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
-		require.Equal(t, fmt.Sprintf("Operation cannot be fulfilled on pizzas/bake.%s %q: it is being deleted", s.Group, s.Name("a")), status.Message)
-		require.Equal(t, stored, s.stored(t))
-		_, err = s.patch(t, "a", types.MergePatchType, `{"metadata":{"finalizers":null}}`)
-		require.NoError(t, err)
-	}
+	s := newSubject(t, "Pizza", "v1")
+	s.wanting(t, 5, "example.com/e2e")
+	require.NoError(t, s.Client().Delete(t.Context(), s.Name("a"), metav1.DeleteOptions{}))
+	stored := s.stored(t)
+	_, err := s.bake(t, framework.Config(cp), 1, metav1.CreateOptions{})
+	status := framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
+	require.Equal(t, fmt.Sprintf("Operation cannot be fulfilled on pizzas/bake.%s %q: it is being deleted", s.Group, s.Name("a")), status.Message)
+	require.Equal(t, stored, s.stored(t))
+	_, err = s.patch(t, "a", types.MergePatchType, `{"metadata":{"finalizers":null}}`)
+	require.NoError(t, err)
 }
 
 // The generated clients speak protobuf.
 func TestTypedBake(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()
-	for version, bake := range map[string]func(t *testing.T, client versioned.Interface, ns, name string, count *int32) (int32, error){
-		"v1": func(t *testing.T, client versioned.Interface, ns, name string, count *int32) (int32, error) {
-			answer, err := client.RestaurantV1().Pizzas(ns).Bake(t.Context(), name, &restaurantv1.Bake{Spec: restaurantv1.BakeSpec{Count: count}}, metav1.CreateOptions{})
-			return answer.Status.Baked, err
-		},
-		"v1beta1": func(t *testing.T, client versioned.Interface, ns, name string, count *int32) (int32, error) {
-			answer, err := client.RestaurantV1beta1().Pizzas(ns).Bake(t.Context(), name, &restaurantv1beta1.Bake{Spec: restaurantv1beta1.BakeSpec{Count: count}}, metav1.CreateOptions{})
-			return answer.Status.Baked, err
-		},
-		"v1alpha1": func(t *testing.T, client versioned.Interface, ns, name string, count *int32) (int32, error) {
-			answer, err := client.RestaurantV1alpha1().Pizzas(ns).Bake(t.Context(), name, &restaurantv1alpha1.Bake{Spec: restaurantv1alpha1.BakeSpec{Count: count}}, metav1.CreateOptions{})
-			return answer.Status.Baked, err
-		},
-	} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			s := newSubject(t, "Pizza", version)
-			s.wanting(t, 5)
-			config, warned := framework.Config(cp), &warnings{}
-			config.WarningHandler = warned
-			client := versioned.NewForConfigOrDie(config)
-			for _, order := range []struct{ count, want int32 }{{2, 2}, {0, 1}, {9, 2}} {
-				count := &order.count
-				if order.count == 0 {
-					count = nil
-				}
-				baked, err := bake(t, client, s.Namespace, s.Name("a"), count)
-				require.NoError(t, err)
-				require.Equal(t, order.want, baked)
-				var want []string
-				if version == "v1alpha1" {
-					want = []string{"restaurant.programming-kubernetes.info/v1alpha1 Bake is deprecated in v0.37+; use restaurant.programming-kubernetes.info/v1 Bake"}
-				}
-				require.Equal(t, want, warned.take())
-			}
-			_, err := bake(t, client, s.Namespace, s.Name("a"), nil)
-			framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
-		})
-	}
-}
-
-// Clients of all kinds compete for fewer pizzas than they ask for.
-func TestConcurrentBakes(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	const orders, wanted = 200, 150
 	s := newSubject(t, "Pizza", "v1")
-	s.wanting(t, wanted)
-	type client func() (baked int64, err error)
-	var clients []client
-	for _, door := range doors() {
-		typed := versioned.NewForConfigOrDie(door.config).RestaurantV1().Pizzas(s.Namespace)
-		clients = append(clients, func() (int64, error) {
-			answer, err := typed.Bake(t.Context(), s.Name("a"), &restaurantv1.Bake{}, metav1.CreateOptions{})
-			return int64(answer.Status.Baked), err
-		})
-		for _, version := range framework.Versions() {
-			clients = append(clients, func() (int64, error) {
-				answer, err := s.in(version).bake(t, door.config, 1, metav1.CreateOptions{})
-				if err != nil {
-					return 0, err
-				}
-				baked, _, err := unstructured.NestedInt64(answer.Object, "status", "baked")
-				return baked, err
-			})
-		}
+	s.wanting(t, 5)
+	pizzas := framework.Restaurant(cp).RestaurantV1().Pizzas(s.Namespace)
+	for _, order := range []struct {
+		count *int32
+		want  int32
+	}{{new(int32(2)), 2}, {nil, 1}, {new(int32(9)), 2}} {
+		answer, err := pizzas.Bake(t.Context(), s.Name("a"), &restaurantv1.Bake{Spec: restaurantv1.BakeSpec{Count: order.count}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.Equal(t, order.want, answer.Status.Baked)
 	}
-	var baked, refused int64
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for i := range orders {
-		all.Go(func() {
-			some, err := clients[i%len(clients)]()
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				baked += some
-			case apierrors.IsConflict(err):
-				refused++
-			default:
-				assert.NoError(t, err)
-			}
-		})
-	}
-	all.Wait()
-	require.EqualValues(t, wanted, baked)
-	require.EqualValues(t, orders-wanted, refused)
-	after, err := s.Client().Get(t.Context(), s.Name("a"), metav1.GetOptions{})
-	require.NoError(t, err)
-	replicas, _, err := unstructured.NestedInt64(after.Object, "status", "replicas")
-	require.NoError(t, err)
-	require.EqualValues(t, wanted, replicas)
-	require.EqualValues(t, 1, after.GetGeneration())
+	_, err := pizzas.Bake(t.Context(), s.Name("a"), &restaurantv1.Bake{}, metav1.CreateOptions{})
+	framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 }
 
 // bakePath is where the margherita of newKubectl is baked.
@@ -252,56 +155,23 @@ func TestKubectlBake(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
-	order := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Bake","spec":{"count":2}}`, restaurant.GroupName)
-	var answer restaurantv1.Bake
-	require.NoError(t, json.Unmarshal([]byte(k.okWith(t, order, "create", "--raw", bakePath(k), "--filename=-")), &answer))
-	require.EqualValues(t, 2, answer.Status.Baked)
-	require.NoError(t, json.Unmarshal([]byte(k.okWith(t, "{}", "create", "--raw", bakePath(k), "--filename=-")), &answer))
-	require.EqualValues(t, 1, answer.Status.Baked)
-	require.Equal(t, "3/3", strings.Fields(k.ok(t, "get", "pizza", "margherita", "--no-headers"))[2])
-
-	got := k.run(t, "{}", "create", "--raw", bakePath(k), "--filename=-")
-	require.Equal(t, "Error from server (Conflict): Operation cannot be fulfilled on pizzas/bake."+restaurant.GroupName+` "margherita": 3 of 3 pizzas are baked already`+"\n", got.stderr)
-	require.Equal(t, 1, got.code)
-	got = k.run(t, order+"x", "create", "--raw", bakePath(k), "--filename=-")
-	require.Contains(t, got.stderr, "Error from server (BadRequest): ")
-	require.Equal(t, 1, got.code)
-	require.Contains(t, k.run(t, "", "explain", "bake").stderr, "the server doesn't have a resource type")
+	for _, want := range []string{`"baked":2`, `"baked":1`} {
+		require.Contains(t, k.okWith(t, `{"spec":{"count":2}}`, "create", "--raw", bakePath(k), "--filename=-"), want)
+	}
+	require.Equal(t, answer{
+		stderr: "Error from server (Conflict): Operation cannot be fulfilled on pizzas/bake." + restaurant.GroupName + ` "margherita": 3 of 3 pizzas are baked already` + "\n", code: 1,
+	}, k.run(t, "{}", "create", "--raw", bakePath(k), "--filename=-"))
 }
 
-// What is done to a pizza is written down as it was asked for.
-func TestBakeIsAudited(t *testing.T) {
-	t.Parallel()
-	k := newKubectl(t)
-	client, err := rest.HTTPClientFor(framework.Config(cp))
-	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, cp.APIServer.URL()+bakePath(k), strings.NewReader("{}"))
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	require.Equal(t, http.StatusCreated, response.StatusCode)
-	event := audited(t, response.Header.Get(auditv1.HeaderAuditID))
-	require.Equal(t, "create", event.Verb)
-	require.Equal(t, &auditv1.ObjectReference{
-		APIGroup: restaurant.GroupName, APIVersion: "v1", Resource: "pizzas", Subresource: "bake", Namespace: k.namespace, Name: "margherita",
-	}, event.ObjectRef)
-	require.EqualValues(t, http.StatusCreated, event.ResponseStatus.Code)
-}
-
+// What is wrong with any request, package conformance sends to each subresource.
 func TestBadBakes(t *testing.T) {
-	const (
-		protobuf = "application/vnd.kubernetes.protobuf"
-		unknown  = "the body of the request was in an unknown format…"
-	)
 	order := func(body string) badRequest { return createAt("{pizza}/bake", body) }
-	requests := map[string]badRequest{
+	const protobuf = "application/vnd.kubernetes.protobuf"
+	requireRefused(t, map[string]badRequest{
 		"count/none":          order(`{"spec":{"count":0}}`).gets(422, "spec.count: Invalid value: 0: must be greater than or equal to 1"),
 		"count/negative":      order(`{"spec":{"count":-1}}`).gets(422, "spec.count: Invalid value: -1: must be greater than or equal to 1"),
 		"count/too many":      order(`{"spec":{"count":1001}}`).gets(422, "spec.count: Invalid value: 1001: must be less than or equal to 1000"),
 		"count/no int32":      order(`{"spec":{"count":2147483648}}`).gets(400),
-		"count/a fraction":    order(`{"spec":{"count":1.5}}`).gets(400),
 		"count/a string":      order(`{"spec":{"count":"1"}}`).gets(400),
 		"count/huge":          order(`{"spec":{"count":1e999999999}}`).gets(400),
 		"count/in YAML":       order("spec: {count: 0}").as("application/yaml").gets(422, "spec.count: Invalid value: 0: must be greater than or equal to 1"),
@@ -311,42 +181,15 @@ func TestBadBakes(t *testing.T) {
 		"metadata/another namespace": order(`{"metadata":{"namespace":"other"}}`).gets(400).saying("the namespace of the provided object does not match the namespace sent on the request"),
 		"metadata/resourceVersion":   order(`{"metadata":{"resourceVersion":"1"}}`).gets(422, `metadata.resourceVersion: Invalid value: "1": must not be set on objects to be created`),
 		"metadata/a bad label":       order(`{"metadata":{"labels":{"a b":"c"}}}`).gets(422, `metadata.labels: Invalid value: "a b": …`),
-		"metadata/a list":            order(`{"metadata":[]}`).gets(400),
-
-		"JSON/another kind":     order(`{"apiVersion":"{version}","kind":"Pizza"}`).gets(400).saying(`Pizza in version "{v}" cannot be handled as a Bake…`),
-		"JSON/an unknown kind":  order(`{"apiVersion":"{version}","kind":"Fry"}`).gets(400),
-		"JSON/another group":    order(`{"apiVersion":"example.com/v1","kind":"Bake"}`).gets(400),
-		"JSON/another version":  order(`{"apiVersion":"{group}/v9","kind":"Bake"}`).gets(400),
-		"JSON/a list":           order(`[]`).gets(400),
-		"JSON/a string":         order(`"bake"`).gets(400),
-		"JSON/cut off":          order(`{"spec":`).gets(400),
-		"JSON/nothing":          order("").gets(400),
-		"JSON/deep":             order(strings.Repeat(`{"spec":`, 20_000)).gets(400),
-		"JSON/too large":        order(`{"metadata":{"annotations":{"a":"` + strings.Repeat("a", 4<<20) + `"}}}`).gets(413),
-		"YAML/a tab":            order("\tspec: {}").as("application/yaml").gets(400),
-		"YAML/a list":           order("- a").as("application/yaml").gets(400),
-		"YAML/cut off":          order("spec: {").as("application/yaml").gets(400),
-		"YAML/laughs":           order(laughs(12)).as("application/yaml").gets(400),
-		"protobuf/nothing":      order("").as(protobuf).gets(400),
-		"protobuf/JSON":         order("{}").as(protobuf).gets(400),
-		"protobuf/cut off":      order("k8s\x00\xff").as(protobuf).gets(400),
-		"protobuf/another kind": order(envelope("Pizza", "")).as(protobuf).gets(400),
-		"protobuf/garbage":      order(envelope("Bake", "\x93\x1e\xb0\x77\x04\x5a\xd1\xff")).as(protobuf).gets(400),
-		"text":                  order("{}").as("text/plain").gets(415).saying(unknown),
-		"CBOR":                  order("\xa0").as("application/cbor").gets(415).saying(unknown),
-		"a patch":               order("{}").as("application/merge-patch+json").gets(415).saying(unknown),
-		"Accept":                order("{}").accepting("text/html").gets(406),
-		"Accept/a table":        order("{}").accepting("application/json;as=Table;g=meta.k8s.io;v=v1").gets(406),
-		"dryRun":                createAt("{pizza}/bake?dryRun=yes", "{}").gets(422, `dryRun: Unsupported value: ["yes"]: supported values: "All"`),
-
-		"method/get":    get("{pizza}/bake").gets(405),
-		"method/update": replaceAt("{pizza}/bake", "{}").gets(405),
-		"method/patch":  patchAt("{pizza}/bake", types.MergePatchType, "{}").gets(405),
-		"method/delete": remove("{pizza}/bake", "").gets(405),
-		"path/no pizza": createAt("{pizzas}/new/bake", "{}").gets(404),
-		"path/further":  createAt("{pizza}/bake/more", "{}").gets(404),
-		"path/of all":   createAt("{root}/pizzas/bake", "{}").gets(404),
-		"path/toppings": createAt("{topping}/bake", "{}").gets(404),
-	}
-	requireRefused(t, requests)
+		"another kind":               order(`{"apiVersion":"{version}","kind":"Pizza"}`).gets(400).saying(`Pizza in version "{v}" cannot be handled as a Bake…`),
+		"another version":            order(`{"apiVersion":"{group}/v9","kind":"Bake"}`).gets(400),
+		"laughs":                     order(laughs(12)).as("application/yaml").gets(400),
+		"protobuf/another kind":      order(envelope("Pizza", "")).as(protobuf).gets(400),
+		"protobuf/garbage":           order(envelope("Bake", "\x93\x1e\xb0\x77\x04\x5a\xd1\xff")).as(protobuf).gets(400),
+		"Accept/a table":             order("{}").accepting("application/json;as=Table;g=meta.k8s.io;v=v1").gets(406),
+		"path/no pizza":              createAt("{pizzas}/new/bake", "{}").gets(404),
+		"path/further":               createAt("{pizza}/bake/more", "{}").gets(404),
+		"path/of all":                createAt("{root}/pizzas/bake", "{}").gets(404),
+		"path/toppings":              createAt("{topping}/bake", "{}").gets(404),
+	})
 }

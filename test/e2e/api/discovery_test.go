@@ -18,8 +18,6 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -31,14 +29,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi3"
-	"k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
-	"k8s.io/kube-openapi/pkg/util/proto"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
-	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -113,28 +108,6 @@ func modelName(version, kind string) string {
 	return "info.programming-kubernetes.restaurant." + version + "." + kind
 }
 
-// Client-side merges follow the document of the whole cluster.
-func TestOpenAPIV2(t *testing.T) {
-	t.Parallel()
-	var models proto.Models
-	// kube-apiserver reads it in its own time.
-	controlplane.Eventually(t, func() error {
-		document, err := framework.Kube(cp).Discovery().OpenAPISchema()
-		if err != nil {
-			return err
-		}
-		if models, err = proto.NewOpenAPIData(document); err == nil && models.LookupModel(modelName("v1", "PizzaSpec")) == nil {
-			return errors.New("the document has no pizzas")
-		}
-		return err
-	})
-	for _, version := range framework.Versions() {
-		pizza, ok := models.LookupModel(modelName(version, "PizzaSpec")).(*proto.Kind)
-		require.True(t, ok)
-		require.Equal(t, toppingsExtensions(version), pizza.Fields["toppings"].GetExtensions())
-	}
-}
-
 // queryParameters are the names of those that a path has besides its own variables.
 func queryParameters(path *spec3.Path) []string {
 	var names []string
@@ -180,48 +153,20 @@ func TestOpenAPIV3(t *testing.T) {
 	}
 }
 
-// kube-apiserver merges the lists of documents of all servers. A document that it
-// has itself under the same name, or the redirect to a newer one, once broke the
-// clients that read all of them, at random.
+// A document that kube-apiserver has itself under the same name, or the redirect to a newer one, once broke
+// clients that read all of them, at random. That there are no others, and no redirect, is the server's own.
 func TestOpenAPIV3Documents(t *testing.T) {
 	t.Parallel()
-	client, err := rest.HTTPClientFor(framework.Config(cp))
-	require.NoError(t, err)
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	get := func(url string) (*http.Response, []byte) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-		require.NoError(t, err)
-		request.Header.Set("Accept", "application/json")
-		response, err := client.Do(request)
-		require.NoError(t, err)
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		return response, body
-	}
-	_, body := get(cp.APIServer.URL() + "/openapi/v3")
+	target := newTarget(t, doors()[1], "v1")
 	var own handler3.OpenAPIV3Discovery
-	require.NoError(t, json.Unmarshal(body, &own))
+	require.NoError(t, json.Unmarshal([]byte(target.send(t, get("/openapi/v3")).body), &own))
 	const group = "apis/" + restaurant.GroupName
 	require.ElementsMatch(t, []string{group, group + "/v1", group + "/v1beta1", group + "/v1alpha1"}, slices.Collect(maps.Keys(own.Paths)))
-
-	for _, server := range []string{cp.APIServer.URL(), cp.KubeAPIServer.URL()} {
-		_, body := get(server + "/openapi/v3")
-		var merged handler3.OpenAPIV3Discovery
-		require.NoError(t, json.Unmarshal(body, &merged))
-		for name, document := range own.Paths {
-			require.Equal(t, document, merged.Paths[name])
-			response, current := get(server + document.ServerRelativeURL)
-			require.Equal(t, http.StatusOK, response.StatusCode)
-			require.Contains(t, response.Header.Values("Cache-Control"), "public, immutable")
-
-			response, outdated := get(server + "/openapi/v3/" + name + "?hash=OLD")
-			require.Equal(t, http.StatusOK, response.StatusCode)
-			require.Equal(t, "application/json", response.Header.Get("Content-Type"))
-			require.Empty(t, response.Header.Get("Location"))
-			require.Equal(t, []string{"no-cache, private"}, slices.Compact(response.Header.Values("Cache-Control")))
-			require.Equal(t, string(current), string(outdated))
-		}
+	for name, document := range own.Paths {
+		current, outdated := target.send(t, get(document.ServerRelativeURL)), target.send(t, get("/openapi/v3/"+name+"?hash=OLD"))
+		require.Equal(t, http.StatusOK, outdated.code)
+		require.Equal(t, []string{"no-cache, private"}, slices.Compact(outdated.header.Values("Cache-Control")))
+		require.Equal(t, current.body, outdated.body)
 	}
 }
 

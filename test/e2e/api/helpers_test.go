@@ -61,18 +61,12 @@ func newSubject(t *testing.T, kind, version string) subject {
 // in returns the same objects in another version.
 func (s subject) in(version string) subject { return subject{s.In(version)} }
 
-// specField is a field of the spec with two valid values, the first of which
-// objects have when they are new.
-func (s subject) specField() (name string, first, second any) {
-	if s.Kind == "Pizza" {
-		return "replicas", int64(1), int64(2)
-	}
-	return "cost", "1", "2"
-}
-
-// change gives the field of specField its second value.
+// change gives a field of the spec another valid value than that of a new object.
 func (s subject) change(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
-	field, _, second := s.specField()
-	require.NoError(t, unstructured.SetNestedField(object.Object, second, "spec", field))
+	field, value := "cost", any("2")
+	if s.Kind == "Pizza" {
+		field, value = "replicas", int64(2)
+	}
+	require.NoError(t, unstructured.SetNestedField(object.Object, value, "spec", field))
 }

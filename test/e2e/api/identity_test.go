@@ -18,11 +18,9 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,9 +29,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,10 +38,6 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
-
-// auditLog is where the server writes down who has asked for what, in its own
-// directory.
-const auditLog = "audit.log"
 
 // frontProxy is the only name under which a front proxy is believed.
 const frontProxy = "front-proxy-client"
@@ -228,79 +219,6 @@ func requireAnswer(t *testing.T, want string, who credentials, host, namespace s
 	require.Equal(t, want, fmt.Sprintf("%d %s", response.StatusCode, status.Message), "The answer of %s.", host)
 }
 
-// Who a user is arrives at the server in full, and nothing that they only claim.
-func TestIdentityArrives(t *testing.T) {
-	t.Parallel()
-	k := kubectl{namespace: framework.Namespace(t, cp)}
-	k.ok(t, "create", "role", "reader", "--verb=list", "--resource=pizzas.restaurant.programming-kubernetes.info")
-	k.ok(t, "create", "rolebinding", "reader", "--role=reader", "--group=system:authenticated", "--user=system:anonymous")
-	waitAllowed(t, "system:anonymous", k.namespace, "list", "pizzas")
-
-	const credentialID = "authentication.kubernetes.io/credential-id"
-	byCertificate := func(pair *controlplane.KeyPair) map[string]authenticationv1.ExtraValue {
-		block, _ := pem.Decode(pair.Cert)
-		return map[string]authenticationv1.ExtraValue{credentialID: {fmt.Sprintf("X509SHA256=%x", sha256.Sum256(block.Bytes))}}
-	}
-	alice := issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "alice", Groups: []string{"cooks", "waiters"}})
-	isAlice := authenticationv1.UserInfo{Username: "alice", Groups: []string{"cooks", "waiters", "system:authenticated"}, Extra: byCertificate(alice)}
-	root := issue(t, cp.PKI.ClientCA, controlplane.Certificate{User: "root", Groups: []string{"system:masters"}})
-	isRoot := authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters", "system:authenticated"}, Extra: byCertificate(root)}
-	account, token := serviceAccount(t, k.namespace)
-	isAccount := authenticationv1.UserInfo{
-		Username: accountUser(account),
-		UID:      string(account.UID),
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + k.namespace, "system:authenticated"},
-		Extra:    map[string]authenticationv1.ExtraValue{credentialID: {"JTI=" + tokenID(t, token)}},
-	}
-	impersonate := http.Header{
-		"Impersonate-User":                          {"Zoë Öz"},
-		"Impersonate-Uid":                           {"4711"},
-		"Impersonate-Group":                         {"tasters", "critics"},
-		"Impersonate-Extra-Scopes":                  {"eat", "drink"},
-		"Impersonate-Extra-Example.com%2fTable":     {"7"},
-		"Impersonate-Extra-Example.com%2f%e2%9c%93": {"✓"},
-	}
-	isZoe := authenticationv1.UserInfo{
-		Username: "Zoë Öz", UID: "4711", Groups: []string{"tasters", "critics", "system:authenticated"},
-		Extra: map[string]authenticationv1.ExtraValue{"scopes": {"eat", "drink"}, "example.com/table": {"7"}, "example.com/✓": {"✓"}},
-	}
-
-	for name, test := range map[string]struct {
-		credentials
-		host *controlplane.Component
-		want authenticationv1.UserInfo
-	}{
-		"a user":                             {credentials{certificate: alice}, cp.KubeAPIServer, isAlice},
-		"a user with forged headers":         {credentials{certificate: alice, header: forged()}, cp.KubeAPIServer, isAlice},
-		"an administrator":                   {credentials{certificate: root}, cp.KubeAPIServer, isRoot},
-		"a service account":                  {credentials{token: token}, cp.KubeAPIServer, isAccount},
-		"an administrator in another's name": {credentials{certificate: root, header: impersonate}, cp.KubeAPIServer, isZoe},
-		"nobody": {
-			credentials{}, cp.KubeAPIServer,
-			authenticationv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}},
-		},
-		"a user, directly":                     {credentials{certificate: alice}, cp.APIServer, isAlice},
-		"a user with forged headers, directly": {credentials{certificate: alice, header: forged()}, cp.APIServer, isAlice},
-		"a service account, directly":          {credentials{token: token}, cp.APIServer, isAccount},
-		"a service account, directly, forged":  {credentials{token: token, header: forged()}, cp.APIServer, isAccount},
-		"a front proxy": {
-			credentials{certificate: issue(t, cp.PKI.FrontProxyCA, controlplane.Certificate{User: frontProxy}), header: forged()}, cp.APIServer,
-			authenticationv1.UserInfo{
-				Username: "root", UID: "0", Groups: []string{"system:masters", "system:authenticated"},
-				Extra: map[string]authenticationv1.ExtraValue{"scopes": {"all"}},
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			response, body := test.do(t, http.MethodGet, test.host.URL()+"/apis/restaurant.programming-kubernetes.info/v1/namespaces/"+k.namespace+"/pizzas", "")
-			require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
-			event := audited(t, response.Header.Get(auditv1.HeaderAuditID))
-			assert.Empty(t, cmp.Diff(test.want, event.User, cmpopts.EquateEmpty()), "unexpected user (-want +got)")
-		})
-	}
-}
-
 // audited returns what the server has written down about a request when it had
 // answered.
 func audited(t *testing.T, id string) auditv1.Event {
@@ -308,7 +226,7 @@ func audited(t *testing.T, id string) auditv1.Event {
 	require.NotEmpty(t, id)
 	var event auditv1.Event
 	controlplane.Eventually(t, func() error {
-		for _, event = range framework.AuditEvents(t, filepath.Join(cp.APIServer.Dir(), auditLog), id) {
+		for _, event = range framework.AuditEvents(t, filepath.Join(cp.APIServer.Dir(), framework.AuditLog), id) {
 			if event.Stage == auditv1.StageResponseComplete {
 				return nil
 			}
@@ -316,19 +234,6 @@ func audited(t *testing.T, id string) auditv1.Event {
 		return fmt.Errorf("the audit log does not say that request %s has been answered", id)
 	})
 	return event
-}
-
-// tokenID returns the name that the issuer has given a token.
-func tokenID(t *testing.T, token string) string {
-	t.Helper()
-	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-	require.NoError(t, err)
-	var claims struct {
-		ID string `json:"jti"`
-	}
-	require.NoError(t, json.Unmarshal(payload, &claims))
-	require.NotEmpty(t, claims.ID)
-	return claims.ID
 }
 
 // Nobody needs credentials to see that the server is well; for all else they do.

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	var config controlplane.Config
-	preparations := []controlplane.Preparation{fixture.Toppings("mozzarella", "tomato", "salami", "basil"), lookServed}
+	preparations := []controlplane.Preparation{fixture.Toppings("mozzarella", "tomato", "salami", "basil"), framework.LookServed}
 	if framework.Remote() {
 		if err := framework.SelectRemote(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 		preparations = append([]controlplane.Preparation{network.Open}, preparations...)
 	}
 	// What a test reads, nobody else changes: the controllers have tests of their own.
-	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + auditLog, "--run-controllers=false"}
+	config.APIServer.Flags = []string{"--audit-policy-file=" + auditPolicy, "--audit-log-path=" + framework.AuditLog, "--run-controllers=false"}
 	if servers := os.Getenv(etcdServers); servers != "" {
 		config.APIServer.Flags = append(config.APIServer.Flags, "--etcd-servers="+servers, "--etcd-transactions=false")
 	}

@@ -17,19 +17,12 @@ limitations under the License.
 package api
 
 import (
-	"fmt"
-	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
@@ -99,124 +92,37 @@ func TestPriceReview(t *testing.T) {
 	require.Empty(t, answer.Kvs)
 }
 
-func TestBadPriceReviews(t *testing.T) {
-	t.Parallel()
-	var many []restaurantv1.PizzaTopping
-	for i := range restaurant.MaxToppings + 1 {
-		many = append(many, restaurantv1.PizzaTopping{Name: fmt.Sprintf("topping-%d", i)})
-	}
-	for name, test := range map[string]struct {
-		review *restaurantv1.PriceReview
-		cause  metav1.StatusCause
-	}{
-		"no toppings":    {review(), metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Message: "Required value", Field: "spec.toppings"}},
-		"too many":       {review(many...), metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "Too many: 65: must have at most 64 items", Field: "spec.toppings"}},
-		"twice the same": {review(restaurantv1.PizzaTopping{Name: "a"}, restaurantv1.PizzaTopping{Name: "a"}), metav1.StatusCause{Type: metav1.CauseTypeFieldValueDuplicate, Message: `Duplicate value: {"name":"a","quantity":1}`, Field: "spec.toppings[1]"}},
-		"no name":        {review(restaurantv1.PizzaTopping{}), metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Message: "Required value", Field: "spec.toppings[0].name"}},
-		"a quantity of 11": {
-			review(restaurantv1.PizzaTopping{Name: "a", Quantity: ptr.To[int32](11)}),
-			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: "Invalid value: 11: must be less than or equal to 10", Field: "spec.toppings[0].quantity"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := framework.Restaurant(cp).RestaurantV1().PriceReviews().Create(t.Context(), test.review, metav1.CreateOptions{})
-			status := framework.RequireStatus(t, err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
-			require.Equal(t, []metav1.StatusCause{test.cause}, status.Details.Causes)
-			require.Equal(t, "PriceReview", status.Details.Kind)
-			require.Empty(t, status.Details.Name)
-		})
-	}
-}
-
-// TestPriceReviewByKubectl shows the answer to who has only kubectl, and that nothing
-// else can be done with questions.
 func TestPriceReviewByKubectl(t *testing.T) {
 	t.Parallel()
-	dear := priced(t, "dear", "12")
-	file := filepath.Join(t.TempDir(), "review.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(`apiVersion: restaurant.programming-kubernetes.info/v1
-kind: PriceReview
-spec:
-  toppings:
-    - name: `+dear+`
-      quantity: 2
-    - name: no-such
-`), 0o600))
-	output, err := cp.Kubectl(t.Context(), "create", "--filename="+file, "--output=jsonpath={.status}").CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	require.JSONEq(t, `{"missingToppings":["no-such"]}`, string(output))
-
-	output, err = cp.Kubectl(t.Context(), "create", "--filename=../../../artifacts/examples/reviews/pricereview.yaml", "--output=yaml").CombinedOutput()
-	require.NoError(t, err, "%s", output)
+	k := kubectl{}
 	// The tests' toppings cost 1 each.
-	require.Contains(t, string(output), "\nstatus:\n  cost: \"4\"\n")
-
-	for _, verb := range []string{"get", "delete --all"} {
-		output, err := cp.Kubectl(t.Context(), append(strings.Fields(verb), "pricereviews")...).CombinedOutput()
-		require.Error(t, err)
-		require.Contains(t, string(output), "the server does not allow this method on the requested resource")
+	require.Equal(t, `{"cost":"4"}`, k.ok(t, "create", "--filename=../../../artifacts/examples/reviews/pricereview.yaml", "--output=jsonpath={.status}"))
+	for _, args := range []string{"get pricereviews", "delete --all pricereviews"} {
+		require.Contains(t, k.run(t, "", strings.Fields(args)...).stderr, "the server does not allow this method on the requested resource")
 	}
-	output, err = cp.Kubectl(t.Context(), "get", "restaurant", "--all-namespaces").CombinedOutput()
-	require.NoError(t, err, "%s", output)
 }
 
-// A question that is none is refused, and there is nothing that could be read, changed
-// or deleted.
-func TestRefusedPriceReviews(t *testing.T) {
-	const (
-		protobuf = "application/vnd.kubernetes.protobuf"
-		reviews  = "{root}/pricereviews"
-	)
-	ask := func(body string) badRequest { return createAt(reviews, body) }
-	spec := `"spec":{"toppings":[{"name":"tomato"}]}`
+// What is wrong with any request, package conformance sends to reviews, too.
+func TestBadPriceReviews(t *testing.T) {
+	const reviews = "{root}/pricereviews"
+	of := func(toppings string) badRequest { return createAt(reviews, `{"spec":{"toppings":`+toppings+`}}`) }
 	requests := map[string]badRequest{
-		"metadata/a name in upper case": ask(`{"metadata":{"name":"A"},`+spec+`}`).gets(422, `metadata.name: Invalid value: "A": …`),
-		"metadata/a bad label":          ask(`{"metadata":{"labels":{"a b":"c"}},`+spec+`}`).gets(422, `metadata.labels: Invalid value: "a b": …`),
-		"metadata/resourceVersion":      ask(`{"metadata":{"resourceVersion":"1"},`+spec+`}`).gets(422, `metadata.resourceVersion: Invalid value: "1": must not be set on objects to be created`),
-		"spec/a string":                 ask(`{"spec":"tomato"}`).gets(400),
-		"spec/names only":               ask(`{"spec":{"toppings":["tomato"]}}`).gets(400),
-		"spec/a huge quantity":          ask(`{"spec":{"toppings":[{"name":"a","quantity":1e999999999}]}}`).gets(400),
-		"spec/unknown field":            createAt(reviews+"?fieldValidation=Strict", `{"spec":{"count":1,"toppings":[]}}`).gets(400),
-		"JSON/another kind":             ask(`{"apiVersion":"{version}","kind":"Pizza",` + spec + `}`).gets(400),
-		"JSON/another version":          ask(`{"apiVersion":"{group}/v1beta1","kind":"PriceReview",` + spec + `}`).gets(400),
-		"JSON/cut off":                  ask(`{"spec":`).gets(400),
-		"JSON/nothing":                  ask("").gets(400),
-		"YAML/cut off":                  ask("spec: {").as("application/yaml").gets(400),
-		"protobuf/nothing":              ask("").as(protobuf).gets(400),
-		"protobuf/an empty one":         ask(envelope("PriceReview", "")).as(protobuf).gets(422, "spec.toppings: Required value"),
-		"protobuf/garbage":              ask(envelope("PriceReview", "\x93\x1e\xb0\x77")).as(protobuf).gets(400),
-		"text":                          ask("{}").as("text/plain").gets(415),
-		"Accept":                        ask(`{` + spec + `}`).accepting("text/html").gets(406),
-		"dryRun":                        createAt(reviews+"?dryRun=yes", `{`+spec+`}`).gets(422, `dryRun: Unsupported value: ["yes"]: supported values: "All"`),
-		"method/list":                   get(reviews).gets(405),
-		"method/watch":                  get(reviews + "?watch=true").gets(405),
-		"method/get":                    get(reviews + "/a").gets(404),
-		"method/update":                 replaceAt(reviews+"/a", "{}").gets(404),
-		"method/patch":                  patchAt(reviews+"/a", types.MergePatchType, "{}").gets(404),
-		"method/delete":                 remove(reviews+"/a", "").gets(404),
-		"method/delete all":             remove(reviews, "").gets(405),
-		"path/in a namespace":           createAt("{root}/namespaces/{namespace}/pricereviews", `{`+spec+`}`).gets(404),
+		"no toppings":           of("[]").gets(422, "spec.toppings: Required value"),
+		"too many":              of(listOf(restaurant.MaxToppings+1, `{"name":"t%d"}`)).gets(422, "spec.toppings: Too many: 65: must have at most 64 items"),
+		"twice the same":        of(`[{"name":"a"},{"name":"a"}]`).gets(422, `spec.toppings[1]: Duplicate value: {"name":"a","quantity":1}`),
+		"no name":               of(`[{}]`).gets(422, "spec.toppings[0].name: Required value"),
+		"a quantity of 11":      of(`[{"name":"a","quantity":11}]`).gets(422, "spec.toppings[0].quantity: Invalid value: 11: must be less than or equal to 10"),
+		"a huge quantity":       of(`[{"name":"a","quantity":1e999999999}]`).gets(400),
+		"names only":            of(`["tomato"]`).gets(400),
+		"unknown field":         createAt(reviews+"?fieldValidation=Strict", `{"spec":{"count":1,"toppings":[]}}`).gets(400),
+		"a name":                createAt(reviews, `{"metadata":{"name":"A"},"spec":{"toppings":[{"name":"a"}]}}`).gets(422, `metadata.name: Invalid value: "A": …`),
+		"a resourceVersion":     createAt(reviews, `{"metadata":{"resourceVersion":"1"},"spec":{"toppings":[{"name":"a"}]}}`).gets(422, `metadata.resourceVersion: Invalid value: "1": must not be set on objects to be created`),
+		"protobuf":              createAt(reviews, envelope("PriceReview", "")).as("application/vnd.kubernetes.protobuf").gets(422, "spec.toppings: Required value"),
+		"get":                   get(reviews + "/a").gets(404),
+		"create in a namespace": createAt("{root}/namespaces/{namespace}/pricereviews", "{}").gets(404),
 	}
 	for name, request := range requests {
 		requests[name] = request.except("v1beta1", "v1alpha1")
 	}
 	requireRefused(t, requests)
-}
-
-// A question is written down like all else that is asked for.
-func TestPriceReviewIsAudited(t *testing.T) {
-	t.Parallel()
-	client, err := rest.HTTPClientFor(framework.Config(cp))
-	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, cp.APIServer.URL()+"/apis/restaurant.programming-kubernetes.info/v1/pricereviews",
-		strings.NewReader(`{"spec":{"toppings":[{"name":"tomato"}]}}`))
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	require.Equal(t, http.StatusCreated, response.StatusCode)
-	event := audited(t, response.Header.Get(auditv1.HeaderAuditID))
-	require.Equal(t, "create", event.Verb)
-	require.Equal(t, &auditv1.ObjectReference{APIGroup: restaurant.GroupName, APIVersion: "v1", Resource: "pricereviews"}, event.ObjectRef)
 }

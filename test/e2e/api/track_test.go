@@ -18,27 +18,20 @@ package api
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
-	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
-	restaurantv1alpha1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1alpha1"
-	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
-	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned/scheme"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -157,25 +150,6 @@ func TestTrack(t *testing.T) {
 	}
 }
 
-// Whoever is not to see a pizza does not see it come and go: a pizza of the same
-// name in another namespace is another one.
-func TestTrackOnePizza(t *testing.T) {
-	framework.AlsoRemote(t)
-	t.Parallel()
-	k, other := newKubectl(t), newKubectl(t)
-	client, err := rest.HTTPClientFor(framework.Config(cp))
-	require.NoError(t, err)
-	k.okWith(t, strings.Replace(margherita(3), "margherita", "bianca", 1), "create", "--filename=-")
-	pizza, _ := track(t, client, framework.Config(cp).Host+trackPath(k)+"?follow=true")
-	pizza.says("0 of 3 baked")
-	other.ok(t, "scale", "pizza/margherita", "--replicas=7")
-	k.ok(t, "scale", "pizza/bianca", "--replicas=7")
-	other.ok(t, "delete", "pizza/margherita")
-	k.ok(t, "delete", "pizza/bianca")
-	k.ok(t, "scale", "pizza/margherita", "--replicas=4")
-	pizza.says("0 of 4 baked")
-}
-
 // Kube-apiserver takes a stream for a request, which occupies a seat of priority and fairness for
 // up to a minute. One user once took all of a level's, and others of it waited.
 func TestTrackTakesFewSeats(t *testing.T) {
@@ -207,104 +181,37 @@ func trackPath(k kubectl) string { return strings.Replace(bakePath(k), "/bake", 
 func TestTypedTrack(t *testing.T) {
 	framework.AlsoRemote(t)
 	t.Parallel()
-	client := versioned.NewForConfigOrDie(framework.Config(cp))
-	seconds := int64(30)
-	for version, test := range map[string]struct {
-		client  rest.Interface
-		options runtime.Object
-	}{
-		"v1":       {client.RestaurantV1().RESTClient(), &restaurantv1.PizzaTrackOptions{Follow: true, TimeoutSeconds: &seconds}},
-		"v1beta1":  {client.RestaurantV1beta1().RESTClient(), &restaurantv1beta1.PizzaTrackOptions{Follow: true, TimeoutSeconds: &seconds}},
-		"v1alpha1": {client.RestaurantV1alpha1().RESTClient(), &restaurantv1alpha1.PizzaTrackOptions{Follow: true, TimeoutSeconds: &seconds}},
-	} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			s := newSubject(t, "Pizza", version)
-			s.wanting(t, 2)
-			body, err := test.client.Get().Namespace(s.Namespace).Resource("pizzas").Name(s.Name("a")).SubResource("track").
-				VersionedParams(test.options, scheme.ParameterCodec).Stream(t.Context())
-			require.NoError(t, err)
-			defer body.Close()
-			pizza := stream{t, bufio.NewReader(body)}
-			pizza.says("0 of 2 baked")
-			s.mustBake(t, 2)
-			pizza.says("2 of 2 baked: ready")
-			pizza.ends()
-		})
-	}
+	s := newSubject(t, "Pizza", "v1")
+	s.wanting(t, 2)
+	body, err := framework.Restaurant(cp).RestaurantV1().RESTClient().Get().Namespace(s.Namespace).Resource("pizzas").Name(s.Name("a")).SubResource("track").
+		VersionedParams(&restaurantv1.PizzaTrackOptions{Follow: true, TimeoutSeconds: new(int64(30))}, scheme.ParameterCodec).Stream(t.Context())
+	require.NoError(t, err)
+	defer body.Close()
+	pizza := stream{t, bufio.NewReader(body)}
+	pizza.says("0 of 2 baked")
+	s.mustBake(t, 2)
+	pizza.says("2 of 2 baked: ready")
+	pizza.ends()
 }
 
 func TestKubectlTrack(t *testing.T) {
+	framework.AlsoRemote(t)
 	t.Parallel()
 	k := newKubectl(t)
-	bake := func() { k.okWith(t, "{}", "create", "--raw", bakePath(k), "--filename=-") }
-	require.Equal(t, "0 of 3 baked\n", k.ok(t, "get", "--raw", trackPath(k)))
-
 	cmd := k.command(t, "get", "--raw", trackPath(k)+"?follow=true")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	pizza := stream{t, bufio.NewReader(stdout)}
-	pizza.says("0 of 3 baked")
-	bake()
-	pizza.says("1 of 3 baked")
-
-	// Another client of the same pizza, by way of a proxy.
-	host := proxy(t, k)
-	proxied, _ := track(t, http.DefaultClient, host+trackPath(k)+"?follow=true")
-	proxied.says("1 of 3 baked")
-	for _, want := range []string{"2 of 3 baked", "3 of 3 baked: ready"} {
-		bake()
+	for _, want := range []string{"0 of 3 baked", "1 of 3 baked", "2 of 3 baked"} {
 		pizza.says(want)
-		proxied.says(want)
+		k.okWith(t, "{}", "create", "--raw", bakePath(k), "--filename=-")
 	}
+	pizza.says("3 of 3 baked: ready")
 	pizza.ends()
-	proxied.ends()
 	require.NoError(t, cmd.Wait())
-	require.Empty(t, stderr.String())
-
-	got := k.run(t, "", "get", "--raw", trackPath(k)+"?follow=true&timeoutSeconds=0")
-	require.Equal(t, answer{stderr: `The PizzaTrackOptions "" is invalid: timeoutSeconds: Invalid value: 0: must be greater than or equal to 1` + "\n", code: 1}, got)
-}
-
-// proxy starts "kubectl proxy" and returns where it listens.
-func proxy(t *testing.T, k kubectl) (host string) {
-	t.Helper()
-	cmd := k.command(t, "proxy", "--port=0")
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // It says that it was killed.
-	})
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
-	require.NotEmpty(t, address, line)
-	return "http://" + address
-}
-
-// A stream is written down when it ends, with what was asked for.
-func TestTrackIsAudited(t *testing.T) {
-	t.Parallel()
-	k := newKubectl(t)
-	client, err := rest.HTTPClientFor(framework.Config(cp))
-	require.NoError(t, err)
-	pizza, response := track(t, client, cp.APIServer.URL()+trackPath(k)+"?follow=true")
-	pizza.says("0 of 3 baked")
-	k.ok(t, "delete", "pizza", "margherita")
-	pizza.says("deleted")
-	pizza.ends()
-	event := audited(t, response.Header.Get(auditv1.HeaderAuditID))
-	require.Equal(t, "get", event.Verb)
-	require.Equal(t, trackPath(k)+"?follow=true", event.RequestURI)
-	require.Equal(t, &auditv1.ObjectReference{
-		APIGroup: restaurant.GroupName, APIVersion: "v1", Resource: "pizzas", Subresource: "track", Namespace: k.namespace, Name: "margherita",
-	}, event.ObjectRef)
-	require.EqualValues(t, http.StatusOK, event.ResponseStatus.Code)
+	require.Equal(t, answer{stderr: `The PizzaTrackOptions "" is invalid: timeoutSeconds: Invalid value: 0: must be greater than or equal to 1` + "\n", code: 1},
+		k.run(t, "", "get", "--raw", trackPath(k)+"?follow=true&timeoutSeconds=0"))
 }
 
 // A stream goes on without its client for no longer than it takes to notice, and
@@ -342,14 +249,9 @@ func TestBadTracks(t *testing.T) {
 		"timeoutSeconds/unused":   get("{pizza}/track?timeoutSeconds=0").gets(422, fmt.Sprintf(tooLittle, 0)),
 		"dryRun":                  get("{pizza}/track?dryRun=All").gets(400).saying("dryRun is not supported"),
 		"no pizza":                get("{pizzas}/new/track").gets(404).saying(`pizzas.{group} "new" not found`),
-		"no pizza, followed":      get("{pizzas}/new/track?follow=true").gets(404),
 		"a topping":               get("{topping}/track").gets(404),
 		"all":                     get("{root}/pizzas/track").gets(404),
 		"further":                 get("{pizza}/track/more").gets(404),
-		"watched":                 get("{root}/watch/namespaces/{namespace}/pizzas/margherita/track").gets(404),
-		"method/create":           createAt("{pizza}/track", "{}").gets(405),
-		"method/update":           replaceAt("{pizza}/track", "{}").gets(405),
-		"method/patch":            patchAt("{pizza}/track", types.MergePatchType, "{}").gets(405),
 		"method/delete":           remove("{pizza}/track", "").gets(405),
 	})
 }

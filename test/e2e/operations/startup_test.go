@@ -30,7 +30,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -45,6 +47,24 @@ func TestServerStartsBeforeKubeAPIServer(t *testing.T) {
 	require.NoError(t, cp.KubeAPIServer.Start(t.Context()))
 	require.NoError(t, late.WaitReady(t.Context()))
 	require.NoError(t, cp.WaitAvailable(t.Context()))
+}
+
+// A server that says it is ready knows whom to trust: the front proxy, and users
+// with certificates. It once read their certificate authorities only afterwards,
+// and refused the first requests.
+func TestReadyMeansReadyForRequests(t *testing.T) {
+	framework.Long(t, "three servers are started one after the other")
+	t.Parallel()
+	for range 3 {
+		server := framework.NewServer(t, cp, controlplane.ServerConfig{})
+		require.NoError(t, server.Start(t.Context()))
+		asProxy := framework.FrontProxy(t, cp, server, cp.PKI.FrontProxyCA, "somebody", "system:masters")
+		for who, config := range map[string]*rest.Config{"the front proxy": asProxy, "a user": framework.AdminConfig(t, cp, server)} {
+			list, err := versioned.NewForConfigOrDie(config).RestaurantV1().Toppings().List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err, who)
+			require.Empty(t, list.Items, who)
+		}
+	}
 }
 
 // A server may be installed before its roles, and says which it is waiting for.

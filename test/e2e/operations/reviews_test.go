@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package api
+package operations
 
 import (
 	"bufio"
@@ -42,6 +42,7 @@ import (
 	authenticationtesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication/testing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authorization"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
+	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
@@ -72,12 +73,14 @@ func reviews(t *testing.T) float64 {
 func TestReviewsOfManyNames(t *testing.T) {
 	// An answer is valid for some seconds only, and others are asked about meanwhile.
 	const names, most = 300, 150
-	ns := framework.Namespace(t, cp)
-	grant(t, "reader-of-many", ns, rule("get", "pizzas"))
-	config, err := cp.RESTConfigFor("reader-of-many")
+	const user = "reader-of-many"
+	framework.Kubectl(t, cp, "create", "role", user, "--verb=get,list", "--resource=pizzas.restaurant.programming-kubernetes.info")
+	framework.Kubectl(t, cp, "create", "rolebinding", user, "--role="+user, "--user="+user)
+	controlplane.Eventually(t, func() error { return mayListPizzas(t, user) })
+	config, err := cp.RESTConfigFor(user)
 	require.NoError(t, err)
 	config.QPS = -1
-	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas(ns)
+	pizzas := versioned.NewForConfigOrDie(config).RestaurantV1().Pizzas("default")
 	before := reviews(t)
 	for i := range names {
 		_, err := pizzas.Get(t.Context(), fmt.Sprintf("pizza-%d", i), metav1.GetOptions{})
@@ -86,6 +89,15 @@ func TestReviewsOfManyNames(t *testing.T) {
 	asked := reviews(t) - before
 	require.NotZero(t, asked, "nobody was asked, or the metric has another name")
 	require.LessOrEqual(t, asked, float64(most), "reviews for %d requests of one user", names)
+}
+
+// mayListPizzas returns an error until kube-apiserver knows that a user may.
+func mayListPizzas(t *testing.T, user string) error {
+	t.Helper()
+	if !mayList(t, user) {
+		return fmt.Errorf("%s may not list pizzas", user)
+	}
+	return nil
 }
 
 // randomRules are rules of RBAC for about half of what is asked for.
@@ -137,6 +149,14 @@ func TestReviewsWithoutNameAgree(t *testing.T) {
 	admin := framework.Config(cp)
 	admin.QPS = -1
 	client := kubernetes.NewForConfigOrDie(admin)
+	bind := func(user, role string) {
+		_, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range users {
 		name, rules := fmt.Sprintf("random-%d", i), randomRules(random, rulesOfEach)
@@ -146,11 +166,11 @@ func TestReviewsWithoutNameAgree(t *testing.T) {
 		_, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		bind(t, name, "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name})
+		bind(name, name)
 	}
 	// The last one is known to kube-apiserver when all are.
-	bind(t, "known", "", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"})
-	waitAllowed(t, "known", "", "get", "pizzas")
+	bind("known", "cluster-admin")
+	controlplane.Eventually(t, func() error { return mayListPizzas(t, "known") })
 
 	exact := reviewer{client: client}
 	tested := authorization.AskForAllNames(exact)
