@@ -90,42 +90,52 @@ func (p *Probe) unchanged(object *unstructured.Unstructured) {
 // act does something to an object, as a dry run. Nothing but a missing permission keeps it from
 // success, unless a subresource takes more than its kind.
 func (p *Probe) act(a action, object *unstructured.Unstructured, options ...Option) Answer {
-	collection := p.CollectionIn(object.GetNamespace(), p.Version)
-	one := p.CollectionIn(object.GetNamespace(), p.Version, object.GetName())
-	if a.subresource != "" {
-		one += "/" + a.subresource
-	}
-	dry := append([]Option{Query("dryRun", "All")}, options...)
-	switch a.verb {
-	case "list":
-		return p.Do(http.MethodGet, collection, nil, append(options, Query("limit", "1"))...)
-	case "watch":
-		return p.Do(http.MethodGet, collection, nil, append(options, p.Selector(), Query("watch", "true"), Query("timeoutSeconds", "1"))...)
-	case "create":
-		if a.subresource != "" {
-			return p.Do(http.MethodPost, one, p.stub(a, object), dry...)
-		}
+	var body any
+	switch {
+	case a.verb == "patch":
+		body = "{}"
+	case a.verb == "create" && a.subresource == "":
 		other := object.DeepCopy()
 		other.SetName(object.GetName() + "-new")
 		if p.Example != nil {
 			other = p.New("new")
 			other.SetNamespace(object.GetNamespace())
 		}
-		return p.Do(http.MethodPost, collection, other.Object, dry...)
-	case "update":
-		if a.subresource != "" && a.subresource != "status" {
-			return p.Do(http.MethodPut, one, p.stub(a, object), dry...)
-		}
-		return p.Do(http.MethodPut, one, object.Object, dry...)
-	case "patch":
-		return p.Do(http.MethodPatch, one, "{}", append(dry, Header("Content-Type", string(types.MergePatchType)))...)
-	case "delete":
-		return p.Do(http.MethodDelete, one, nil, dry...)
-	case "deletecollection":
-		return p.Do(http.MethodDelete, collection, nil, append(dry, p.Selector())...)
-	default:
-		return p.Do(http.MethodGet, one, nil, options...)
+		body = other.Object
+	case a.verb == "update" && (a.subresource == "" || a.subresource == "status"):
+		body = object.Object
+	case a.verb == "create" || a.verb == "update":
+		body = p.stub(a, object)
 	}
+	return p.try(a, object.GetNamespace(), object.GetName(), body, options...)
+}
+
+// try sends the request of an action on an object of that name, as a dry run.
+func (p *Probe) try(a action, namespace, name string, body any, options ...Option) Answer {
+	method, found := map[string]string{
+		"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete, "deletecollection": http.MethodDelete,
+	}[a.verb]
+	if !found {
+		method = http.MethodGet
+	}
+	if a.writes() {
+		options = append(options, Query("dryRun", "All"))
+	}
+	path := p.CollectionIn(namespace, p.Version)
+	switch {
+	case a.subresource != "":
+		path = p.CollectionIn(namespace, p.Version, name, a.subresource)
+	case a.verb == "list", a.verb == "deletecollection":
+		options = append(options, p.Selector())
+	case a.verb == "watch":
+		options = append(options, p.Selector(), Query("watch", "true"), Query("timeoutSeconds", "1"))
+	case a.verb != "create":
+		path += "/" + name
+	}
+	if a.verb == "patch" {
+		options = append(options, Header("Content-Type", string(types.MergePatchType)))
+	}
+	return p.Do(method, path, body, options...)
 }
 
 // stub is what a subresource takes: what it gives, or else an object with nothing but a name.

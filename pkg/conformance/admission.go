@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -44,99 +45,64 @@ const (
 )
 
 func admissionChecks() []Check {
-	return []Check{{
-		ID:     "security/validating-policy",
-		Rule:   "A ValidatingAdmissionPolicy is asked about each verb that writes, of the resource and of each subresource, also in a dry run.",
-		Source: validatingPolicies,
-		Needs:  []string{"create"},
-		Run: func(p *Probe) {
-			object, who := p.subject("a"), p.user("validating-policy", "system:masters")
-			p.validatingPolicy("validating-policy", "'"+p.ID+" is asked about ' + request.operation + ' of ' + request.resource.resource + '/' + request.?subResource.orValue('')")
-			p.asked(object, who, p.writing())
+	var checks []Check
+	for _, way := range []struct {
+		name, rule, source string
+		needs              []string
+		install            func(p *Probe, user string)
+	}{{
+		"validating-policy", "A ValidatingAdmissionPolicy is asked about each verb that writes, of the resource and of each subresource, also in a dry run.",
+		validatingPolicies, []string{"create"}, func(p *Probe, user string) {
+			p.validatingPolicy(user, "'"+p.ID+" is asked about ' + request.operation + ' of ' + request.resource.resource + '/' + request.?subResource.orValue('')")
 		},
 	}, {
-		ID:     "security/identity",
-		Rule:   "Admission sees the user, with groups, UID and extra values, as kube-apiserver has authenticated it, and nothing that a client claims.",
-		Source: aggregation + "#kubernetes-apiserver-client-authentication",
-		Needs:  []string{"create"},
+		"mutating-policy", "A MutatingAdmissionPolicy is asked about each create, update and patch, of the resource and of each subresource, and what it changes is in the object.",
+		mutatingPolicies, []string{"create", "get"}, (*Probe).mutatingPolicy,
+	}, {
+		"validating-webhook", "A validating webhook is asked about each verb that writes, of the resource and of each subresource, with the objects and whether it is a dry run.",
+		admissionWebhooks, []string{"create"}, func(p *Probe, user string) { p.webhook("Validating", user, "Fail", p.refuse) },
+	}, {
+		"mutating-webhook", "A mutating webhook is asked about each verb that writes, of the resource and of each subresource, and what it changes is in the object.",
+		admissionWebhooks, []string{"create", "get"}, func(p *Probe, user string) { p.webhook("Mutating", user, "Fail", p.mutate) },
+	}} {
+		checks = append(checks, Check{
+			ID: "security/" + way.name, Source: way.source, Needs: way.needs,
+			Rule: way.rule,
+			Run: func(p *Probe) {
+				object, who := p.subject("a"), p.user(way.name, "system:masters")
+				way.install(p, way.name)
+				p.asked(object, who, slices.DeleteFunc(p.writing(), func(a action) bool { return way.name == "mutating-policy" && strings.HasPrefix(a.verb, "delete") }))
+			},
+		})
+	}
+	return append(checks, Check{
+		ID: "security/identity", Source: aggregation + "#kubernetes-apiserver-client-authentication", Needs: []string{"create"},
+		Rule: "Admission sees the user, with groups, UID and extra values, as kube-apiserver has authenticated it, and nothing that a client claims.",
 		Run: func(p *Probe) {
 			who := p.user("identity", "system:masters", "tasters:ÖZ")
-			p.validatingPolicy("identity", identityOf())
+			p.validatingPolicy("identity", "'user=' + request.userInfo.username + ' uid=' + request.userInfo.?uid.orValue('') + "+
+				"' groups=' + request.userInfo.groups.filter(g, g.startsWith('tasters')).join(',') + ' scopes=' + request.userInfo.extra['example.com/scopes'].join(',')")
 			want := "user=" + p.Name("identity") + " uid=4711 groups=tasters:ÖZ scopes=eat,drink"
 			p.Eventually(func() Answer {
 				return p.act(action{"create", ""}, p.New("a"), append(who.as, forged, func(r *Request) {
 					r.Header.Set("Impersonate-Uid", "4711")
 					r.Header["Impersonate-Extra-Example.com%2fscopes"] = []string{"eat", "drink"}
 				})...)
-			}, func(answer Answer) string {
-				if !strings.Contains(statusOf(answer), want) {
-					return fmt.Sprintf("a policy is expected to see %q", want)
-				}
-				return ""
-			})
+			}, until(fmt.Sprintf("a policy is expected to see %q", want), func(answer Answer) bool { return strings.Contains(statusOf(answer), want) }))
 		},
-	}, {
-		ID:     "security/mutating-policy",
-		Rule:   "A MutatingAdmissionPolicy is asked about each create, update and patch, of the resource and of each subresource, and what it changes is in the object.",
-		Source: mutatingPolicies,
-		Needs:  []string{"create", "get"},
+	}, Check{
+		ID: "security/webhook-failure", Source: admissionWebhooks + "#failure-policy", Needs: []string{"create"},
+		Rule: "If a webhook fails, its failurePolicy decides: Fail refuses the request, Ignore lets it through.",
 		Run: func(p *Probe) {
-			object, who := p.Create("a"), p.user("mutating-policy", "system:masters")
-			p.mutatingPolicy("mutating-policy")
-			p.asked(object, who, slices.DeleteFunc(p.writing(), func(a action) bool { return strings.HasPrefix(a.verb, "delete") }))
-		},
-	}, {
-		ID:     "security/validating-webhook",
-		Rule:   "A validating webhook is asked about each verb that writes, of the resource and of each subresource, with the objects and whether it is a dry run.",
-		Source: admissionWebhooks,
-		Needs:  []string{"create"},
-		Run: func(p *Probe) {
-			object, who := p.subject("a"), p.user("validating-webhook", "system:masters")
-			p.webhook("Validating", "validating-webhook", "Fail", func(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-				return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: p.question(review)}}
-			})
-			p.asked(object, who, p.writing())
-		},
-	}, {
-		ID:     "security/mutating-webhook",
-		Rule:   "A mutating webhook is asked about each verb that writes, of the resource and of each subresource, and what it changes is in the object.",
-		Source: admissionWebhooks,
-		Needs:  []string{"create", "get"},
-		Run: func(p *Probe) {
-			object, who := p.Create("a"), p.user("mutating-webhook", "system:masters")
-			p.webhook("Mutating", "mutating-webhook", "Fail", func(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-				if review.SubResource != "" || review.Operation == admissionv1.Delete {
-					return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: p.question(review)}}
-				}
-				patch, kind := inJSON([]any{map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]any{mutated: review.Operation}}}), admissionv1.PatchTypeJSONPatch
-				return &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(patch), PatchType: &kind}
-			})
-			p.asked(object, who, p.writing())
-		},
-	}, {
-		ID:     "security/webhook-failure",
-		Rule:   "If a webhook fails, its failurePolicy decides: Fail refuses the request, Ignore lets it through.",
-		Source: admissionWebhooks + "#failure-policy",
-		Needs:  []string{"create"},
-		Run: func(p *Probe) {
-			asked := make(chan struct{}, 1000)
 			for _, policy := range []string{"Fail", "Ignore"} {
+				var asked atomic.Bool
 				who := p.user("webhook-"+strings.ToLower(policy), "system:masters")
 				p.webhook("Validating", "webhook-"+strings.ToLower(policy), policy, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-					select {
-					case asked <- struct{}{}:
-					default:
-					}
+					asked.Store(true)
 					return nil
 				})
-				answer := p.Eventually(func() Answer { return p.act(action{"create", ""}, p.New("a"), who.as...) }, func(Answer) string {
-					select {
-					case <-asked:
-						return ""
-					default:
-						return "the webhook is not asked"
-					}
-				})
+				answer := p.Eventually(func() Answer { return p.act(action{"create", ""}, p.New("a"), who.as...) },
+					until("the webhook is not asked", func(Answer) bool { return asked.Load() }))
 				if policy == "Ignore" {
 					p.Object(answer, http.StatusCreated)
 				} else {
@@ -144,7 +110,21 @@ func admissionChecks() []Check {
 				}
 			}
 		},
-	}}
+	})
+}
+
+// refuse says in a refusal what a webhook has been asked.
+func (p *Probe) refuse(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: p.question(review)}}
+}
+
+// mutate annotates an object. What has no annotations it refuses.
+func (p *Probe) mutate(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if review.SubResource != "" || review.Operation == admissionv1.Delete {
+		return p.refuse(review)
+	}
+	patch := inJSON([]any{map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]any{mutated: review.Operation}}})
+	return &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(patch), PatchType: new(admissionv1.PatchTypeJSONPatch)}
 }
 
 // asked does everything as a user for whom there is a policy or webhook. Either that refuses, in the
@@ -216,9 +196,7 @@ func (p *Probe) mutatingPolicy(user string) {
 			version = known
 		}
 	}
-	if version == "" {
-		p.NotOffered("kube-apiserver serves no MutatingAdmissionPolicies")
-	}
+	p.OnlyIf(version != "", "kube-apiserver serves no MutatingAdmissionPolicies")
 	rules, condition, selector := p.matching(user, "CREATE", "UPDATE")
 	expression := fmt.Sprintf(`request.?subResource.orValue("") == "" ? [JSONPatch{op: "add", path: "/metadata/annotations", value: {%q: request.operation}}] : `+
 		`[JSONPatch{op: "remove", path: "/%s is asked about " + request.operation + " of " + request.resource.resource + "~1" + request.subResource}]`, mutated, p.ID)
@@ -253,9 +231,7 @@ type webhooks struct {
 // webhook registers a webhook that is asked about whatever a user does. An answer of nil is a failure.
 func (p *Probe) webhook(kind, user, failurePolicy string, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) {
 	hooks, name := p.run.hooks, p.Name(user)
-	if hooks == nil {
-		p.NotOffered("the run has no webhooks: an option names an address where the API's servers reach them")
-	}
+	p.OnlyIf(hooks != nil, "the run has no webhooks: an option names an address where the API's servers reach them")
 	hooks.mu.Lock()
 	hooks.answers["/"+name] = answer
 	hooks.mu.Unlock()

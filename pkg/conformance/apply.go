@@ -36,14 +36,11 @@ const serverSideApply = "https://kubernetes.io/docs/reference/using-api/server-s
 func applyChecks() []Check {
 	needs := []string{"create", "get", "update", "patch"}
 	return common(Check{Source: serverSideApply + "#field-management", Needs: needs}, []Check{{
-		ID:     "apply/create",
-		Rule:   "Apply creates an object that does not exist, from YAML as well, and changes nothing when it is repeated.",
-		Source: serverSideApply + "#serialization",
+		ID: "apply/create", Source: serverSideApply + "#serialization",
+		Rule: "Apply creates an object that does not exist, from YAML as well, and changes nothing when it is repeated.",
 		Run: func(p *Probe) {
 			body, err := yaml.Marshal(p.New("create").Object)
-			if err != nil {
-				p.Fail(Answer{}, "the example is no YAML: %v", err)
-			}
+			p.Require(Answer{}, err == nil, "the example is no YAML: %v", err)
 			apply := func() Answer {
 				return p.Patch(p.Name("create"), types.ApplyPatchType, body, Query("fieldManager", "alice"))
 			}
@@ -52,9 +49,8 @@ func applyChecks() []Check {
 			p.Equal(answer, "the object", created.Object, p.Object(answer, http.StatusOK).Object)
 		},
 	}, {
-		ID:     "apply/refused",
-		Rule:   "Apply without a field manager, of another name or kind than that of the path, of managedFields, or of a stale resourceVersion is refused.",
-		Source: serverSideApply,
+		ID: "apply/refused", Source: serverSideApply,
+		Rule: "Apply without a field manager, of another name or kind than that of the path, of managedFields, or of a stale resourceVersion is refused.",
 		Run: func(p *Probe) {
 			name := p.Create("refused").GetName()
 			for _, refusal := range []struct {
@@ -80,13 +76,9 @@ func applyChecks() []Check {
 			answer := p.Apply("alice", p.New("ownership"))
 			owners := p.owners(answer)
 			typed, err := typedBy(document, p.New("ownership"))
-			if err != nil {
-				p.Fail(answer, "an object that fits OpenAPI v3 is expected: %v", err)
-			}
+			p.Require(answer, err == nil, "an object that fits OpenAPI v3 is expected: %v", err)
 			set, err := typed.ToFieldSet()
-			if err != nil {
-				p.Fail(answer, "the fields of the object: %v", err)
-			}
+			p.Require(answer, err == nil, "the fields of the object: %v", err)
 			want := slices.DeleteFunc(paths(set), func(path string) bool {
 				return slices.Contains([]string{".apiVersion", ".kind", ".metadata", ".metadata.labels", ".metadata.name", ".metadata.namespace"}, path)
 			})
@@ -108,28 +100,25 @@ func applyChecks() []Check {
 				{"bob", map[string]string{"yours": "1"}, map[string]string{"yours": "1"}},
 				{"bob", nil, map[string]string{}},
 			} {
-				answer := p.Apply(step.manager, p.partial("shared", step.applied))
-				p.Equal(answer, "what is left of the annotations", step.want, annotations(p.Object(answer, http.StatusOK)))
+				p.Annotated(p.Apply(step.manager, p.partial("shared", step.applied)), step.want)
 			}
 		},
 	}, {
-		ID:     "apply/conflict",
-		Rule:   "Apply of another value than another manager has applied is refused with 409. The cause names field and manager.",
-		Source: serverSideApply + "#conflicts",
+		ID: "apply/conflict", Source: serverSideApply + "#conflicts",
+		Rule: "Apply of another value than another manager has applied is refused with 409. The cause names field and manager.",
 		Run: func(p *Probe) {
 			p.Create("conflict")
 			p.Object(p.Apply("alice", p.partial("conflict", map[string]string{"x": "1"})), http.StatusOK)
 			p.conflicts(p.Apply("bob", p.partial("conflict", map[string]string{"x": "2"})), annotation("x"), `conflict with "alice"`)
 		},
 	}, {
-		ID:     "apply/force",
-		Rule:   "Apply with force takes the fields from their managers.",
-		Source: serverSideApply + "#conflicts",
+		ID: "apply/force", Source: serverSideApply + "#conflicts",
+		Rule: "Apply with force takes the fields from their managers.",
 		Run: func(p *Probe) {
 			p.Create("force")
 			p.Object(p.Apply("alice", p.partial("force", map[string]string{"x": "1", "y": "1"})), http.StatusOK)
 			answer := p.Apply("bob", p.partial("force", map[string]string{"x": "2"}), Query("force", "true"))
-			p.Equal(answer, "the annotations", map[string]string{"x": "2", "y": "1"}, annotations(p.Object(answer, http.StatusOK)))
+			p.Annotated(answer, map[string]string{"x": "2", "y": "1"})
 			p.Equal(answer, "the fields of the managers", map[string][]string{
 				"alice Apply " + p.Version: {annotation("y")}, "bob Apply " + p.Version: {annotation("x")},
 			}, p.owners(answer))
@@ -141,9 +130,7 @@ func applyChecks() []Check {
 			p.Create("update")
 			p.Object(p.Apply("alice", p.partial("update", map[string]string{"x": "1", "y": "1"})), http.StatusOK)
 			object := p.Object(p.Get(p.Name("update")), http.StatusOK)
-			annotations := object.GetAnnotations()
-			annotations[annotationPrefix+"x"] = "2"
-			object.SetAnnotations(annotations)
+			annotate(object, "x", "2")
 			answer := p.Put(object, Query("fieldManager", "carol"))
 			p.Equal(answer, "the fields of the managers", map[string][]string{
 				"alice Apply " + p.Version: {annotation("y")}, "carol Update " + p.Version: {annotation("x")},
@@ -151,9 +138,8 @@ func applyChecks() []Check {
 			p.conflicts(p.Apply("bob", p.partial("update", map[string]string{"x": "1"})), annotation("x"), `conflict with "carol" using `+p.GroupVersion().String())
 		},
 	}, {
-		ID:     "apply/clear",
-		Rule:   "A list of one empty entry clears managedFields.",
-		Source: serverSideApply + "#clearing-managedfields",
+		ID: "apply/clear", Source: serverSideApply + "#clearing-managedfields",
+		Rule: "A list of one empty entry clears managedFields.",
 		Run: func(p *Probe) {
 			p.Create("clear")
 			p.Object(p.Apply("alice", p.partial("clear", map[string]string{"x": "1"})), http.StatusOK)
@@ -174,9 +160,8 @@ func applyChecks() []Check {
 			p.Equal(answer, "the fields of the managers", map[string][]string{"alice Apply " + p.Version: {annotation("x")}}, p.owners(answer))
 		},
 	}, {
-		ID:     "apply/versions",
-		Rule:   "A manager that moves on to another version owns the same as before, and nothing twice.",
-		Unless: oneVersion,
+		ID: "apply/versions", Unless: oneVersion,
+		Rule: "A manager that moves on to another version owns the same as before, and nothing twice.",
 		Run: func(p *Probe) {
 			created := p.Object(p.Apply("alice", p.New("versions")), http.StatusCreated)
 			for _, version := range p.Versions {
@@ -186,18 +171,14 @@ func applyChecks() []Check {
 				delete(read.Object, "status")
 				answer := other.Apply("alice", read)
 				owners := other.owners(answer)
-				if _, found := owners["alice Apply "+version]; !found || len(owners) != 1 {
-					p.Fail(answer, "one entry in managedFields is expected, with the version %s", version)
-				}
+				p.Require(answer, len(owners) == 1 && owners["alice Apply "+version] != nil, "one entry in managedFields is expected, with the version %s", version)
 				answer = p.Get(created.GetName())
 				p.Equal(answer, "what was applied in "+version, content(created), content(p.Object(answer, http.StatusOK)))
 			}
 		},
 	}, {
-		ID:     "apply/versions-conflict",
-		Rule:   "What a manager has applied in a version is a conflict in each other version, too.",
-		Source: serverSideApply + "#conflicts",
-		Unless: oneVersion,
+		ID: "apply/versions-conflict", Source: serverSideApply + "#conflicts", Unless: oneVersion,
+		Rule: "What a manager has applied in a version is a conflict in each other version, too.",
 		Run: func(p *Probe) {
 			p.Create("versions-conflict")
 			p.Object(p.Apply("alice", p.partial("versions-conflict", map[string]string{"x": "1"})), http.StatusOK)
@@ -209,69 +190,42 @@ func applyChecks() []Check {
 			}
 		},
 	}, {
-		ID:    "apply/status",
-		Rule:  "The status is applied apart: its fields have owners of their own, and apply of the object leaves it alone.",
-		Needs: append(needs, "status/patch"),
+		ID: "apply/status", Needs: append(needs, "status/patch"),
+		Rule: "The status is applied apart: its fields have owners of their own, and apply of the object leaves it alone.",
 		Run: func(p *Probe) {
 			p.Create("status")
-			var applied *unstructured.Unstructured
-			// Most kinds accept one of these.
-			for _, candidate := range []map[string]any{
-				{"conditions": []any{map[string]any{
-					"type": "Examined", "status": "True", "reason": "Conformance", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
-				}}},
-				{"observedGeneration": int64(1)},
-				{"replicas": int64(1)},
-			} {
-				applied = p.partial("status", nil)
-				applied.Object["status"] = candidate
-				if answer := p.applyBelow("status", "baker", applied, Query("dryRun", metav1.DryRunAll)); answer.Code == http.StatusOK {
-					break
-				}
-				applied = nil
-			}
-			if applied == nil {
-				p.NotOffered("the status has neither conditions nor another field that the check knows a value of")
-			}
-			answer := p.applyBelow("status", "baker", applied)
+			applied := p.partial("status", nil)
+			applied.Object["status"] = p.status(p.Name("status"))
+			isStatus := func(path string) bool { return strings.HasPrefix(path, ".status") }
+			answer := p.Apply("baker", applied, At(p.Collection(applied.GetName(), "status")))
 			owned := p.owners(answer)["baker Apply "+p.Version+" status"]
-			if len(owned) == 0 || slices.ContainsFunc(owned, func(path string) bool { return !strings.HasPrefix(path, ".status") }) {
-				p.Fail(answer, "an entry of the manager is expected in managedFields, with the subresource \"status\" and only fields of the status")
-			}
+			p.Require(answer, len(owned) > 0 && !slices.ContainsFunc(owned, func(path string) bool { return !isStatus(path) }),
+				"an entry of the manager is expected in managedFields, with the subresource \"status\" and only fields of the status")
 			before := p.Object(answer, http.StatusOK).Object["status"]
 			object := applied.DeepCopy()
 			object.Object["status"] = map[string]any{}
 			answer = p.Apply("alice", object)
 			p.Equal(answer, "the status, after apply of the object", before, p.Object(answer, http.StatusOK).Object["status"])
-			for _, path := range p.owners(answer)["alice Apply "+p.Version] {
-				if strings.HasPrefix(path, ".status") {
-					p.Fail(answer, "no field of the status is expected to be owned by the manager of the object: %s", path)
-				}
-			}
+			owned = p.owners(answer)["alice Apply "+p.Version]
+			p.Require(answer, !slices.ContainsFunc(owned, isStatus), "no field of the status is expected to be owned by the manager of the object: %s", owned)
 		},
 	}, {
-		ID:     "apply/scale",
-		Rule:   "A client of the scale owns the field of the object that has the replicas, and others that apply it have conflicts.",
-		Source: serverSideApply + "#transferring-ownership",
-		Needs:  append(needs, "scale/patch"),
+		ID: "apply/scale", Source: serverSideApply + "#transferring-ownership", Needs: append(needs, "scale/patch"),
+		Rule: "A client of the scale owns the field of the object that has the replicas, and others that apply it have conflicts.",
 		Run: func(p *Probe) {
 			// Apply of a scale fails on custom resources: https://github.com/kubernetes/kubernetes/issues/116311.
 			var scaled autoscalingv1.Scale
 			name := p.Create("scale").GetName()
-			answer := p.Do(http.MethodPatch, p.Collection(name, "scale"), `{"spec":{"replicas":3}}`,
-				Query("fieldManager", "scaler"), Header("Content-Type", string(types.MergePatchType)))
+			answer := p.Patch(name, types.MergePatchType, `{"spec":{"replicas":3}}`, At(p.Collection(name, "scale")), Query("fieldManager", "scaler"))
 			p.Decode(answer, http.StatusOK, &scaled)
 			p.Equal(answer, "the replicas", int32(3), scaled.Spec.Replicas)
 			answer = p.Get(name)
 			owned := p.owners(answer)["scaler Update "+p.Version+" scale"]
-			if len(owned) != 1 {
-				p.Fail(answer, "an entry of the client is expected in managedFields, with the subresource \"scale\" and one field of the object. "+
-					"Custom resources have none if the replicas were never set: https://github.com/kubernetes/kubernetes/issues/131892")
-			}
+			p.Require(answer, len(owned) == 1, "an entry of the client is expected in managedFields, with the subresource \"scale\" and one field of the object. "+
+				"Custom resources have none if the replicas were never set: https://github.com/kubernetes/kubernetes/issues/131892")
 			object := p.partial("scale", nil)
-			if err := unstructured.SetNestedField(object.Object, int64(4), strings.Split(strings.TrimPrefix(owned[0], "."), ".")...); err != nil {
-				p.Fail(answer, "the path of a number is expected in managedFields: %v", err)
-			}
+			err := unstructured.SetNestedField(object.Object, int64(4), strings.Split(strings.TrimPrefix(owned[0], "."), ".")...)
+			p.Require(answer, err == nil, "the path of a number is expected in managedFields: %v", err)
 			p.conflicts(p.Apply("alice", object), owned[0], `conflict with "scaler" with subresource "scale" using `+p.GroupVersion().String())
 		},
 	}}...)
@@ -285,28 +239,16 @@ func (p *Probe) partial(suffix string, annotations map[string]string) *unstructu
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(p.GroupVersionKind())
 	object.SetName(p.Name(suffix))
-	prefixed := map[string]string{}
 	for name, value := range annotations {
-		prefixed[annotationPrefix+name] = value
-	}
-	if len(prefixed) > 0 {
-		object.SetAnnotations(prefixed)
+		annotate(object, name, value)
 	}
 	return object
-}
-
-// applyBelow applies to a subresource.
-func (p *Probe) applyBelow(subresource, manager string, object *unstructured.Unstructured, options ...Option) Answer {
-	options = append(options, Query("fieldManager", manager), Header("Content-Type", string(types.ApplyPatchType)))
-	return p.Do(http.MethodPatch, p.Collection(object.GetName(), subresource), object.Object, options...)
 }
 
 // owners returns for each manager with its operation, version and subresource the fields that it
 // owns. Managers that the check has not named are left out.
 func (p *Probe) owners(answer Answer) map[string][]string {
-	if answer.Code != http.StatusOK && answer.Code != http.StatusCreated {
-		p.Fail(answer, "an object is expected")
-	}
+	p.Require(answer, answer.Code == http.StatusOK || answer.Code == http.StatusCreated, "an object is expected")
 	owners := map[string][]string{}
 	for _, entry := range p.Object(answer, answer.Code).GetManagedFields() {
 		version := entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
@@ -314,13 +256,10 @@ func (p *Probe) owners(answer Answer) map[string][]string {
 		if !slices.Contains([]string{"alice", "bob", "carol", "baker", "scaler", "gone"}, entry.Manager) {
 			continue
 		}
-		if _, twice := owners[owner]; twice || entry.FieldsV1 == nil {
-			p.Fail(answer, "one entry with fields is expected for %s", owner)
-		}
+		p.Require(answer, owners[owner] == nil && entry.FieldsV1 != nil, "one entry with fields is expected for %s", owner)
 		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
-			p.Fail(answer, "fields that can be read are expected for %s: %v", owner, err)
-		}
+		err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes()))
+		p.Require(answer, err == nil, "fields that can be read are expected for %s: %v", owner, err)
 		owners[owner] = paths(&set)
 	}
 	return owners
@@ -328,7 +267,7 @@ func (p *Probe) owners(answer Answer) map[string][]string {
 
 // paths are the paths of a set.
 func paths(set *fieldpath.Set) []string {
-	var paths []string
+	paths := []string{}
 	for path := range set.All() {
 		paths = append(paths, path.String())
 	}
@@ -340,7 +279,5 @@ func paths(set *fieldpath.Set) []string {
 func (p *Probe) conflicts(answer Answer, field, message string) {
 	status := p.Refused(answer, http.StatusConflict, metav1.StatusReasonConflict)
 	want := []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: field, Message: message}}
-	if status.Details == nil || !slices.Equal(status.Details.Causes, want) {
-		p.Fail(answer, "one cause is expected: %s", inJSON(want))
-	}
+	p.Require(answer, slices.Equal(status.Details.Causes, want), "one cause is expected: %s", inJSON(want))
 }

@@ -38,15 +38,11 @@ const uncounted = "https://github.com/kubernetes/kubernetes/issues/139256"
 
 func canceledChecks() []Check {
 	return []Check{{
-		ID:     "canceled/half-body",
-		Rule:   "A request whose body has not come to its end has no effect.",
-		Source: "https://www.rfc-editor.org/rfc/rfc9112#section-8",
-		Needs:  []string{"create", "get"},
+		ID: "canceled/half-body", Source: "https://www.rfc-editor.org/rfc/rfc9112#section-8", Needs: []string{"create", "get"},
+		Rule: "A request whose body has not come to its end has no effect.",
 		Run: func(p *Probe) {
 			object, err := p.New("half").MarshalJSON()
-			if err != nil {
-				p.Fail(Answer{}, "the example can't be encoded: %v", err)
-			}
+			p.Require(Answer{}, err == nil, "the example can't be encoded: %v", err)
 			// Only the space at its end is missing, which is no part of the object.
 			request := newRequest(http.MethodPost, p.Collection(), stopping{string(object)})
 			if response, err := p.run.open(p.ctx, request); err == nil {
@@ -55,11 +51,8 @@ func canceledChecks() []Check {
 			p.Refused(p.Get(p.Name("half")), http.StatusNotFound, metav1.StatusReasonNotFound)
 		},
 	}, {
-		ID:     "canceled/survived",
-		Rule:   "Clients that go away at any moment of a request do not keep others from their answers.",
-		Source: conventions + "#http-status-codes",
-		Level:  Full,
-		Needs:  []string{"create", "get"},
+		ID: "canceled/survived", Source: conventions + "#http-status-codes", Level: Full, Needs: []string{"create", "get"},
+		Rule: "Clients that go away at any moment of a request do not keep others from their answers.",
 		Run: func(p *Probe) {
 			object := p.Create("gone")
 			p.cancel(
@@ -77,18 +70,11 @@ func canceledChecks() []Check {
 			p.unchanged(object)
 		},
 	}, {
-		ID:     "canceled/uncounted",
-		Rule:   "A request that its client has given up is no failure of the server: apiserver_request_total has no code of 500 or more for it.",
-		Source: uncounted,
-		Level:  Full,
-		Needs:  []string{"create", "get", "patch", "delete"},
+		ID: "canceled/uncounted", Source: uncounted, Level: Full, Needs: []string{"create", "get", "patch", "delete"},
+		Rule: "A request that its client has given up is no failure of the server: apiserver_request_total has no code of 500 or more for it.",
 		Run: func(p *Probe) {
 			door, err := p.server()
-			if errors.Is(err, errItself) {
-				p.NotOffered("kube-apiserver, which serves it, counts such requests as 500 or 504: %s", uncounted)
-			} else if err != nil {
-				p.NotOffered("the check needs the metrics of the server behind kube-apiserver: %v", err)
-			}
+			p.OnlyIf(err == nil, "the check needs the metrics of the server behind kube-apiserver, which itself counts such requests as 500 or 504 (%s): %v", uncounted, err)
 			monitor := p.account("monitor")
 			p.may(monitor, "monitor", "get", "/metrics")
 			p.Eventually(func() Answer { return p.Do(http.MethodGet, "/metrics", nil, monitor.as...) }, notYetPermitted)
@@ -96,31 +82,20 @@ func canceledChecks() []Check {
 				return p.Do(http.MethodGet, "/metrics", nil, append(monitor.as, through(door), Header("Accept", "text/plain"))...)
 			}
 			before := metrics()
-			if before.Code != http.StatusOK {
-				p.NotOffered("the server's metrics can't be read: %d", before.Code)
-			}
+			p.OnlyIf(before.Code == http.StatusOK, "the server's metrics can't be read: %d", before.Code)
 			object := p.Create("counted")
 			p.cancel(
 				newRequest(http.MethodPatch, p.Collection(object.GetName()), "{}", Header("Content-Type", string(types.MergePatchType))),
 				newRequest(http.MethodDelete, p.Collection(p.Name("missing")), nil),
 			)
-			after := p.Eventually(metrics, func(answer Answer) string {
-				if p.requests(answer, "") <= p.requests(before, "") {
-					return "no request is counted"
-				}
-				return ""
-			})
-			if failed := p.requests(after, "5") - p.requests(before, "5"); failed > 0 {
-				after.Body = nil
-				p.Fail(after, "no request is expected to be counted as a failure of the server; there are %.0f more", failed)
-			}
+			after := p.Eventually(metrics, until("no request is counted", func(answer Answer) bool { return p.requests(answer, "") > p.requests(before, "") }))
+			failed := p.requests(after, "5") - p.requests(before, "5")
+			after.Body = nil
+			p.Require(after, failed == 0, "no request is expected to be counted as a failure of the server; there are %.0f more", failed)
 		},
 	}, {
-		ID:     "canceled/slow-reader",
-		Rule:   "A watch that is not read holds up nobody, and brings each event in order until it ends.",
-		Source: concepts + "#efficient-detection-of-changes",
-		Level:  Full,
-		Needs:  []string{"create", "get", "list", "watch", "patch"},
+		ID: "canceled/slow-reader", Source: concepts + "#efficient-detection-of-changes", Level: Full, Needs: []string{"create", "get", "list", "watch", "patch"},
+		Rule: "A watch that is not read holds up nobody, and brings each event in order until it ends.",
 		Run: func(p *Probe) {
 			const changes = 40
 			slow, fast := p.Watch(Query("allowWatchBookmarks", "false")), p.Watch()
@@ -128,9 +103,7 @@ func canceledChecks() []Check {
 			changed := func(object *unstructured.Unstructured) {
 				versions = append(versions, object.GetResourceVersion())
 				event, ok := fast.Next()
-				if !ok {
-					p.Fail(fast.Answer(), "the watch of a client that reads is expected to go on")
-				}
+				p.Require(fast.Answer(), ok, "the watch of a client that reads is expected to go on")
 				p.Equal(fast.Answer(), "the resourceVersion of an event", object.GetResourceVersion(), event.Object.GetResourceVersion())
 			}
 			object := p.Create("slow")

@@ -29,31 +29,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// released is a merge patch that removes all finalizers.
+const released = `{"metadata":{"finalizers":null}}`
+
 func deletionChecks() []Check {
 	checks := []Check{{
 		ID: "writes/finalizers", Source: objects + "finalizers/", Needs: []string{"create", "get", "patch", "delete"},
 		Rule: "An object with finalizers stays after a delete, with the time, until the last is removed. No more can be added.",
 		Run: func(p *Probe) {
-			name := p.held("a", nil).GetName()
+			name := p.held("a").GetName()
 			if answer := p.Delete(name, nil); answer.Code != http.StatusAccepted {
 				p.Decode(answer, http.StatusOK, nil)
 			}
 			p.beingDeleted(name)
 			p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"labels":{"still":"writable"}}}`), http.StatusOK)
 			p.refusedFor(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":["`+finalizer+`","conformance.example.com/more"]}}`), "metadata.finalizers")
-			p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":null}}`, Query("dryRun", "All")), http.StatusOK)
+			p.Object(p.Patch(name, types.MergePatchType, released, Query("dryRun", "All")), http.StatusOK)
 			p.Object(p.Get(name), http.StatusOK)
-			p.Object(p.Patch(name, types.MergePatchType, `{"metadata":{"finalizers":null}}`), http.StatusOK)
+			p.Object(p.Patch(name, types.MergePatchType, released), http.StatusOK)
 			p.gone(name)
 		},
 	}, {
 		ID: "writes/garbage-absent", Source: garbage, Level: Full, Needs: []string{"create", "get", "list", "watch", "patch", "delete"},
 		Rule: "An object whose owner does not exist is deleted.",
 		Run: func(p *Probe) {
-			owned := p.with("owned", func(object *unstructured.Unstructured) {
+			owned := p.Create("owned", func(object *unstructured.Unstructured) {
 				object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: object.GetAPIVersion(), Kind: p.Kind, Name: "absent", UID: "00000000-0000-0000-0000-000000000000"}})
 			})
-			p.Within(controllerPatience, func() Answer { return p.Get(owned.GetName()) }, while(http.StatusOK, "an end of an object without an owner is expected"))
+			p.Within(controllerPatience, func() Answer { return p.Get(owned.GetName()) }, while("an end of an object without an owner is expected", http.StatusOK))
 		},
 	}}
 	for _, policy := range []struct {
@@ -66,16 +69,14 @@ func deletionChecks() []Check {
 		p.beingDeleted(owned)
 		answer := p.Get(owner)
 		p.Equal(answer, "the owner's finalizers", []string{metav1.FinalizerDeleteDependents}, p.Object(answer, http.StatusOK).GetFinalizers())
-		p.Object(p.Patch(owned, types.MergePatchType, `{"metadata":{"finalizers":null}}`), http.StatusOK)
+		p.Object(p.Patch(owned, types.MergePatchType, released), http.StatusOK)
 		p.gone(owned)
 		p.gone(owner)
 	}}, {"Orphan", "An owner goes, and what it owned stays without an owner.", func(p *Probe, owner, owned string) {
 		p.gone(owner)
 		answer := p.Get(owned)
 		object := p.Object(answer, http.StatusOK)
-		if len(object.GetOwnerReferences()) > 0 || object.GetDeletionTimestamp() != nil {
-			p.Fail(answer, "an object without owners that is not being deleted is expected")
-		}
+		p.Require(answer, len(object.GetOwnerReferences()) == 0 && object.GetDeletionTimestamp() == nil, "an object without owners that is not being deleted is expected")
 	}}} {
 		checks = append(checks, Check{
 			ID: "writes/garbage-" + strings.ToLower(policy.name), Source: garbage, Level: Full, Needs: []string{"create", "get", "list", "watch", "patch", "update", "delete"},
@@ -89,17 +90,13 @@ func deletionChecks() []Check {
 				missing.Name, missing.UID = "missing", types.UID("00000000-0000-0000-0000-000000000000")
 				create := p.held
 				if policy.name != "Foreground" {
-					create = p.with
+					create = p.Create
 				}
 				owned := create("owned", func(object *unstructured.Unstructured) {
 					object.SetOwnerReferences([]metav1.OwnerReference{reference, missing})
 				}).GetName()
-				p.Within(controllerPatience, func() Answer { return p.Get(owned) }, func(answer Answer) string {
-					if len(p.Object(answer, http.StatusOK).GetOwnerReferences()) > 1 {
-						return "that the garbage collector removes the reference to an owner that does not exist is expected"
-					}
-					return ""
-				})
+				p.Within(controllerPatience, func() Answer { return p.Get(owned) }, until("that the garbage collector removes the reference to an owner that does not exist is expected",
+					func(answer Answer) bool { return len(p.Object(answer, http.StatusOK).GetOwnerReferences()) == 1 }))
 				p.Decode(p.Delete(owner.GetName(), nil, Query("propagationPolicy", policy.name)), http.StatusOK, nil)
 				policy.look(p, owner.GetName(), owned)
 			},
@@ -108,29 +105,17 @@ func deletionChecks() []Check {
 	return checks
 }
 
-// with creates an object with a change.
-func (p *Probe) with(suffix string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	object := p.New(suffix)
-	change(object)
-	return p.Object(p.Post(object), http.StatusCreated)
-}
-
 // held creates an object with a finalizer, which is removed after the check.
-func (p *Probe) held(suffix string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func (p *Probe) held(suffix string, changes ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	path := p.Collection(p.Name(suffix))
 	p.Cleanup(func(ctx context.Context) {
-		_, _ = p.run.send(ctx, newRequest(http.MethodPatch, path, `{"metadata":{"finalizers":null}}`, Header("Content-Type", string(types.MergePatchType))))
+		_, _ = p.run.send(ctx, newRequest(http.MethodPatch, path, released, Header("Content-Type", string(types.MergePatchType))))
 	})
-	return p.with(suffix, func(object *unstructured.Unstructured) {
-		object.SetFinalizers([]string{finalizer})
-		if change != nil {
-			change(object)
-		}
-	})
+	return p.Create(suffix, append(changes, func(object *unstructured.Unstructured) { object.SetFinalizers([]string{finalizer}) })...)
 }
 
 func namespaceChecks() []Check {
-	checks := []Check{{
+	return common(Check{Unless: unnamespaced}, []Check{{
 		ID: "writes/namespace-missing", Source: conventions + "#http-status-codes", Needs: []string{"create", "list", "patch"},
 		Rule: "An object in a namespace that does not exist is not created: 404 with the namespace's name.",
 		Run: func(p *Probe) {
@@ -138,13 +123,10 @@ func namespaceChecks() []Check {
 			for _, option := range []Option{Query("pretty", "false"), Query("dryRun", "All")} {
 				for _, answer := range []Answer{p.Post(p.New("a"), option), p.Apply("conformance", p.New("a"), option)} {
 					status := p.Refused(answer, http.StatusNotFound, metav1.StatusReasonNotFound)
-					if status.Details == nil || status.Details.Kind != "namespaces" || status.Details.Name != p.Namespace {
-						p.Fail(answer, "details with the namespace are expected")
-					}
+					p.Require(answer, status.Details.Kind == "namespaces" && status.Details.Name == p.Namespace, "details with the namespace are expected")
 				}
 			}
-			answer := p.List()
-			p.Equal(answer, "names", []string{}, names(p.Items(answer)))
+			p.Listed(p.List(), "")
 		},
 	}, {
 		ID: "writes/namespace-deletion", Source: objects + "namespaces/", Level: Full, Needs: []string{"create", "get", "list", "patch", "delete", "deletecollection"},
@@ -152,25 +134,15 @@ func namespaceChecks() []Check {
 		Run: func(p *Probe) {
 			p.OwnNamespace()
 			namespace := At("/api/v1/namespaces/" + p.Namespace)
-			held, other := p.held("held", nil).GetName(), p.Create("a").GetName()
+			held, other := p.held("held").GetName(), p.Create("a").GetName()
 			p.Decode(p.Do(http.MethodDelete, "", nil, namespace), http.StatusOK, nil)
-			late := p.New("")
-			late.SetName("")
-			late.SetGenerateName(p.Name("late-"))
-			answer := p.Eventually(func() Answer { return p.Post(late) }, while(http.StatusCreated, "a refusal in a namespace that is being deleted is expected"))
+			answer := p.Eventually(func() Answer { return p.Post(p.unnamed("late-")) }, while("a refusal in a namespace that is being deleted is expected", http.StatusCreated))
 			status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
-			if status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Type == "NamespaceTerminating" }) {
-				p.Fail(answer, "a cause NamespaceTerminating is expected")
-			}
+			p.Require(answer, slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Type == "NamespaceTerminating" }), "a cause NamespaceTerminating is expected")
 			p.gone(other)
 			p.beingDeleted(held)
-			p.Object(p.Patch(held, types.MergePatchType, `{"metadata":{"finalizers":null}}`), http.StatusOK)
-			p.Within(controllerPatience, func() Answer { return p.Do(http.MethodGet, "", nil, namespace) }, func(answer Answer) string {
-				if answer.Code != http.StatusNotFound {
-					return "an end of the namespace is expected"
-				}
-				return ""
-			})
+			p.Object(p.Patch(held, types.MergePatchType, released), http.StatusOK)
+			p.Within(controllerPatience, func() Answer { return p.Do(http.MethodGet, "", nil, namespace) }, while("an end of the namespace is expected", http.StatusOK))
 		},
 	}, {
 		ID: "writes/quota", Source: "https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-on-object-count", Level: Full, Needs: []string{"create", "list", "watch", "delete"},
@@ -203,22 +175,9 @@ func namespaceChecks() []Check {
 			p.Delete(p.Name("a"), nil)
 			counted()
 			quota("none", "0")
-			late := p.New("")
-			late.SetName("")
-			late.SetGenerateName(p.Name("late-"))
-			answer := p.Eventually(func() Answer { return p.Post(late) }, while(http.StatusCreated, "a refusal by the quota is expected"))
-			if status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden); !strings.Contains(status.Message, "exceeded quota") {
-				p.Fail(answer, "a message that names the quota is expected")
-			}
+			answer := p.Eventually(func() Answer { return p.Post(p.unnamed("late-")) }, while("a refusal by the quota is expected", http.StatusCreated))
+			status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
+			p.Require(answer, strings.Contains(status.Message, "exceeded quota"), "a message that names the quota is expected")
 		},
-	}}
-	for i := range checks {
-		checks[i].Unless = func(resource *Resource) string {
-			if resource.Namespaced {
-				return ""
-			}
-			return "objects are in no namespace"
-		}
-	}
-	return checks
+	}}...)
 }

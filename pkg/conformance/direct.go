@@ -17,7 +17,6 @@ limitations under the License.
 package conformance
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -25,8 +24,12 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 )
 
 // errItself says why there is no server past kube-apiserver.
@@ -38,16 +41,7 @@ func (p *Probe) server() (*endpoint, error) {
 	if p.Group == "" {
 		return nil, errItself
 	}
-	var registered struct {
-		Spec struct {
-			Service *struct {
-				Namespace, Name string
-				Port            int
-			}
-			CABundle              []byte
-			InsecureSkipTLSVerify bool
-		}
-	}
+	var registered apiregistrationv1.APIService
 	if err := p.run.read(p.ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+p.Version+"."+p.Group, &registered); err != nil {
 		return nil, err
 	}
@@ -58,7 +52,7 @@ func (p *Probe) server() (*endpoint, error) {
 	if p.run.Direct != nil {
 		return newEndpoint(p.run.Direct)
 	}
-	address, err := p.addressOf(service.Namespace, service.Name, cmp.Or(service.Port, 443))
+	address, err := p.addressOf(service.Namespace, service.Name, ptr.Deref(service.Port, 443))
 	if err != nil {
 		return nil, err
 	}
@@ -77,21 +71,13 @@ func (p *Probe) server() (*endpoint, error) {
 }
 
 // addressOf returns the first address behind a port of a Service.
-func (p *Probe) addressOf(namespace, name string, port int) (string, error) {
-	var service struct {
-		Spec struct {
-			Type, ExternalName string
-			Ports              []struct {
-				Name string
-				Port int
-			}
-		}
-	}
+func (p *Probe) addressOf(namespace, name string, port int32) (string, error) {
+	var service corev1.Service
 	if err := p.run.read(p.ctx, "/api/v1/namespaces/"+namespace+"/services/"+name, &service); err != nil {
 		return "", err
 	}
-	if service.Spec.Type == "ExternalName" {
-		return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(port)), nil
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))), nil
 	}
 	named := ""
 	for _, known := range service.Spec.Ports {
@@ -99,22 +85,14 @@ func (p *Probe) addressOf(namespace, name string, port int) (string, error) {
 			named = known.Name
 		}
 	}
-	var found struct {
-		Items []struct {
-			Endpoints []struct{ Addresses []string }
-			Ports     []struct {
-				Name string
-				Port int
-			}
-		}
-	}
-	if err := p.run.read(p.ctx, "/apis/discovery.k8s.io/v1/namespaces/"+namespace+"/endpointslices?labelSelector=kubernetes.io/service-name="+name, &found); err != nil {
+	var found discoveryv1.EndpointSliceList
+	if err := p.run.read(p.ctx, "/apis/discovery.k8s.io/v1/namespaces/"+namespace+"/endpointslices?labelSelector="+discoveryv1.LabelServiceName+"="+name, &found); err != nil {
 		return "", err
 	}
 	for _, slice := range found.Items {
 		for _, known := range slice.Ports {
-			if known.Name == named && len(slice.Endpoints) > 0 && len(slice.Endpoints[0].Addresses) > 0 {
-				return net.JoinHostPort(slice.Endpoints[0].Addresses[0], strconv.Itoa(known.Port)), nil
+			if ptr.Deref(known.Name, "") == named && known.Port != nil && len(slice.Endpoints) > 0 && len(slice.Endpoints[0].Addresses) > 0 {
+				return net.JoinHostPort(slice.Endpoints[0].Addresses[0], strconv.Itoa(int(*known.Port))), nil
 			}
 		}
 	}
@@ -124,9 +102,7 @@ func (p *Probe) addressOf(namespace, name string, port int) (string, error) {
 // directly returns the option that sends a request past kube-apiserver, and ends the check if nothing does.
 func (p *Probe) directly() Option {
 	server, err := p.server()
-	if err != nil {
-		p.NotOffered("the check needs the server behind kube-apiserver: %v", err)
-	}
+	p.OnlyIf(err == nil, "the check needs the server behind kube-apiserver: %v", err)
 	return through(server)
 }
 
@@ -156,9 +132,7 @@ func (p *Probe) user(suffix string, groups ...string) actor {
 	answer := p.Do(http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
 	}, as)
-	if answer.Code == http.StatusForbidden {
-		p.NotOffered("the check impersonates a user: %s", statusOf(answer))
-	}
+	p.OnlyIf(answer.Code != http.StatusForbidden, "the check impersonates a user: %s", statusOf(answer))
 	return actor{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}, []Option{as}}
 }
 
@@ -175,13 +149,9 @@ func (p *Probe) account(suffix string) actor {
 	answer := p.Do(http.MethodPost, accounts+"/"+p.Name(suffix)+"/token", map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{"expirationSeconds": 600},
 	})
-	if answer.Code == http.StatusForbidden {
-		p.NotOffered("the check needs a token of a service account: %s", statusOf(answer))
-	}
+	p.OnlyIf(answer.Code != http.StatusForbidden, "the check needs a token of a service account: %s", statusOf(answer))
 	token, _, _ := unstructured.NestedString(p.Object(answer, http.StatusCreated).Object, "status", "token")
-	if token == "" { // Without one the account would be nobody.
-		p.Fail(answer, "a token is expected")
-	}
+	p.Require(answer, token != "", "a token is expected") // Without one the account would be nobody.
 	return actor{
 		map[string]any{"kind": "ServiceAccount", "namespace": p.accounts, "name": p.Name(suffix)},
 		[]Option{through(p.run.anonymous), Header("Authorization", "Bearer "+token)},

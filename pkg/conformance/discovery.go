@@ -31,33 +31,26 @@ import (
 
 func discoveryChecks() []Check {
 	return []Check{{
-		ID:     "discovery/group",
-		Rule:   "The list of groups and the group's own entry agree, and the preferred version is one of those that are served.",
-		Source: concepts + "#discovery-api",
-		Unless: builtin,
+		ID: "discovery/group", Source: concepts + "#discovery-api", Unless: builtin,
+		Rule: "The list of groups and the group's own entry agree, and the preferred version is one of those that are served.",
 		Run: func(p *Probe) {
 			var groups metav1.APIGroupList
 			answer := p.Do(http.MethodGet, "/apis", nil)
 			p.Decode(answer, http.StatusOK, &groups)
 			i := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == p.Group })
-			if i < 0 {
-				p.Fail(answer, "the group %s is expected", p.Group)
-			}
+			p.Require(answer, i >= 0, "the group %s is expected", p.Group)
 			var group metav1.APIGroup
 			answer = p.Do(http.MethodGet, "/apis/"+p.Group, nil)
 			p.Decode(answer, http.StatusOK, &group)
 			group.TypeMeta = metav1.TypeMeta{}
 			p.Equal(answer, "the group, as the list of groups has it", groups.Groups[i], group)
 			for _, version := range []string{p.Version, group.PreferredVersion.Version} {
-				if !slices.Contains(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: p.Group + "/" + version, Version: version}) {
-					p.Fail(answer, "the version %q is expected among those that are served", version)
-				}
+				p.Require(answer, slices.Contains(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: p.Group + "/" + version, Version: version}), "the version %q is expected among those that are served", version)
 			}
 		},
 	}, {
-		ID:     "discovery/resources",
-		Rule:   "The entry of a resource has a kind, a singular name and verbs. That of a subresource has a kind and verbs.",
-		Source: concepts + "#discovery-api",
+		ID: "discovery/resources", Source: concepts + "#discovery-api",
+		Rule: "The entry of a resource has a kind, a singular name and verbs. That of a subresource has a kind and verbs.",
 		Run: func(p *Probe) {
 			var list metav1.APIResourceList
 			answer := p.Do(http.MethodGet, root(p.GroupVersion()), nil)
@@ -65,23 +58,18 @@ func discoveryChecks() []Check {
 			p.Equal(answer, "the version of the list", p.GroupVersion().String(), list.GroupVersion)
 			for _, entry := range list.APIResources {
 				name, _, isSubresource := strings.Cut(entry.Name, "/")
-				switch {
-				case name != p.GroupVersionResource.Resource:
-				case entry.Kind == "" || len(entry.Verbs) == 0:
-					p.Fail(answer, "%s: a kind and verbs are expected", entry.Name)
-				case !isSubresource && entry.SingularName == "":
-					p.Fail(answer, "%s: a singular name is expected", entry.Name)
-				case !isSubresource && len(utilvalidation.IsDNS1035Label(entry.Name)) > 0:
-					p.Fail(answer, "%s: a name of lower-case letters is expected", entry.Name)
-				case entry.Namespaced != p.Namespaced:
-					p.Fail(answer, "%s is expected to be namespaced just as the resource is", entry.Name)
+				if name != p.GroupVersionResource.Resource {
+					continue
 				}
+				p.Require(answer, entry.Kind != "" && len(entry.Verbs) > 0, "%s: a kind and verbs are expected", entry.Name)
+				p.Require(answer, isSubresource || entry.SingularName != "", "%s: a singular name is expected", entry.Name)
+				p.Require(answer, isSubresource || len(utilvalidation.IsDNS1035Label(entry.Name)) == 0, "%s: a name of lower-case letters is expected", entry.Name)
+				p.Require(answer, entry.Namespaced == p.Namespaced, "%s is expected to be namespaced just as the resource is", entry.Name)
 			}
 		},
 	}, {
-		ID:     "discovery/aggregated",
-		Rule:   "Aggregated discovery says the same as discovery of a single version, and is up to date.",
-		Source: concepts + "#aggregated-discovery",
+		ID: "discovery/aggregated", Source: concepts + "#aggregated-discovery",
+		Rule: "Aggregated discovery says the same as discovery of a single version, and is up to date.",
 		Run: func(p *Probe) {
 			var want metav1.APIResourceList
 			p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &want)
@@ -92,23 +80,16 @@ func discoveryChecks() []Check {
 			answer := p.Do(http.MethodGet, path, nil, Header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"))
 			var groups apidiscoveryv2.APIGroupDiscoveryList
 			p.Decode(answer, http.StatusOK, &groups)
-			if groups.Kind != "APIGroupDiscoveryList" {
-				p.NotOffered("the server has no aggregated discovery, but %s", groups.Kind)
-			}
+			p.OnlyIf(groups.Kind == "APIGroupDiscoveryList", "the server has no aggregated discovery, but %s", groups.Kind)
 			_, lists, stale := discovery.SplitGroupsAndResources(groups)
-			if err := stale[p.GroupVersion()]; err != nil {
-				p.Fail(answer, "kube-apiserver could not read discovery of the version: %v", err)
-			}
+			p.Require(answer, stale[p.GroupVersion()] == nil, "kube-apiserver could not read discovery of the version: %v", stale[p.GroupVersion()])
 			got, found := lists[p.GroupVersion()]
-			if !found {
-				p.Fail(answer, "the version %s is expected", p.GroupVersion())
-			}
+			p.Require(answer, found, "the version %s is expected", p.GroupVersion())
 			p.Equal(answer, "the entries of the resource", p.entries(want), p.entries(*got))
 		},
 	}, {
-		ID:     "discovery/names",
-		Rule:   "A name or short name stands for one resource of a group, and only resources that can be listed are in a category.",
-		Source: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#advanced-topics",
+		ID: "discovery/names", Source: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#advanced-topics",
+		Rule: "A name or short name stands for one resource of a group, and only resources that can be listed are in a category.",
 		Run: func(p *Probe) {
 			var list metav1.APIResourceList
 			answer := p.Do(http.MethodGet, root(p.GroupVersion()), nil)
@@ -119,40 +100,33 @@ func discoveryChecks() []Check {
 					continue
 				}
 				for _, name := range slices.Compact(append([]string{entry.Name, entry.SingularName}, entry.ShortNames...)) {
-					if other, ambiguous := taken[name]; ambiguous {
-						p.Fail(answer, "%q stands for %s and for %s", name, other, entry.Name)
-					}
+					other, ambiguous := taken[name]
+					p.Require(answer, !ambiguous, "%q stands for %s and for %s", name, other, entry.Name)
 					taken[name] = entry.Name
 				}
-				if len(entry.Categories) > 0 && !slices.Contains(entry.Verbs, "list") {
-					p.Fail(answer, "%s is in the category %s, with which \"kubectl get\" fails: it can't be listed", entry.Name, entry.Categories[0])
-				}
+				p.Require(answer, len(entry.Categories) == 0 || slices.Contains(entry.Verbs, "list"), "%s is in the categories %s, with which \"kubectl get\" fails: it can't be listed", entry.Name, entry.Categories)
 			}
 		},
 	}, {
-		ID:     "discovery/scope",
-		Rule:   "The path of an object has a namespace just if discovery says that the resource is namespaced.",
-		Source: concepts + "#resource-uris",
-		Needs:  []string{"get"},
+		ID: "discovery/scope", Source: concepts + "#resource-uris", Needs: []string{"get"},
+		Rule: "The path of an object has a namespace just if discovery says that the resource is namespaced.",
 		Run: func(p *Probe) {
 			other := ""
 			if !p.Namespaced {
 				other = "default"
 			}
-			if answer := p.Do(http.MethodGet, p.CollectionIn(other, p.Version, p.Name("a")), nil); answer.Code != http.StatusNotFound || speaksOf(answer, p.Name("a")) {
-				p.Fail(answer, "404 is expected, as there is no such path")
-			}
+			answer := p.Do(http.MethodGet, p.CollectionIn(other, p.Version, p.Name("a")), nil)
+			p.Require(answer, answer.Code == http.StatusNotFound && !speaksOf(answer, p.Name("a")), "404 is expected, as there is no such path")
 			p.Refused(p.Get(p.Name("a")), http.StatusNotFound, metav1.StatusReasonNotFound)
 		},
 	}, {
-		ID:     "discovery/verbs",
-		Rule:   "A verb that discovery lists is served. Another one is answered with 405, or with 404 if the path serves none.",
-		Source: concepts + "#api-verbs",
+		ID: "discovery/verbs", Source: concepts + "#api-verbs",
+		Rule: "A verb that discovery lists is served. Another one is answered with 405, or with 404 if the path serves none.",
 		Run: func(p *Probe) {
 			for name, entry := range p.Subresources {
-				p.tryVerbs(entry, []string{"get", "update", "patch"}, name)
+				p.tryVerbs(entry, name, "get", "update", "patch")
 			}
-			p.tryVerbs(p.Discovered, []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"})
+			p.tryVerbs(p.Discovered, "", "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 		},
 	}}
 }
@@ -175,34 +149,22 @@ func (p *Probe) entries(list metav1.APIResourceList) []string {
 }
 
 // tryVerbs sends a request for each of the verbs. None of them changes anything.
-func (p *Probe) tryVerbs(entry metav1.APIResource, verbs []string, subresource ...string) {
+func (p *Probe) tryVerbs(entry metav1.APIResource, subresource string, verbs ...string) {
 	name := p.Name("missing")
-	object := p.Collection(append([]string{name}, subresource...)...)
-	dryRun := Query("dryRun", metav1.DryRunAll)
 	for _, verb := range verbs {
-		request := map[string]struct {
-			method, path string
-			body         any
-			options      []Option
-		}{
-			"get":              {http.MethodGet, object, nil, nil},
-			"list":             {http.MethodGet, p.Collection(), nil, []Option{p.Selector()}},
-			"watch":            {http.MethodGet, p.Collection(), nil, []Option{p.Selector(), Query("watch", "true"), Query("timeoutSeconds", "1")}},
-			"create":           {http.MethodPost, p.Collection(), map[string]any{}, []Option{dryRun}},
-			"update":           {http.MethodPut, object, map[string]any{}, []Option{dryRun}},
-			"patch":            {http.MethodPatch, object, map[string]any{}, []Option{dryRun, Header("Content-Type", "application/merge-patch+json")}},
-			"delete":           {http.MethodDelete, object, nil, []Option{dryRun}},
-			"deletecollection": {http.MethodDelete, p.Collection(), nil, []Option{dryRun, p.Selector()}},
-		}[verb]
-		if p.run.ReadOnly && request.method != http.MethodGet {
+		var body any
+		if slices.Contains([]string{"create", "update", "patch"}, verb) {
+			body = "{}"
+		}
+		tried := action{verb, subresource}
+		if p.run.ReadOnly && tried.writes() {
 			continue
 		}
-		answer := p.Do(request.method, request.path, request.body, request.options...)
+		answer := p.try(tried, p.Namespace, name, body)
 		served := answer.Code != http.StatusMethodNotAllowed && (answer.Code != http.StatusNotFound || speaksOf(answer, name))
-		if listed := slices.Contains(entry.Verbs, verb); listed != served {
-			p.Fail(answer, "the verbs of %s in discovery are %s: %q is expected to be %s", entry.Name, strings.Join(entry.Verbs, ", "), verb,
-				map[bool]string{true: "served", false: "refused with 405"}[listed])
-		}
+		listed := slices.Contains(entry.Verbs, verb)
+		p.Require(answer, listed == served, "the verbs of %s in discovery are %s: %q is expected to be %s", entry.Name, strings.Join(entry.Verbs, ", "), verb,
+			map[bool]string{true: "served", false: "refused with 405"}[listed])
 	}
 }
 

@@ -48,33 +48,26 @@ func formsChecks() []Check {
 				"text/html, " + asJSON + ";q=0.9": asJSON, strings.Replace(asTable, "v=v1", "v=v9", 1) + ", " + asJSON: asJSON,
 			} {
 				answer := p.List(Header("Accept", accept))
-				if kind := answer.Header.Get("Content-Type"); answer.Code != http.StatusOK || kind != want {
-					p.Fail(answer, "%s is expected", want)
-				}
+				p.Require(answer, answer.Code == http.StatusOK && answer.Header.Get("Content-Type") == want, "%s is expected", want)
 			}
 		},
 	}, Check{
-		ID:     "forms/yaml",
-		Rule:   "YAML is read and written, and has the same objects as JSON.",
-		Source: concepts + "#yaml-resource-encoding",
+		ID: "forms/yaml", Source: concepts + "#yaml-resource-encoding",
+		Rule: "YAML is read and written, and has the same objects as JSON.",
 		Run: func(p *Probe) {
 			body, err := yaml.Marshal(p.New("a").Object)
-			if err != nil {
-				p.Fail(Answer{}, "the example is no YAML: %v", err)
-			}
+			p.Require(Answer{}, err == nil, "the example is no YAML: %v", err)
 			answer := p.Do(http.MethodPost, p.Collection(), body, Header("Content-Type", asYAML), Header("Accept", asYAML))
 			created := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal(answer.Body, created); answer.Code != http.StatusCreated || err != nil || bytes.HasPrefix(answer.Body, []byte("{")) {
-				p.Fail(answer, "201 and YAML are expected: %v", err)
-			}
+			err = yaml.Unmarshal(answer.Body, created)
+			p.Require(answer, answer.Code == http.StatusCreated && err == nil && !bytes.HasPrefix(answer.Body, []byte("{")), "201 and YAML are expected: %v", err)
 			p.Equal(answer, "the object, as it is in JSON", p.Object(p.Get(p.Name("a")), http.StatusOK).Object, created.Object)
 		},
 	}, binary("forms/protobuf", concepts+"#kubernetes-protobuf", runtime.ContentTypeProtobuf, "k8s\x00", "as it is for custom resources"),
 		binary("forms/cbor", concepts+"#cbor-resource-encoding", runtime.ContentTypeCBOR, "\xd9\xd9\xf7", "as it is without the feature CBORServingAndStorage"),
 		Check{
-			ID:     "forms/table",
-			Rule:   "A Table has a column for the name, a cell for each column, and in each row what includeObject asks for.",
-			Source: concepts + "#receiving-resources-as-tables",
+			ID: "forms/table", Source: concepts + "#receiving-resources-as-tables",
+			Rule: "A Table has a column for the name, a cell for each column, and in each row what includeObject asks for.",
 			Run: func(p *Probe) {
 				created := p.Create("a")
 				for include, kind := range map[string]string{"": "PartialObjectMetadata", "Metadata": "PartialObjectMetadata", "Object": p.Kind, "None": ""} {
@@ -82,28 +75,21 @@ func formsChecks() []Check {
 					for _, answer := range []Answer{p.List(options...), p.Get(created.GetName(), options...)} {
 						var table metav1.Table
 						p.Decode(answer, http.StatusOK, &table)
-						if table.Kind != "Table" || table.ResourceVersion == "" || len(table.Rows) != 1 {
-							p.Fail(answer, "a Table with one row and a resourceVersion is expected")
-						}
+						p.Require(answer, table.Kind == "Table" && table.ResourceVersion != "" && len(table.Rows) == 1, "a Table with one row and a resourceVersion is expected")
 						name := slices.IndexFunc(table.ColumnDefinitions, func(column metav1.TableColumnDefinition) bool { return column.Format == "name" })
-						if row := table.Rows[0]; name < 0 || len(row.Cells) != len(table.ColumnDefinitions) || row.Cells[name] != created.GetName() {
-							p.Fail(answer, "a cell for each column is expected, and the name in the column of the format \"name\"")
-						}
-						object := &unstructured.Unstructured{}
-						if raw := table.Rows[0].Object.Raw; raw != nil && string(raw) != "null" {
-							if err := object.UnmarshalJSON(raw); err != nil || object.GetUID() != created.GetUID() {
-								p.Fail(answer, "the object of the row is expected: %v", err)
-							}
+						row, object := table.Rows[0], &unstructured.Unstructured{}
+						p.Require(answer, name >= 0 && len(row.Cells) == len(table.ColumnDefinitions) && row.Cells[name] == created.GetName(), "a cell for each column is expected, and the name in the column of the format \"name\"")
+						if raw := row.Object.Raw; raw != nil && string(raw) != "null" {
+							err := object.UnmarshalJSON(raw)
+							p.Require(answer, err == nil && object.GetUID() == created.GetUID(), "the object of the row is expected: %v", err)
 						}
 						p.Equal(answer, fmt.Sprintf("the kind of the row's object with includeObject=%q", include), kind, object.GetKind())
 					}
 				}
 			},
 		}, Check{
-			ID:     "forms/table-watch",
-			Rule:   "A watch as Table has the columns in its first event only, and one row in each, bookmarks included.",
-			Source: concepts + "#receiving-resources-as-tables",
-			Needs:  []string{"create", "list", "watch"},
+			ID: "forms/table-watch", Source: concepts + "#receiving-resources-as-tables", Needs: []string{"create", "list", "watch"},
+			Rule: "A watch as Table has the columns in its first event only, and one row in each, bookmarks included.",
 			Run: func(p *Probe) {
 				p.Create("a")
 				w := p.Watch(initialEvents, Header("Accept", asTable))
@@ -111,19 +97,15 @@ func formsChecks() []Check {
 					event := w.Expect(kind)
 					columns, _, _ := unstructured.NestedSlice(event.Object, "columnDefinitions")
 					rows, _, _ := unstructured.NestedSlice(event.Object, "rows")
-					if event.GetKind() != "Table" || len(rows) != 1 || (len(columns) > 0) != (i == 0) {
-						p.Fail(w.Answer(), "a Table with one row is expected, the first with columns; event %d is %s", i+1, inJSON(event))
-					}
+					p.Require(w.Answer(), event.GetKind() == "Table" && len(rows) == 1 && (len(columns) > 0) == (i == 0), "a Table with one row is expected, the first with columns; event %d is %s", i+1, inJSON(event))
 					if kind == "BOOKMARK" {
 						p.Create("b")
 					}
 				}
 			},
 		}, Check{
-			ID:     "forms/metadata",
-			Rule:   "PartialObjectMetadata has the metadata of an object and nothing else, and so have lists and watches of it.",
-			Source: concepts + "#metadata-only-representation",
-			Needs:  []string{"create", "get", "list", "watch"},
+			ID: "forms/metadata", Source: concepts + "#metadata-only-representation", Needs: []string{"create", "get", "list", "watch"},
+			Rule: "PartialObjectMetadata has the metadata of an object and nothing else, and so have lists and watches of it.",
 			Run: func(p *Probe) {
 				created := p.Create("a")
 				want := map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": created.Object["metadata"]}
@@ -139,31 +121,23 @@ func formsChecks() []Check {
 				}
 				answer = p.List(Header("Accept", strings.Replace(asMetadata, "Metadata;", "MetadataList;", 1)))
 				p.Decode(answer, http.StatusOK, &list)
-				if list.Kind != "PartialObjectMetadataList" || len(list.Items) != 1 || list.Items[0]["spec"] != nil {
-					p.Fail(answer, "a PartialObjectMetadataList of one object is expected")
-				}
+				p.Require(answer, list.Kind == "PartialObjectMetadataList" && len(list.Items) == 1 && list.Items[0]["spec"] == nil, "a PartialObjectMetadataList of one object is expected")
 				p.Equal(answer, "the metadata in the list", inJSON(want["metadata"]), inJSON(list.Items[0]["metadata"]))
 			},
 		}, Check{
-			ID:     "forms/gzip",
-			Rule:   "A large answer is compressed if the client accepts gzip, and has the same content.",
-			Source: "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/",
+			ID: "forms/gzip", Source: "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/",
+			Rule: "A large answer is compressed if the client accepts gzip, and has the same content.",
 			Run: func(p *Probe) {
 				object := p.New("a")
 				// Answers of less than 128 KiB are not compressed.
 				object.SetAnnotations(map[string]string{"example.com/long": strings.Repeat("conformance ", 20_000)})
 				p.Object(p.Post(object), http.StatusCreated)
 				plain, answer := p.Get(p.Name("a")), p.Get(p.Name("a"), Header("Accept-Encoding", "gzip"))
-				if answer.Header.Get("Content-Encoding") != "gzip" || plain.Header.Get("Content-Encoding") != "" {
-					p.Fail(answer, "Content-Encoding: gzip is expected, and only if it is asked for")
-				}
+				p.Require(answer, answer.Header.Get("Content-Encoding") == "gzip" && plain.Header.Get("Content-Encoding") == "", "Content-Encoding: gzip is expected, and only if it is asked for")
 				reader, err := gzip.NewReader(bytes.NewReader(answer.Body))
-				if err != nil {
-					p.Fail(answer, "gzip is expected: %v", err)
-				}
-				if content, err := io.ReadAll(reader); err != nil || !bytes.Equal(plain.Body, content) {
-					p.Fail(answer, "the same content as without compression is expected: %v", err)
-				}
+				p.Require(answer, err == nil, "gzip is expected: %v", err)
+				content, err := io.ReadAll(reader)
+				p.Require(answer, err == nil && bytes.Equal(plain.Body, content), "the same content as without compression is expected: %v", err)
 			},
 		})
 }
@@ -171,19 +145,13 @@ func formsChecks() []Check {
 // binary is the check of a form that begins with magic bytes, and that servers need not have.
 func binary(id, source, media, magic, unless string) Check {
 	return Check{
-		ID:     id,
-		Rule:   "Where " + media + " is offered, it begins with its magic number, and an object that was read in it can be written in it unchanged.",
-		Source: source,
-		Needs:  []string{"create", "get", "update"},
+		ID: id, Source: source, Needs: []string{"create", "get", "update"},
+		Rule: "Where " + media + " is offered, it begins with its magic number, and an object that was read in it can be written in it unchanged.",
 		Run: func(p *Probe) {
 			created := p.Create("a")
 			answer := p.Get(created.GetName(), Header("Accept", media))
-			if answer.Code == http.StatusNotAcceptable {
-				p.NotOffered("%s is refused with 406, %s", media, unless)
-			}
-			if answer.Code != http.StatusOK || answer.Header.Get("Content-Type") != media || !bytes.HasPrefix(answer.Body, []byte(magic)) {
-				p.Fail(answer, "%s is expected, which begins with %q", media, magic)
-			}
+			p.OnlyIf(answer.Code != http.StatusNotAcceptable, "%s is refused with 406, %s", media, unless)
+			p.Require(answer, answer.Code == http.StatusOK && answer.Header.Get("Content-Type") == media && bytes.HasPrefix(answer.Body, []byte(magic)), "%s is expected, which begins with %q", media, magic)
 			answer = p.Do(http.MethodPut, p.Collection(created.GetName()), answer.Body, Header("Content-Type", media))
 			p.Equal(answer, "the object that was written as it was read", created.Object, p.Object(answer, http.StatusOK).Object)
 		},

@@ -17,6 +17,7 @@ limitations under the License.
 package conformance
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -40,13 +41,26 @@ type attack struct {
 	upstream string
 }
 
-func (a attack) gets(code int) attack { a.code = code; return a }
+// each sends each of the texts in each of the places. What the first attack has is common to all.
+func each(common attack, texts []string, places ...func(string) attack) (all []attack) {
+	for _, text := range texts {
+		for _, in := range places {
+			a := in(text)
+			a.code, a.upstream, a.accept, a.kind = common.code, common.upstream, common.accept, cmp.Or(common.kind, a.kind)
+			all = append(all, a)
+		}
+	}
+	return all
+}
 
-func (a attack) as(kind string) attack { a.kind = kind; return a }
-
-func (a attack) accepting(kind string) attack { a.accept = kind; return a }
-
-func (a attack) known(upstream string) attack { a.upstream = upstream; return a }
+// around are texts with the same before and behind them.
+func around(before string, texts []string, behind string) []string {
+	texts = slices.Clone(texts)
+	for i := range texts {
+		texts[i] = before + texts[i] + behind
+	}
+	return texts
+}
 
 const (
 	refusal = 4
@@ -65,6 +79,8 @@ const (
 	noResource    = "https://github.com/kubernetes/kubernetes/blob/v1.37.1/staging/src/k8s.io/apiserver/pkg/endpoints/filters/requestinfo.go"
 )
 
+// The places where a text is sent, in most of them as the body.
+
 func creating(body string) attack {
 	return attack{method: http.MethodPost, path: "{collection}?dryRun=All", kind: jsonType, body: body}
 }
@@ -73,13 +89,20 @@ func replacing(body string) attack {
 	return attack{method: http.MethodPut, path: "{object}?dryRun=All", kind: jsonType, body: body}
 }
 
-func patching(kind types.PatchType, body string) attack {
+func patching(kind types.PatchType) func(string) attack {
 	path := "{object}?dryRun=All"
 	if kind == types.ApplyPatchType {
 		path = applyQuery
 	}
-	return attack{method: http.MethodPatch, path: path, kind: string(kind), body: body}
+	return func(body string) attack {
+		return attack{method: http.MethodPatch, path: path, kind: string(kind), body: body}
+	}
 }
+
+func merging(body string) attack      { return patching(types.MergePatchType)(body) }
+func strategic(body string) attack    { return patching(types.StrategicMergePatchType)(body) }
+func jsonPatching(body string) attack { return patching(types.JSONPatchType)(body) }
+func applying(body string) attack     { return patching(types.ApplyPatchType)(body) }
 
 func removing(body string) attack {
 	return attack{method: http.MethodDelete, path: "{object}?dryRun=All", kind: jsonType, body: body}
@@ -90,31 +113,29 @@ func removingNothing(body string) attack {
 	return attack{method: http.MethodDelete, path: "{object}-missing", kind: jsonType, body: body}
 }
 
-func getting(path string) attack { return attack{method: http.MethodGet, path: path} }
+func getting(path string) attack  { return attack{method: http.MethodGet, path: path} }
+func listing(query string) attack { return getting("{collection}?" + query) }
+
+// everywhere are all places that take a body.
+func everywhere() []func(string) attack {
+	return []func(string) attack{creating, replacing, removing, merging, strategic, jsonPatching, applying}
+}
+
+// upToMetadata is an object as far as its metadata.
+const upToMetadata = `{"apiVersion":"{version}","kind":"{kind}","metadata":`
 
 // objectWith is an object with more metadata, and more beside it.
 func objectWith(metadata, beside string) string {
-	return `{"apiVersion":"{version}","kind":"{kind}","metadata":{"name":"{name}"` + metadata + `}` + beside + `}`
-}
-
-// everywhere sends a body in every place that takes one.
-func everywhere(body string) []attack {
-	attacks := []attack{creating(body), replacing(body), removing(body)}
-	for _, kind := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType, types.JSONPatchType, types.ApplyPatchType} {
-		attacks = append(attacks, patching(kind, body))
-	}
-	return attacks
+	return upToMetadata + `{"name":"{name}"` + metadata + `}` + beside + `}`
 }
 
 // send sends attacks and looks at the answers, and then whether the API is as before.
-func (p *Probe) send(attacks ...attack) {
-	attacks = slices.DeleteFunc(attacks, func(a attack) bool { return !p.offers(a) })
-	if len(attacks) == 0 {
-		p.NotOffered("the check has requests of other verbs only; those of the resource are %s", strings.Join(p.Discovered.Verbs, ", "))
-	}
+func (p *Probe) send(all []attack) {
+	all = slices.DeleteFunc(all, func(a attack) bool { return !p.offers(a) })
+	p.OnlyIf(len(all) > 0, "the check has requests of other verbs only; those of the resource are %s", strings.Join(p.Discovered.Verbs, ", "))
 	object := p.subject("target")
 	filler := p.filler(object.GetName())
-	for _, a := range attacks {
+	for _, a := range all {
 		p.withstand(a, filler)
 	}
 	p.alive()
@@ -159,25 +180,23 @@ func (p *Probe) withstand(a attack, filler *strings.Replacer) {
 	answer := p.Do(a.method, filler.Replace(a.path), body, options...)
 	switch {
 	case a.upstream != "" && (answer.Code == http.StatusInternalServerError || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/plain")):
+		return
 	case a.kind == string(types.StrategicMergePatchType) && answer.Code == http.StatusUnsupportedMediaType: // Custom resources have none.
-	case answer.Code >= 500:
-		p.Fail(answer, "a refusal is expected, and no failure of the server")
-	case answer.Code >= 300 && answer.Code < 400:
-		p.Fail(answer, "no redirect is expected")
-	case a.code == refusal && answer.Code < 400:
-		p.Fail(answer, "a refusal is expected")
-	case a.code > refusal && answer.Code != a.code && a.upstream == "":
-		p.Fail(answer, "%d is expected", a.code)
-	case answer.Code >= 400:
+		return
+	}
+	p.Require(answer, answer.Code < 500, "a refusal is expected, and no failure of the server")
+	p.Require(answer, answer.Code < 300 || answer.Code >= 400, "no redirect is expected")
+	p.Require(answer, answer.Code >= 400 || a.code != refusal, "a refusal is expected")
+	p.Require(answer, answer.Code == a.code || a.code <= refusal || a.upstream != "", "%d is expected", a.code)
+	if answer.Code >= 400 {
 		p.Refused(answer, answer.Code, "")
 	}
 }
 
 // below are the updates and creations among the attacks, for subresources.
-func (p *Probe) below(attacks []attack) []attack {
-	var below []attack
+func (p *Probe) below(all []attack) (below []attack) {
 	for _, subresource := range slices.Sorted(maps.Keys(p.Subresources)) {
-		for _, a := range attacks {
+		for _, a := range all {
 			verb := map[string]string{http.MethodPut: "update", http.MethodPost: "create"}[a.method]
 			// What else is invalid in an object need not be so in another kind.
 			if verb == "" || a.method == http.MethodPost && a.code == http.StatusUnprocessableEntity || p.lacks(subresource, verb) != "" {
@@ -194,9 +213,7 @@ func (p *Probe) below(attacks []attack) []attack {
 // needsProtobuf ends the check if the API gives no protobuf.
 func (p *Probe) needsProtobuf() {
 	answer := p.Do(http.MethodGet, p.Collection(), nil, Query("limit", "1"), Header("Accept", protobufType))
-	if answer.Code == http.StatusNotAcceptable {
-		p.NotOffered("the API has no protobuf; sent nevertheless, it makes k8s.io/apiextensions-apiserver v0.37 panic, since its protobuf serializer is not strict: %s", customObjects)
-	}
+	p.OnlyIf(answer.Code != http.StatusNotAcceptable, "the API has no protobuf; sent nevertheless, it makes k8s.io/apiextensions-apiserver v0.37 panic, since its protobuf serializer is not strict: %s", customObjects)
 }
 
 // alive ends the check unless the API still answers.
@@ -215,37 +232,271 @@ func hostileChecks() []Check {
 	for _, table := range []struct {
 		id, rule, source string
 		attacks          func() []attack
-	}{
-		{"broken-json", "A body that is no object is refused: 400.", conventions + "#http-status-codes", brokenJSON},
-		{"deep", "A body that is nested deeply is refused, and costs the server little.", "https://github.com/kubernetes/kubernetes/issues/83253", deep},
-		{"wide", "A body that is large is refused: 413 above 3 MiB.", conventions + "#http-status-codes", wide},
-		{"yaml", "YAML that is no object, or stands for much more than it is, is refused.", "https://github.com/kubernetes/kubernetes/issues/83253", hostileYAML},
-		{"protobuf", "Protobuf that can't be decoded is refused.", concepts + "#protobuf-encoding", hostileProtobuf},
-		{"cbor", "CBOR that can't be decoded is refused.", concepts + "#cbor-encoding", hostileCBOR},
-		{"types", "A body of another kind or version than that of the path is refused.", conventions + "#types-kinds", hostileTypes},
-		{"metadata", "Invalid metadata is refused.", conventions + "#metadata", hostileMetadata},
-		{"numbers", "Numbers that no type holds are refused or rounded.", conventions + "#primitive-types", hostileNumbers},
-		{"paths", "A path that leads to nothing is 404, and none a redirect.", conventions + "#http-status-codes", hostilePaths},
-		{"methods", "A method that a path does not have is refused.", conventions + "#http-status-codes", hostileMethods},
-		{"selectors", "A selector that can't be parsed is refused: 400.", "https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api", hostileSelectors},
-		{"continue", "A continue token that the server has not given is refused: 400, or 410.", concepts + "#retrieving-large-results-sets-in-chunks", hostileContinue},
-		{"options", "Options that have no meaning are refused.", conventions + "#http-status-codes", hostileOptions},
-		{"media-types", "A body of an unknown media type is 415; an answer of an unknown one 406.", conventions + "#http-status-codes", hostileMediaTypes},
-		{"json-patch", "A JSON patch that can't be applied is refused.", "https://www.rfc-editor.org/rfc/rfc6902#section-5", hostileJSONPatches},
-		{"merge-patch", "A merge patch that makes no valid object is refused.", "https://www.rfc-editor.org/rfc/rfc7386", hostileMergePatches},
-		{"apply", "An apply patch that is no object of the kind is refused.", "https://kubernetes.io/docs/reference/using-api/server-side-apply/", hostileApplies},
-	} {
+	}{{
+		"broken-json", "A body that is no object is refused: 400.", conventions + "#http-status-codes", func() []attack {
+			return slices.Concat(
+				each(attack{code: 400}, []string{upToMetadata, `"text"`, `{}{}`, `{"a":NaN}`, `word`, "\xf0\x9f", "\x00", `{"a":1,}`, `{'a':1}`, strings.Repeat(" ", 1<<20) + "{"},
+					creating, replacing, removing, merging, jsonPatching),
+				each(attack{code: 400}, []string{`[]`, ""}, creating, replacing, merging),
+			)
+		},
+	}, {
+		"deep", "A body that is nested deeply is refused, and costs the server little.", "https://github.com/kubernetes/kubernetes/issues/83253", func() (all []attack) {
+			for _, levels := range []int{10_001, 100_000} {
+				lists := strings.Repeat("[", levels) + strings.Repeat("]", levels)
+				objects := strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
+				all = slices.Concat(all,
+					each(attack{}, []string{lists, objects, objectWith("", `,"a":`+lists), objectWith(`,"managedFields":[{"fieldsType":"FieldsV1","fieldsV1":`+objects+`}]`, "")}, everywhere()...),
+					each(attack{code: 400}, []string{strings.Repeat("[", levels)}, creating),
+					each(attack{kind: yamlType}, []string{"a: " + lists, strings.Repeat("- ", levels)}, creating),
+					[]attack{applying(strings.Repeat("- ", levels)), jsonPatching(`[{"op":"add","path":"/a","value":` + lists + `}]`)})
+			}
+			return all
+		},
+	}, {
+		"wide", "A body that is large is refused: 413 above 3 MiB.", conventions + "#http-status-codes", func() []attack {
+			huge := strings.Repeat("x", 4<<20)
+			numbered := func(n int, format string) string {
+				var list strings.Builder
+				for i := range n {
+					fmt.Fprintf(&list, ","+format, i)
+				}
+				return list.String()[1:]
+			}
+			labels, annotations := objectWith(`,"labels":{`+numbered(30_000, `"l%d":"a"`)+`}`, ""), `"annotations":{"a":"`+huge[:300<<10]+`"}`
+			return slices.Concat(
+				each(attack{code: 413}, []string{`{"a":"` + huge + `"}`}, everywhere()...),
+				each(attack{code: 413, kind: yamlType}, []string{huge}, creating),
+				each(attack{code: 422}, []string{objectWith(","+annotations, "")}, creating), each(attack{code: 422}, []string{`{"metadata":{` + annotations + `}}`}, merging),
+				each(attack{code: 413}, []string{`[` + numbered(10_001, `{"op":"test%d"}`) + `]`}, jsonPatching),
+				[]attack{
+					creating(labels), applying(labels), creating(objectWith(`,"finalizers":[`+numbered(30_000, `"example.com/%d"`)+`]`, "")), creating(objectWith("", ","+numbered(30_000, `"f%d":1`))),
+					jsonPatching(`[{"op":"add","path":"` + strings.Repeat("/a", 100_000) + `","value":1}]`), listing("labelSelector=" + numbered(5_000, "a%d")), listing(strings.Repeat("a=b&", 10_000)),
+				},
+			)
+		},
+	}, {
+		"yaml", "YAML that is no object, or stands for much more than it is, is refused.", "https://github.com/kubernetes/kubernetes/issues/83253", func() []attack {
+			laughs := "a0: &a0 [lol,lol,lol,lol,lol,lol,lol,lol,lol]\n"
+			for i := 1; i < 9; i++ {
+				laughs += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d,", i-1), 8), i-1)
+			}
+			bodies := []string{"a: b: c", "a:\n\t- b", "a: *b", "a: &a [*a]", "a: !!binary '*'", "a: \x00", "a: \xf0\x9f", laughs, "--- a\n--- b", "? [a]\n: b\n", "%YAML 9.9\n---\na: b"}
+			return slices.Concat(each(attack{kind: yamlType, code: 400}, bodies, creating, replacing), each(attack{code: 400}, bodies, applying), each(attack{kind: yamlType}, bodies, removingNothing))
+		},
+	}, {
+		"protobuf", "Protobuf that can't be decoded is refused.", concepts + "#protobuf-encoding", func() []attack {
+			return each(attack{kind: protobufType}, []string{
+				"{}", "k8t\x00\x0a\x04", "k8s\x00", "k8s\x00\xff", "k8s\x00\x0a\xff\xff\xff", "k8s\x00\x0a\xff\xff\xff\xff\x0f", "k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+				"k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "k8s\x00" + strings.Repeat("\x0b", 100_000), "k8s\x00\x0a\x10ab", "k8s\x00\x0f", "k8s\x00\x08\x01", "k8s\x00\x12\xff\xff\xff\x7f",
+				"k8s\x00\x93\x1e\xb0\x77\x04\x5a\xd1\xff",
+			}, creating, replacing, removingNothing)
+		},
+	}, {
+		"cbor", "CBOR that can't be decoded is refused.", concepts + "#cbor-encoding", func() []attack {
+			const self = "\xd9\xd9\xf7"
+			bodies := []string{
+				self, self + "\xa1", self + "\x81", self + "\xbb\xff\xff\xff\xff\xff\xff\xff\xff", self + "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", self + "\x5b\x7f\xff\xff\xff\xff\xff\xff\xff",
+				self + strings.Repeat("\x81", 100_000) + "\x00", self + strings.Repeat("\x9f", 100_000), self + strings.Repeat("\xa1\x41a", 50_000) + "\x00", self + "\xa2\x41a\x01\x41a\x02", self + "\xff",
+				self + "\xa1\x01\x02", self + "\xf9\x7e\x00", self + "\xa1\x41a\x62\xf0\x9f", strings.Repeat(self, 1000) + "\xa0", "{}",
+			}
+			return append(each(attack{kind: cborType}, bodies, creating, replacing, removingNothing), each(attack{}, bodies, patching("application/apply-patch+cbor"))...)
+		},
+	}, {
+		"types", "A body of another kind or version than that of the path is refused.", conventions + "#types-kinds", func() []attack {
+			kinds := []string{
+				`"{version}","kind":"Unknown"`, `"{version}","kind":1`, `"other.example.com/v1","kind":"{kind}"`, `"{group}/v987","kind":"{kind}"`, `"a/b/c","kind":"{kind}"`, `1,"kind":"{kind}"`, `"v1","kind":"Status"`, `"{version}","kind":"{kind}List"`,
+			}
+			metadata := []string{`[]`, `"a"`, `{"name":1}`, `{"name":"a","labels":{"a":1}}`, `{"name":"a","creationTimestamp":"yesterday"}`, `{"name":"a","ownerReferences":["a"]}`, `{"name":"a","finalizers":{}}`, `{"name":"a","generation":"x"}`}
+			return slices.Concat(
+				each(attack{code: refusal}, around(`{"apiVersion":`, kinds, `,"metadata":{"name":"{name}"}}`), creating, replacing, applying),
+				each(attack{code: 400}, around(upToMetadata, metadata, `}`), creating),
+				each(attack{}, around(`{"metadata":`, metadata, `}`), merging),
+			)
+		},
+	}, {
+		"metadata", "Invalid metadata is refused.", conventions + "#metadata", func() []attack {
+			names := []string{"a/b", "..", "a%", `a\u0000`, "a b", "-a", "ä", strings.Repeat("a", 254), ""}
+			metadata := []string{
+				`"labels":{"a b":"c"}`, `"labels":{"a":"b c"}`, `"annotations":{"a b":"c"}`, `"finalizers":["a b"]`, `"ownerReferences":[{}]`, `"ownerReferences":[{"apiVersion":"a/b/c","kind":"A","name":"a","uid":"a"}]`,
+				`"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":"a","controller":true},{"apiVersion":"v1","kind":"A","name":"b","uid":"b","controller":true}]`,
+			}
+			return slices.Concat(
+				each(attack{code: 422}, around(upToMetadata+`{"name":"`, names, `"}}`), creating),
+				each(attack{code: 422}, around(upToMetadata+`{"name":"{name}",`, metadata, `}}`), creating),
+				each(attack{code: 422}, around(`{"metadata":{`, metadata, `}}`), merging),
+				each(attack{upstream: "https://github.com/kubernetes/kubernetes/pull/68208"}, around(`{"metadata":{"resourceVersion":"`, []string{"x", "-1", "18446744073709551616", " ", `\u0000`}, `"}}`), merging),
+				each(attack{}, []string{
+					`{"metadata":{"name":"other"}}`, `{"metadata":{"namespace":"other"}}`, `{"metadata":{"managedFields":[{"fieldsType":"x","operation":"y","fieldsV1":{"f:\u0000":{}}}]}}`,
+					`{"metadata":null}`, `{"metadata":{"deletionTimestamp":"2000-01-01T00:00:00Z","deletionGracePeriodSeconds":-1}}`,
+				}, merging),
+				[]attack{replacing(objectWith(`,"uid":"other","resourceVersion":"1"`, ""))},
+			)
+		},
+	}, {
+		"numbers", "Numbers that no type holds are refused or rounded.", conventions + "#primitive-types", func() []attack {
+			numbers := []string{strings.Repeat("9", 100_000), "1e999999999", "1e-999999999", "-0", "1E400", "0x10", "01", "1." + strings.Repeat("0", 100_000) + "1", "18446744073709551616", "9223372036854775808", "-9223372036854775809"}
+			unknown := around(upToMetadata+`{"name":"{name}"},"unknown":`, numbers, `}`)
+			return slices.Concat(
+				each(attack{}, unknown, creating), each(attack{upstream: unfitApply}, unknown, applying),
+				each(attack{}, around(upToMetadata+`{"name":"{name}","generation":`, numbers, `}}`), creating),
+				each(attack{}, around(`{"metadata":{"deletionGracePeriodSeconds":`, numbers, `}}`), merging),
+				each(attack{}, around(`{"gracePeriodSeconds":`, numbers, `}`), removingNothing),
+			)
+		},
+	}, {
+		"paths", "A path that leads to nothing is 404, and none a redirect.", conventions + "#http-status-codes", func() []attack {
+			return slices.Concat(
+				each(attack{code: 404}, []string{"{object}/unknown", "{object}" + strings.Repeat("/a", 1000)}, getting),
+				each(attack{code: 404, upstream: customObjects}, []string{"{root}/unknown"}, getting),
+				each(attack{}, []string{
+					"{object}/", "{collection}/", "{collection}//", "{object}/..", "{object}/.", "{collection}/%00", "{collection}/%2e%2e", "{collection}/%2F", "{collection}/a%2Fb", "{collection}/%25", "{collection}/%ff%fe",
+					"{collection}/" + strings.Repeat("a", 10_000), "{collection}/Upper", "{collection}/a%20b", "{root}/namespaces/%25/{resource}", "{root}/namespaces/a%20b/{resource}", "{root}/namespaces/" + strings.Repeat("a", 300) + "/{resource}/a",
+				}, getting, func(path string) attack {
+					return attack{method: http.MethodDelete, path: strings.Replace(path, "{object}", "{object}-missing", 1) + "?dryRun=All"}
+				}),
+				each(attack{upstream: noResource}, []string{"{root}/namespaces/../{resource}", "{root}/watch"}, getting),
+				each(attack{upstream: customObjects}, []string{"{root}/watch/unknown", "{root}/proxy/{resource}", "{root}//{resource}"}, getting),
+			)
+		},
+	}, {
+		"methods", "A method that a path does not have is refused.", conventions + "#http-status-codes", func() (all []attack) {
+			for path, methods := range map[string][]string{"{collection}": {http.MethodPut, http.MethodPatch}, "{object}": {http.MethodPost}} {
+				for _, method := range append(methods, http.MethodTrace, "PROPFIND", "UNKNOWN", "get") {
+					all = append(all, attack{method: method, path: path, kind: jsonType, body: "{}", code: refusal})
+				}
+			}
+			return all
+		},
+	}, {
+		"selectors", "A selector that can't be parsed is refused: 400.", "https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api", func() []attack {
+			labels := []string{"!!", "a b", "a in (b", "a in b", "-a=b", "a=b c", "a=" + strings.Repeat("b", 64), strings.Repeat("a", 64) + "=b", "a>b", "a,,b", "=b", strings.Repeat("a", 10_000), "a~b", strings.Repeat("(", 5_000)}
+			fields := []string{"no.such.field=1", "a", `metadata.name=\`, "metadata.name in (a)", "=a", strings.Repeat("no.such=1,", 1000) + "a=b"}
+			by := func(parameters string) func(string) attack {
+				return func(selector string) attack { return listing(parameters + url.QueryEscape(selector)) }
+			}
+			return slices.Concat(
+				each(attack{code: 400}, labels, by("labelSelector="), by("watch=true&timeoutSeconds=1&labelSelector=")),
+				each(attack{}, labels, func(selector string) attack {
+					return attack{method: http.MethodDelete, path: "{collection}?dryRun=All&labelSelector=" + url.QueryEscape(selector)}
+				}),
+				each(attack{code: 400}, fields, by("fieldSelector=")),
+			)
+		},
+	}, {
+		"continue", "A continue token that the server has not given is refused: 400, or 410.", concepts + "#retrieving-large-results-sets-in-chunks", func() []attack {
+			token := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+			return slices.Concat(
+				each(attack{code: 400}, around("limit=1&continue=", []string{
+					"garbage", strings.Repeat("A", 10_000), "%00", token("text"), token(`{"v":"meta.k8s.io/v9","rv":1,"start":"a"}`), token(`{"v":"meta.k8s.io/v1","rv":0,"start":"a"}`), token(`{"v":"meta.k8s.io/v1","rv":1,"start":"../../a"}`),
+					token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a/../../../secrets/a"}`), token(`{"v":"meta.k8s.io/v1","rv":1,"start":1}`), token(`{"v":"meta.k8s.io/v1","rv":9223372036854775808,"start":"a"}`), token(strings.Repeat("[", 5_000)),
+				}, ""), listing),
+				each(attack{code: 400}, []string{"limit=1&resourceVersion=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`)}, listing),
+				each(attack{code: 422}, []string{"limit=1&resourceVersion=1&resourceVersionMatch=Exact&continue=x"}, listing),
+			)
+		},
+	}, {
+		"options", "Options that have no meaning are refused.", conventions + "#http-status-codes", func() []attack {
+			valid := objectWith("", "")
+			asked := func(query string, in func(string) attack, body string) attack {
+				a := in(body)
+				path, _, _ := strings.Cut(a.path, "?")
+				a.path = path + "?" + query
+				return a
+			}
+			patched := func(query string) attack { return asked("dryRun=All&"+query, merging, "{}") }
+			deleted := func(query string) attack {
+				return attack{method: http.MethodDelete, path: "{object}?dryRun=All&" + query}
+			}
+			deleteOptions := func(option string) attack {
+				return removing(`{"apiVersion":"v1","kind":"DeleteOptions",` + option + `}`)
+			}
+			return slices.Concat(
+				each(attack{code: 422}, []string{"dryRun=yes", "dryRun=All&dryRun=yes"},
+					func(query string) attack { return asked(query, creating, valid) }, func(query string) attack { return asked(query, replacing, valid) },
+					func(query string) attack { return asked(query, merging, "{}") }, func(query string) attack { return asked(query, removing, "") }),
+				each(attack{code: 422}, []string{"fieldValidation=strict", "fieldManager=" + strings.Repeat("a", 129), "fieldManager=%07"}, patched),
+				each(attack{code: 400}, []string{
+					"limit=all", "limit=9223372036854775808", "timeoutSeconds=soon", "watch=true&timeoutSeconds=soon", "resourceVersion=x", "resourceVersion=-1", "resourceVersion=18446744073709551616",
+				}, listing),
+				each(attack{code: 422}, []string{
+					"resourceVersion=0&resourceVersionMatch=Exact", "resourceVersionMatch=Exact", "resourceVersion=1&resourceVersionMatch=About", "sendInitialEvents=true", "watch=true&sendInitialEvents=true&timeoutSeconds=1",
+				}, listing),
+				each(attack{}, []string{"limit=-1", "timeoutSeconds=-1", "watch=maybe&timeoutSeconds=1", "%00=%00", "a=%ff"}, listing),
+				each(attack{code: 422}, []string{"propagationPolicy=never", "propagationPolicy=Orphan&orphanDependents=true"}, deleted),
+				each(attack{code: 400}, []string{"gracePeriodSeconds=soon"}, deleted),
+				each(attack{upstream: unreadVersion}, []string{"{object}?resourceVersion=x", "{collection}?watch=true&timeoutSeconds=1&resourceVersion=x"}, getting),
+				each(attack{code: 422}, []string{`"propagationPolicy":"never"`}, deleteOptions),
+				each(attack{code: 400}, []string{`"gracePeriodSeconds":"soon"`, `"preconditions":[]`}, deleteOptions),
+				each(attack{code: 409}, []string{`"preconditions":{"uid":"other"}`}, deleteOptions),
+			)
+		},
+	}, {
+		"media-types", "A body of an unknown media type is 415; an answer of an unknown one 406.", conventions + "#http-status-codes", func() (all []attack) {
+			for _, kind := range []string{"text/plain", "application/xml", "application/x-www-form-urlencoded", "application/merge-patch+json", ";;", strings.Repeat("a", 5_000), "application/json/json"} {
+				all = append(all, each(attack{code: 415, kind: kind}, []string{objectWith("", "")}, creating, replacing)...)
+				all = append(all, each(attack{code: 415, kind: kind}, []string{"{}"}, removing)...)
+			}
+			for _, kind := range []string{"text/plain", "application/json", "application/unknown+json", ";;"} {
+				all = append(all, each(attack{code: 415, kind: kind}, []string{"{}"}, merging)...)
+			}
+			for _, accept := range []string{"text/html", "image/png", "{[;;", "application/json;as=Chair;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v9", "application/json;as=Table;g=apps;v=v1"} {
+				all = append(all, each(attack{code: 406, accept: accept}, []string{"{object}", "{collection}", "{collection}?watch=true&timeoutSeconds=1"}, getting)...)
+				all = append(all, each(attack{code: 406, accept: accept}, []string{objectWith("", "")}, creating)...)
+			}
+			return append(all, each(attack{code: 400, accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}, []string{"includeObject=Everything"}, listing)...)
+		},
+	}, {
+		"json-patch", "A JSON patch that can't be applied is refused.", "https://www.rfc-editor.org/rfc/rfc6902#section-5", func() []attack {
+			return slices.Concat(
+				each(attack{code: 400}, []string{`{}`, `[{"op":1,"path":2}]`}, jsonPatching),
+				each(attack{code: 422}, around("[", []string{
+					`null`, `{}`, `{"op":"explode","path":"/metadata"}`, `{"op":"add","value":1}`, `{"op":"add","path":"metadata","value":1}`, `{"op":"add","path":"/a/b","value":1}`,
+					`{"op":"remove","path":"/metadata/nothing"}`, `{"op":"replace","path":"/no/thing","value":1}`, `{"op":"test","path":"/kind","value":"Other"}`, `{"op":"test","path":"/nothing","value":1}`, `{"op":"test","path":"","value":{}}`,
+					`{"op":"move","from":"/nothing","path":"/metadata/labels"}`, `{"op":"copy","path":"/metadata/labels"}`, `{"op":"remove","path":""}`, `{"op":"replace","path":"","value":1}`, `{"op":"add","path":"/metadata/finalizers","value":["a b"]}`,
+					`{"op":"add","path":"/metadata/finalizers","value":[]},{"op":"add","path":"/metadata/finalizers/99999999999","value":"a"}`, `{"op":"add","path":"/metadata/finalizers","value":[]},{"op":"add","path":"/metadata/finalizers/-99","value":"a"}`,
+					`{"op":"add","path":"/metadata/annotations","value":{"a":{}}}` + strings.Repeat(`,{"op":"copy","from":"/metadata/annotations","path":"/metadata/annotations/a/a"},{"op":"copy","from":"/metadata/annotations/a","path":"/metadata/annotations/a"},{"op":"copy","from":"/metadata","path":"/metadata/annotations/a"}`, 40),
+				}, "]"), jsonPatching),
+				each(attack{}, around("[", []string{
+					`{"op":"move","from":"/metadata","path":"/metadata/labels"}`, `{"op":"replace","path":"","value":null}`, `{"op":"replace","path":"","value":[]}`, `{"op":"replace","path":"","value":{}}`, `{"op":"remove","path":"/metadata"}`, `{"op":"replace","path":"/kind","value":"Other"}`,
+				}, "]"), jsonPatching),
+			)
+		},
+	}, {
+		"merge-patch", "A merge patch that makes no valid object is refused.", "https://www.rfc-editor.org/rfc/rfc7386", func() []attack {
+			return slices.Concat(
+				each(attack{}, []string{
+					`1`, `"a"`, `true`, `[1]`, `{"metadata":[]}`, `{"metadata":"a"}`, `{"kind":"Other"}`, `{"kind":1}`, `{"apiVersion":"a/b/c"}`, `{"metadata":{"labels":[1]}}`, `{"metadata":{"finalizers":{"a":"b"}}}`, `{"":{"":{"":null}}}`, `{"\u0000":1}`, `{"metadata":{"ownerReferences":[{"uid":[]}]}}`,
+				}, merging, strategic),
+				each(attack{upstream: customObjects}, []string{`{"apiVersion":null}`}, merging),
+				each(attack{upstream: unfitPatch}, []string{`{"$patch":"explode"}`, `{"metadata":{"$setElementOrder/finalizers":"a"}}`}, strategic),
+				each(attack{}, []string{`{"metadata":{"finalizers":[{"$patch":"delete"}]}}`, `{"metadata":{"$retainKeys":1}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":{}}}`}, strategic),
+			)
+		},
+	}, {
+		"apply", "An apply patch that is no object of the kind is refused.", "https://kubernetes.io/docs/reference/using-api/server-side-apply/", func() []attack {
+			return slices.Concat(
+				each(attack{code: 400}, []string{"", "null", "[]", "word", "{}", `{"apiVersion":"{version}"}`, `{"kind":"{kind}"}`, objectWith(`,"managedFields":[{"manager":"a"}]`, ""), upToMetadata + `{"name":"other"}}`}, applying),
+				each(attack{upstream: unfitApply}, []string{objectWith(`,"labels":[1]`, ""), upToMetadata + `[]}`, upToMetadata + `{"name":1}}`}, applying),
+				each(attack{code: 422}, []string{"{object}?dryRun=All", "{object}?dryRun=All&fieldManager=" + strings.Repeat("a", 129)}, func(path string) attack {
+					a := applying(objectWith("", ""))
+					a.path = path
+					return a
+				}),
+			)
+		},
+	}} {
 		checks = append(checks, Check{
 			ID: "hostile/" + table.id, Rule: table.rule, Source: table.source, Level: Hostile,
 			Run: func(p *Probe) {
 				if table.id == "protobuf" {
 					p.needsProtobuf()
 				}
-				attacks := table.attacks()
+				all := table.attacks()
 				if slices.Contains([]string{"broken-json", "deep", "wide", "options", "media-types"}, table.id) {
-					attacks = append(attacks, p.below(attacks)...)
+					all = append(all, p.below(all)...)
 				}
-				p.send(attacks...)
+				p.send(all)
 			},
 		})
 	}
@@ -254,259 +505,6 @@ func hostileChecks() []Check {
 		Rule:   "No request, however it is malformed, is answered with a failure of the server, a redirect or text.",
 		Source: conventions + "#http-status-codes",
 	})
-}
-
-func brokenJSON() []attack {
-	var attacks []attack
-	for _, body := range []string{`{"apiVersion":"{version}","kind":"{kind}","metadata":`, `"text"`, `{}{}`, `{"a":NaN}`, `word`, "\xf0\x9f", "\x00", `{"a":1,}`, `{'a':1}`, strings.Repeat(" ", 1<<20) + "{"} {
-		attacks = append(attacks, creating(body).gets(400), replacing(body).gets(400), removing(body).gets(400),
-			patching(types.MergePatchType, body).gets(400), patching(types.JSONPatchType, body).gets(400))
-	}
-	return append(attacks, creating(`[]`).gets(400), replacing(`[]`).gets(400), creating("").gets(400), replacing("").gets(400), patching(types.MergePatchType, "").gets(400), patching(types.MergePatchType, `[]`).gets(400))
-}
-
-func deep() []attack {
-	var attacks []attack
-	for _, levels := range []int{10_001, 100_000} {
-		lists := strings.Repeat("[", levels) + strings.Repeat("]", levels)
-		objects := strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
-		for _, body := range []string{lists, objects, objectWith("", `,"a":`+lists), objectWith(`,"managedFields":[{"fieldsType":"FieldsV1","fieldsV1":`+objects+`}]`, "")} {
-			attacks = append(attacks, everywhere(body)...)
-		}
-		attacks = append(attacks, creating(strings.Repeat("[", levels)).gets(400), patching(types.JSONPatchType, `[{"op":"add","path":"/a","value":`+lists+`}]`),
-			creating("a: "+lists).as(yamlType), creating(strings.Repeat("- ", levels)).as(yamlType), patching(types.ApplyPatchType, strings.Repeat("- ", levels)))
-	}
-	return attacks
-}
-
-func wide() []attack {
-	huge := strings.Repeat("x", 4<<20)
-	numbered := func(n int, format string) string {
-		var list strings.Builder
-		for i := range n {
-			fmt.Fprintf(&list, ","+format, i)
-		}
-		return list.String()[1:]
-	}
-	attacks := everywhere(`{"a":"` + huge + `"}`)
-	for i := range attacks {
-		attacks[i].code = 413
-	}
-	return append(attacks,
-		creating(huge).as(yamlType).gets(413),
-		creating(objectWith(`,"labels":{`+numbered(30_000, `"l%d":"a"`)+`}`, "")), creating(objectWith(`,"finalizers":[`+numbered(30_000, `"example.com/%d"`)+`]`, "")),
-		creating(objectWith(`,"annotations":{"a":"`+huge[:300<<10]+`"}`, "")).gets(422), creating(objectWith("", ","+numbered(30_000, `"f%d":1`))),
-		patching(types.MergePatchType, `{"metadata":{"annotations":{"a":"`+huge[:300<<10]+`"}}}`).gets(422), patching(types.JSONPatchType, `[`+numbered(10_001, `{"op":"test%d"}`)+`]`).gets(413),
-		patching(types.JSONPatchType, `[{"op":"add","path":"`+strings.Repeat("/a", 100_000)+`","value":1}]`), patching(types.ApplyPatchType, objectWith(`,"labels":{`+numbered(30_000, `"l%d":"a"`)+`}`, "")),
-		getting("{collection}?labelSelector="+numbered(5_000, "a%d")), getting("{collection}?"+strings.Repeat("a=b&", 10_000)),
-	)
-}
-
-func hostileYAML() []attack {
-	laughs := "a0: &a0 [lol,lol,lol,lol,lol,lol,lol,lol,lol]\n"
-	for i := 1; i < 9; i++ {
-		laughs += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d,", i-1), 8), i-1)
-	}
-	var attacks []attack
-	for _, body := range []string{"a: b: c", "a:\n\t- b", "a: *b", "a: &a [*a]", "a: !!binary '*'", "a: \x00", "a: \xf0\x9f", laughs, "--- a\n--- b", "? [a]\n: b\n", "%YAML 9.9\n---\na: b"} {
-		attacks = append(attacks, creating(body).as(yamlType).gets(400), replacing(body).as(yamlType).gets(400), patching(types.ApplyPatchType, body).gets(400), removingNothing(body).as(yamlType))
-	}
-	return attacks
-}
-
-func hostileProtobuf() []attack {
-	var attacks []attack
-	for _, body := range []string{
-		"{}", "k8t\x00\x0a\x04", "k8s\x00", "k8s\x00\xff", "k8s\x00\x0a\xff\xff\xff", "k8s\x00\x0a\xff\xff\xff\xff\x0f", "k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-		"k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "k8s\x00" + strings.Repeat("\x0b", 100_000), "k8s\x00\x0a\x10ab", "k8s\x00\x0f", "k8s\x00\x08\x01", "k8s\x00\x12\xff\xff\xff\x7f",
-		"k8s\x00\x93\x1e\xb0\x77\x04\x5a\xd1\xff",
-	} {
-		attacks = append(attacks, creating(body).as(protobufType), replacing(body).as(protobufType), removingNothing(body).as(protobufType))
-	}
-	return attacks
-}
-
-func hostileCBOR() []attack {
-	const self = "\xd9\xd9\xf7"
-	var attacks []attack
-	for _, body := range []string{
-		self, self + "\xa1", self + "\x81", self + "\xbb\xff\xff\xff\xff\xff\xff\xff\xff", self + "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", self + "\x5b\x7f\xff\xff\xff\xff\xff\xff\xff",
-		self + strings.Repeat("\x81", 100_000) + "\x00", self + strings.Repeat("\x9f", 100_000), self + strings.Repeat("\xa1\x41a", 50_000) + "\x00", self + "\xa2\x41a\x01\x41a\x02", self + "\xff",
-		self + "\xa1\x01\x02", self + "\xf9\x7e\x00", self + "\xa1\x41a\x62\xf0\x9f", strings.Repeat(self, 1000) + "\xa0", "{}",
-	} {
-		attacks = append(attacks, creating(body).as(cborType), replacing(body).as(cborType), removingNothing(body).as(cborType), patching("application/apply-patch+cbor", body))
-	}
-	return attacks
-}
-
-func hostileTypes() []attack {
-	var attacks []attack
-	for _, typed := range [][2]string{
-		{`"{version}"`, `"Unknown"`}, {`"{version}"`, `1`}, {`"other.example.com/v1"`, `"{kind}"`}, {`"{group}/v987"`, `"{kind}"`}, {`"a/b/c"`, `"{kind}"`}, {`1`, `"{kind}"`}, {`"v1"`, `"Status"`}, {`"{version}"`, `"{kind}List"`},
-	} {
-		body := `{"apiVersion":` + typed[0] + `,"kind":` + typed[1] + `,"metadata":{"name":"{name}"}}`
-		attacks = append(attacks, creating(body).gets(refusal), replacing(body).gets(refusal), patching(types.ApplyPatchType, body).gets(refusal))
-	}
-	for _, metadata := range []string{`[]`, `"a"`, `{"name":1}`, `{"name":"a","labels":{"a":1}}`, `{"name":"a","creationTimestamp":"yesterday"}`, `{"name":"a","ownerReferences":["a"]}`, `{"name":"a","finalizers":{}}`, `{"name":"a","generation":"x"}`} {
-		attacks = append(attacks, creating(`{"apiVersion":"{version}","kind":"{kind}","metadata":`+metadata+`}`).gets(400), patching(types.MergePatchType, `{"metadata":`+metadata+`}`))
-	}
-	return attacks
-}
-
-func hostileMetadata() []attack {
-	var attacks []attack
-	for _, name := range []string{"a/b", "..", "a%", `a\u0000`, "a b", "-a", "ä", strings.Repeat("a", 254), ""} {
-		attacks = append(attacks, creating(strings.Replace(objectWith("", ""), "{name}", name, 1)).gets(422))
-	}
-	for _, metadata := range []string{
-		`"labels":{"a b":"c"}`, `"labels":{"a":"b c"}`, `"annotations":{"a b":"c"}`, `"finalizers":["a b"]`, `"ownerReferences":[{}]`, `"ownerReferences":[{"apiVersion":"a/b/c","kind":"A","name":"a","uid":"a"}]`,
-		`"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":"a","controller":true},{"apiVersion":"v1","kind":"A","name":"b","uid":"b","controller":true}]`,
-	} {
-		attacks = append(attacks, creating(objectWith(","+metadata, "")).gets(422), patching(types.MergePatchType, `{"metadata":{`+metadata+`}}`).gets(422))
-	}
-	for _, version := range []string{"x", "-1", "18446744073709551616", " ", `\u0000`} {
-		attacks = append(attacks, patching(types.MergePatchType, `{"metadata":{"resourceVersion":"`+version+`"}}`).known("https://github.com/kubernetes/kubernetes/pull/68208"))
-	}
-	return append(attacks, replacing(objectWith(`,"uid":"other","resourceVersion":"1"`, "")), patching(types.MergePatchType, `{"metadata":{"name":"other"}}`), patching(types.MergePatchType, `{"metadata":{"namespace":"other"}}`),
-		patching(types.MergePatchType, `{"metadata":{"managedFields":[{"fieldsType":"x","operation":"y","fieldsV1":{"f:\u0000":{}}}]}}`), patching(types.MergePatchType, `{"metadata":null}`), patching(types.MergePatchType, `{"metadata":{"deletionTimestamp":"2000-01-01T00:00:00Z","deletionGracePeriodSeconds":-1}}`))
-}
-
-func hostileNumbers() []attack {
-	var attacks []attack
-	for _, number := range []string{strings.Repeat("9", 100_000), "1e999999999", "1e-999999999", "-0", "1E400", "0x10", "01", "1." + strings.Repeat("0", 100_000) + "1", "18446744073709551616", "9223372036854775808", "-9223372036854775809"} {
-		attacks = append(attacks, creating(objectWith(`,"generation":`+number, "")), creating(objectWith("", `,"unknown":`+number)), patching(types.MergePatchType, `{"metadata":{"deletionGracePeriodSeconds":`+number+`}}`), removingNothing(`{"gracePeriodSeconds":`+number+`}`), patching(types.ApplyPatchType, objectWith("", `,"unknown":`+number)).known(unfitApply))
-	}
-	return attacks
-}
-
-func hostilePaths() []attack {
-	attacks := []attack{getting("{root}/unknown").gets(404).known(customObjects), getting("{object}/unknown").gets(404), getting("{object}" + strings.Repeat("/a", 1000)).gets(404)}
-	for _, path := range []string{
-		"{object}/", "{collection}/", "{collection}//", "{object}/..", "{object}/.", "{collection}/%00", "{collection}/%2e%2e", "{collection}/%2F", "{collection}/a%2Fb", "{collection}/%25", "{collection}/%ff%fe",
-		"{collection}/" + strings.Repeat("a", 10_000), "{collection}/Upper", "{collection}/a%20b", "{root}/namespaces/%25/{resource}", "{root}/namespaces/a%20b/{resource}", "{root}/namespaces/" + strings.Repeat("a", 300) + "/{resource}/a",
-	} {
-		attacks = append(attacks, getting(path), attack{method: http.MethodDelete, path: strings.Replace(path, "{object}", "{object}-missing", 1) + "?dryRun=All"})
-	}
-	return append(attacks, getting("{root}/namespaces/../{resource}").known(noResource), getting("{root}/watch").known(noResource), getting("{root}/watch/unknown").known(customObjects), getting("{root}/proxy/{resource}").known(customObjects), getting("{root}//{resource}").known(customObjects))
-}
-
-func hostileMethods() []attack {
-	var attacks []attack
-	for path, methods := range map[string][]string{"{collection}": {http.MethodPut, http.MethodPatch}, "{object}": {http.MethodPost}} {
-		for _, method := range append(methods, http.MethodTrace, "PROPFIND", "UNKNOWN", "get") {
-			attacks = append(attacks, attack{method: method, path: path, kind: jsonType, body: "{}"}.gets(refusal))
-		}
-	}
-	return attacks
-}
-
-func hostileSelectors() []attack {
-	var attacks []attack
-	for _, selector := range []string{"!!", "a b", "a in (b", "a in b", "-a=b", "a=b c", "a=" + strings.Repeat("b", 64), strings.Repeat("a", 64) + "=b", "a>b", "a,,b", "=b", strings.Repeat("a", 10_000), "a~b", strings.Repeat("(", 5_000)} {
-		for _, path := range []string{"{collection}?labelSelector=", "{collection}?watch=true&timeoutSeconds=1&labelSelector="} {
-			attacks = append(attacks, getting(path+url.QueryEscape(selector)).gets(400))
-		}
-		attacks = append(attacks, attack{method: http.MethodDelete, path: "{collection}?dryRun=All&labelSelector=" + url.QueryEscape(selector)})
-	}
-	for _, selector := range []string{"no.such.field=1", "a", `metadata.name=\`, "metadata.name in (a)", "=a", strings.Repeat("no.such=1,", 1000) + "a=b"} {
-		attacks = append(attacks, getting("{collection}?fieldSelector="+url.QueryEscape(selector)).gets(400))
-	}
-	return attacks
-}
-
-func hostileContinue() []attack {
-	token := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
-	var attacks []attack
-	for _, text := range []string{
-		"garbage", strings.Repeat("A", 10_000), "%00", token("text"), token(`{"v":"meta.k8s.io/v9","rv":1,"start":"a"}`), token(`{"v":"meta.k8s.io/v1","rv":0,"start":"a"}`), token(`{"v":"meta.k8s.io/v1","rv":1,"start":"../../a"}`),
-		token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a/../../../secrets/a"}`), token(`{"v":"meta.k8s.io/v1","rv":1,"start":1}`), token(`{"v":"meta.k8s.io/v1","rv":9223372036854775808,"start":"a"}`), token(strings.Repeat("[", 5_000)),
-	} {
-		attacks = append(attacks, getting("{collection}?limit=1&continue="+text).gets(400))
-	}
-	return append(attacks, getting("{collection}?limit=1&resourceVersion=1&continue="+token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a"}`)).gets(400), getting("{collection}?limit=1&resourceVersion=1&resourceVersionMatch=Exact&continue=x").gets(422))
-}
-
-func hostileOptions() []attack {
-	valid := objectWith("", "")
-	var attacks []attack
-	for _, a := range []attack{creating(valid), replacing(valid), patching(types.MergePatchType, "{}"), removing("")} {
-		for _, query := range []string{"dryRun=yes", "dryRun=All&dryRun=yes"} {
-			a.path, _, _ = strings.Cut(a.path, "?")
-			a.path += "?" + query
-			attacks = append(attacks, a.gets(422))
-		}
-	}
-	for _, query := range []string{"fieldValidation=strict", "fieldManager=" + strings.Repeat("a", 129), "fieldManager=%07"} {
-		a := patching(types.MergePatchType, "{}")
-		a.path += "&" + query
-		attacks = append(attacks, a.gets(422))
-	}
-	for query, code := range map[string]int{
-		"limit=all": 400, "limit=9223372036854775808": 400, "timeoutSeconds=soon": 400, "resourceVersion=x": 400, "resourceVersion=-1": 400, "resourceVersion=18446744073709551616": 400, "watch=true&timeoutSeconds=soon": 400, "limit=-1": 0, "timeoutSeconds=-1": 0,
-		"resourceVersion=0&resourceVersionMatch=Exact": 422, "resourceVersionMatch=Exact": 422, "resourceVersion=1&resourceVersionMatch=About": 422, "sendInitialEvents=true": 422, "watch=true&sendInitialEvents=true&timeoutSeconds=1": 422, "watch=maybe&timeoutSeconds=1": 0, "%00=%00": 0, "a=%ff": 0,
-	} {
-		attacks = append(attacks, getting("{collection}?"+query).gets(code))
-	}
-	for query, code := range map[string]int{"propagationPolicy=never": 422, "propagationPolicy=Orphan&orphanDependents=true": 422, "gracePeriodSeconds=soon": 400} {
-		attacks = append(attacks, attack{method: http.MethodDelete, path: "{object}?dryRun=All&" + query}.gets(code))
-	}
-	return append(attacks, getting("{object}?resourceVersion=x").known(unreadVersion), getting("{collection}?watch=true&timeoutSeconds=1&resourceVersion=x").known(unreadVersion),
-		removing(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"never"}`).gets(422), removing(`{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":"soon"}`).gets(400), removing(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"other"}}`).gets(409), removing(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":[]}`).gets(400))
-}
-
-func hostileMediaTypes() []attack {
-	var attacks []attack
-	for _, kind := range []string{"text/plain", "application/xml", "application/x-www-form-urlencoded", "application/merge-patch+json", ";;", strings.Repeat("a", 5_000), "application/json/json"} {
-		attacks = append(attacks, creating(objectWith("", "")).as(kind).gets(415), replacing(objectWith("", "")).as(kind).gets(415), removing("{}").as(kind).gets(415))
-	}
-	for _, kind := range []string{"text/plain", "application/json", "application/unknown+json", ";;"} {
-		attacks = append(attacks, patching(types.PatchType(kind), "{}").gets(415))
-	}
-	for _, kind := range []string{"text/html", "image/png", "{[;;", "application/json;as=Chair;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v9", "application/json;as=Table;g=apps;v=v1"} {
-		attacks = append(attacks, getting("{object}").accepting(kind).gets(406), getting("{collection}").accepting(kind).gets(406), creating(objectWith("", "")).accepting(kind).gets(406), getting("{collection}?watch=true&timeoutSeconds=1").accepting(kind).gets(406))
-	}
-	return append(attacks, getting("{collection}?includeObject=Everything").accepting("application/json;as=Table;g=meta.k8s.io;v=v1").gets(400))
-}
-
-func hostileJSONPatches() []attack {
-	var attacks []attack
-	for body, code := range map[string]int{
-		`{}`: 400, `[{"op":1,"path":2}]`: 400, `[null]`: 422, `[{}]`: 422, `[{"op":"explode","path":"/metadata"}]`: 422, `[{"op":"add","value":1}]`: 422, `[{"op":"add","path":"metadata","value":1}]`: 422, `[{"op":"add","path":"/a/b","value":1}]`: 422,
-		`[{"op":"remove","path":"/metadata/nothing"}]`: 422, `[{"op":"replace","path":"/no/thing","value":1}]`: 422, `[{"op":"test","path":"/kind","value":"Other"}]`: 422, `[{"op":"test","path":"/nothing","value":1}]`: 422, `[{"op":"test","path":"","value":{}}]`: 422,
-		`[{"op":"move","from":"/nothing","path":"/metadata/labels"}]`: 422, `[{"op":"copy","path":"/metadata/labels"}]`: 422, `[{"op":"remove","path":""}]`: 422, `[{"op":"replace","path":"","value":1}]`: 422, `[{"op":"add","path":"/metadata/finalizers","value":["a b"]}]`: 422,
-		`[{"op":"move","from":"/metadata","path":"/metadata/labels"}]`: 0, `[{"op":"replace","path":"","value":null}]`: 0, `[{"op":"replace","path":"","value":[]}]`: 0, `[{"op":"replace","path":"","value":{}}]`: 0, `[{"op":"remove","path":"/metadata"}]`: 0, `[{"op":"replace","path":"/kind","value":"Other"}]`: 0,
-		`[{"op":"add","path":"/metadata/finalizers","value":[]},{"op":"add","path":"/metadata/finalizers/99999999999","value":"a"}]`: 422, `[{"op":"add","path":"/metadata/finalizers","value":[]},{"op":"add","path":"/metadata/finalizers/-99","value":"a"}]`: 422,
-		`[{"op":"add","path":"/metadata/annotations","value":{"a":{}}}` + strings.Repeat(`,{"op":"copy","from":"/metadata/annotations","path":"/metadata/annotations/a/a"},{"op":"copy","from":"/metadata/annotations/a","path":"/metadata/annotations/a"},{"op":"copy","from":"/metadata","path":"/metadata/annotations/a"}`, 40) + `]`: 422,
-	} {
-		attacks = append(attacks, patching(types.JSONPatchType, body).gets(code))
-	}
-	return attacks
-}
-
-func hostileMergePatches() []attack {
-	var attacks []attack
-	for _, body := range []string{`1`, `"a"`, `true`, `[1]`, `{"metadata":[]}`, `{"metadata":"a"}`, `{"kind":"Other"}`, `{"kind":1}`, `{"apiVersion":"a/b/c"}`, `{"metadata":{"labels":[1]}}`, `{"metadata":{"finalizers":{"a":"b"}}}`, `{"":{"":{"":null}}}`, `{"\u0000":1}`, `{"metadata":{"ownerReferences":[{"uid":[]}]}}`} {
-		attacks = append(attacks, patching(types.MergePatchType, body), patching(types.StrategicMergePatchType, body))
-	}
-	return append(attacks, patching(types.MergePatchType, `{"apiVersion":null}`).known(customObjects), patching(types.StrategicMergePatchType, `{"$patch":"explode"}`).known(unfitPatch), patching(types.StrategicMergePatchType, `{"metadata":{"finalizers":[{"$patch":"delete"}]}}`), patching(types.StrategicMergePatchType, `{"metadata":{"$setElementOrder/finalizers":"a"}}`).known(unfitPatch),
-		patching(types.StrategicMergePatchType, `{"metadata":{"$retainKeys":1}}`), patching(types.StrategicMergePatchType, `{"metadata":{"$deleteFromPrimitiveList/finalizers":{}}}`))
-}
-
-func hostileApplies() []attack {
-	var attacks []attack
-	for _, body := range []string{"", "null", "[]", "word", "{}", `{"apiVersion":"{version}"}`, `{"kind":"{kind}"}`, objectWith(`,"managedFields":[{"manager":"a"}]`, ""), `{"apiVersion":"{version}","kind":"{kind}","metadata":{"name":"other"}}`} {
-		attacks = append(attacks, patching(types.ApplyPatchType, body).gets(400))
-	}
-	for _, body := range []string{objectWith(`,"labels":[1]`, ""), `{"apiVersion":"{version}","kind":"{kind}","metadata":[]}`, `{"apiVersion":"{version}","kind":"{kind}","metadata":{"name":1}}`} {
-		attacks = append(attacks, patching(types.ApplyPatchType, body).known(unfitApply))
-	}
-	valid := patching(types.ApplyPatchType, objectWith("", ""))
-	for _, query := range []string{"?dryRun=All", "?dryRun=All&fieldManager=" + strings.Repeat("a", 129)} {
-		without := valid
-		without.path = "{object}" + query
-		attacks = append(attacks, without.gets(422))
-	}
-	return attacks
 }
 
 // mutations sends good requests with random changes. None is a watch, which would take its time.
@@ -518,12 +516,12 @@ func mutations(p *Probe) {
 	example := inJSON(p.New("mutated").Object)
 	current := target.DeepCopy()
 	current.SetResourceVersion("") // A malformed one is known to be answered with 500.
-	seeds := []attack{
-		creating(example), creating(example).as(yamlType), replacing(inJSON(current.Object)), patching(types.ApplyPatchType, objectWith(`,"labels":{"a":"b"}`, "")),
-		patching(types.JSONPatchType, `[{"op":"add","path":"/metadata/labels/a","value":"b"},{"op":"copy","from":"/metadata/labels","path":"/metadata/annotations"}]`), patching(types.MergePatchType, `{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/a"]}}`),
-		removingNothing(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"1"}}`), getting("{collection}?limit=1&labelSelector=a%3Db,c+in+(d,e)&fieldSelector=metadata.name%3Da"),
-	}
-	kinds := slices.Sorted(maps.Values(map[int]string{0: jsonType, 1: yamlType, 2: cborType, 3: string(types.MergePatchType), 4: string(types.JSONPatchType), 5: string(types.ApplyPatchType)}))
+	seeds := append([]attack{
+		creating(example), replacing(inJSON(current.Object)), applying(objectWith(`,"labels":{"a":"b"}`, "")),
+		jsonPatching(`[{"op":"add","path":"/metadata/labels/a","value":"b"},{"op":"copy","from":"/metadata/labels","path":"/metadata/annotations"}]`), merging(`{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/a"]}}`),
+		removingNothing(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"1"}}`), listing("limit=1&labelSelector=a%3Db,c+in+(d,e)&fieldSelector=metadata.name%3Da"),
+	}, each(attack{kind: yamlType}, []string{example}, creating)...)
+	kinds := []string{jsonType, yamlType, cborType, string(types.MergePatchType), string(types.JSONPatchType), string(types.ApplyPatchType)}
 	for deadline, sent := time.Now().Add(longest), 0; sent < most && time.Now().Before(deadline); sent++ {
 		a := seeds[random.IntN(len(seeds))]
 		a.body = filler.Replace(a.body)
@@ -538,7 +536,7 @@ func mutations(p *Probe) {
 			}
 		}
 		if a.kind == string(types.ApplyPatchType) {
-			a = a.known(unfitApply)
+			a.upstream = unfitApply
 		}
 		if _, err := url.Parse(filler.Replace(a.path)); err == nil {
 			p.withstand(a, filler)

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const versions = concepts + "#resource-versions"
@@ -47,15 +48,12 @@ func listChecks() []Check {
 				if i < 2 {
 					p.Create(suffix)
 				} else {
-					p.Object(p.Patch(p.Name(suffix), "application/merge-patch+json", map[string]any{"metadata": map[string]any{"labels": map[string]any{"again": "true"}}}), http.StatusOK)
+					p.Object(p.Patch(p.Name(suffix), types.MergePatchType, `{"metadata":{"labels":{"again":"true"}}}`), http.StatusOK)
 				}
 				answer := p.List(Query("fieldSelector", "metadata.name="+p.Name(suffix)))
-				list := p.Items(answer)
-				p.Equal(answer, "names", p.names(suffix), names(list))
+				list := p.Listed(answer, suffix)
 				version := p.revision(answer, &list.Items[0])
-				if version <= last || version > p.revision(answer, list) {
-					p.Fail(answer, "a resource version is expected that is greater than %d and not greater than the list's", last)
-				}
+				p.Require(answer, version > last && version <= p.revision(answer, list), "a resource version is expected that is greater than %d and not greater than the list's", last)
 				last = version
 			}
 		},
@@ -65,13 +63,11 @@ func listChecks() []Check {
 		Run: func(p *Probe) {
 			for range 10 {
 				name := p.Create("a").GetName()
-				answer := p.List(Query("limit", "500"))
-				p.Equal(answer, "names after a create", p.names("a"), names(p.Items(answer)))
+				p.Listed(p.List(Query("limit", "500")), "a")
 				if p.Delete(name, nil, Query("gracePeriodSeconds", "0")).Code == http.StatusAccepted {
 					p.gone(name)
 				}
-				answer = p.List(Query("limit", "500"))
-				p.Equal(answer, "names after a delete", p.names(""), names(p.Items(answer)))
+				p.Listed(p.List(Query("limit", "500")), "")
 			}
 		},
 	}, {
@@ -83,10 +79,7 @@ func listChecks() []Check {
 			for _, option := range []Option{at(version, ""), at(version, "NotOlderThan"), at("0", ""), at("0", "NotOlderThan")} {
 				answer := p.List(option)
 				// The cache that answers has seen the object since the first of these lists.
-				p.Equal(answer, "names", p.names("a"), names(p.Items(answer)))
-				if list := p.Items(answer); p.revision(answer, list) < p.revision(answer, created) {
-					p.Fail(answer, "a list not older than %s is expected", version)
-				}
+				p.Require(answer, p.revision(answer, p.Listed(answer, "a")) >= p.revision(answer, created), "a list not older than %s is expected", version)
 			}
 			for _, version := range []string{version, "0"} {
 				answer := p.Get(created.GetName(), at(version, ""))
@@ -109,9 +102,7 @@ func listChecks() []Check {
 				{second, "a b", []Option{at(second, ""), Query("limit", "10")}},
 			} {
 				answer := p.List(test.options...)
-				list := p.Items(answer)
-				p.Equal(answer, "names", p.names(test.want), names(list))
-				p.Equal(answer, "the resource version", test.version, list.GetResourceVersion())
+				p.Equal(answer, "the resource version", test.version, p.Listed(answer, test.want).GetResourceVersion())
 			}
 		},
 	}, {
@@ -128,12 +119,9 @@ func listChecks() []Check {
 				began := time.Now()
 				answer := read()
 				status := p.Refused(answer, http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
-				if status.Details == nil || len(status.Details.Causes) != 1 || status.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge {
-					p.Fail(answer, "one cause %s is expected", metav1.CauseTypeResourceVersionTooLarge)
-				}
-				if took := time.Since(began); took > 10*time.Second {
-					p.Fail(answer, "an answer is expected within 10s, it took %v", took)
-				}
+				p.Require(answer, len(status.Details.Causes) == 1 && status.Details.Causes[0].Type == metav1.CauseTypeResourceVersionTooLarge, "one cause %s is expected", metav1.CauseTypeResourceVersionTooLarge)
+				took := time.Since(began)
+				p.Require(answer, took <= 10*time.Second, "an answer is expected within 10s, it took %v", took)
 			}
 		},
 	}, {
@@ -162,9 +150,7 @@ func listChecks() []Check {
 			p.Create("f")
 			got, page := names(first), first
 			for i := 0; page.GetContinue() != ""; i++ {
-				if len(got) > 5 {
-					p.Fail(answer, "an end of the list is expected")
-				}
+				p.Require(answer, len(got) <= 5, "an end of the list is expected")
 				version := p.Versions[i%len(p.Versions)]
 				answer = p.List(At(p.CollectionIn(p.Namespace, version)), Query("limit", "2"), Query("continue", page.GetContinue()))
 				page = p.Items(answer)
@@ -201,9 +187,7 @@ func listChecks() []Check {
 		Rule: "A list at a version that is no longer there is refused: 410, Expired.",
 		Run: func(p *Probe) {
 			answer := p.List(at("1", "Exact"))
-			if answer.Code == http.StatusOK {
-				p.NotOffered("the history still begins at version 1: a cluster forgets after some minutes")
-			}
+			p.OnlyIf(answer.Code != http.StatusOK, "the history still begins at version 1: a cluster forgets after some minutes")
 			p.Refused(answer, http.StatusGone, metav1.StatusReasonExpired)
 		},
 	}}

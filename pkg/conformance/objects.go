@@ -25,6 +25,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // annotationPrefix begins the names of annotations that checks write: unlike a field of the spec, every kind has them.
@@ -32,12 +33,14 @@ const annotationPrefix = "conformance.example.com/"
 
 // annotate gives an object an annotation.
 func annotate(object *unstructured.Unstructured, name, value string) {
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+	object.SetAnnotations(labels.Merge(object.GetAnnotations(), map[string]string{annotationPrefix + name: value}))
+}
+
+// labeled is a change that gives an object a label.
+func labeled(name, value string) func(*unstructured.Unstructured) {
+	return func(object *unstructured.Unstructured) {
+		object.SetLabels(labels.Merge(object.GetLabels(), map[string]string{name: value}))
 	}
-	annotations[annotationPrefix+name] = value
-	object.SetAnnotations(annotations)
 }
 
 // annotations are those that checks have written.
@@ -51,32 +54,67 @@ func annotations(object *unstructured.Unstructured) map[string]string {
 	return own
 }
 
-// annotated creates an object with annotations, each with its name as the value.
-func (p *Probe) annotated(suffix string, names ...string) *unstructured.Unstructured {
-	object := p.New(suffix)
-	for _, name := range names {
-		annotate(object, name, name)
+// annotated is a change that gives an object annotations, each with its name as the value.
+func annotated(names ...string) func(*unstructured.Unstructured) {
+	return func(object *unstructured.Unstructured) {
+		for _, name := range names {
+			annotate(object, name, name)
+		}
 	}
-	return p.Object(p.Post(object), http.StatusCreated)
 }
 
-// Update changes an object as it is now, and again if a controller has written it meanwhile.
+// Annotated ends the check unless an answer is an object with just these annotations of checks.
+func (p *Probe) Annotated(answer Answer, want map[string]string) {
+	p.Equal(answer, "annotations", want, annotations(p.Object(answer, http.StatusOK)))
+}
+
+// Listed returns a list, and ends the check unless its objects are those with the suffixes in a text.
+func (p *Probe) Listed(answer Answer, suffixes string) *unstructured.UnstructuredList {
+	list := p.Items(answer)
+	p.Equal(answer, "names", p.names(suffixes), names(list))
+	return list
+}
+
+// unnamed is a new object whose name the server makes.
+func (p *Probe) unnamed(prefix string) *unstructured.Unstructured {
+	object := p.New("")
+	object.SetName("")
+	object.SetGenerateName(p.Name(prefix))
+	return object
+}
+
+// Update changes an object, and ends the check if it can't.
 func (p *Probe) Update(name string, change func(*unstructured.Unstructured), options ...Option) *unstructured.Unstructured {
-	return p.Object(p.Eventually(func() Answer {
+	return p.Object(p.Rewrite(name, change, options...), http.StatusOK)
+}
+
+// Rewrite updates an object as it is now, and again if a controller has written it meanwhile.
+func (p *Probe) Rewrite(name string, change func(*unstructured.Unstructured), options ...Option) Answer {
+	return p.Eventually(func() Answer {
 		object := p.Object(p.Get(name), http.StatusOK)
 		change(object)
 		return p.Put(object, options...)
-	}, conflict), http.StatusOK)
+	}, conflict)
 }
 
-// while is a condition of Probe.Eventually: something is missing as long as answers have a code.
-func while(code int, missing string) func(Answer) string {
-	return func(answer Answer) string { return map[int]string{code: missing}[answer.Code] }
+// until is a condition of Probe.Eventually: something is missing until answers meet it.
+func until(missing string, met func(Answer) bool) func(Answer) string {
+	return func(answer Answer) string {
+		if met(answer) {
+			return ""
+		}
+		return missing
+	}
+}
+
+// while is a condition of Probe.Eventually: something is missing as long as answers have one of the codes.
+func while(missing string, codes ...int) func(Answer) string {
+	return until(missing, func(answer Answer) bool { return !slices.Contains(codes, answer.Code) })
 }
 
 // conflict is there as long as a controller writes between a read and an update.
 func conflict(answer Answer) string {
-	return while(http.StatusConflict, "an update of what was just read is expected")(answer)
+	return while("an update of what was just read is expected", http.StatusConflict)(answer)
 }
 
 // AtOnce sends requests side by side, and ends the check if one gets no answer.
@@ -88,9 +126,7 @@ func (p *Probe) AtOnce(count int, request func(int) Request) []Answer {
 	}
 	group.Wait()
 	for i, err := range errs {
-		if err != nil {
-			p.Fail(answers[i], "no answer has come: %v", err)
-		}
+		p.Require(answers[i], err == nil, "no answer has come: %v", err)
 	}
 	return answers
 }
@@ -138,44 +174,30 @@ func bare(object *unstructured.Unstructured) map[string]any {
 // revision is the resource version of an object or a list, which since Kubernetes 1.35 clients may compare.
 func (p *Probe) revision(answer Answer, object interface{ GetResourceVersion() string }) uint64 {
 	revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-	if err != nil || strings.HasPrefix(object.GetResourceVersion(), "0") {
-		p.Fail(answer, "a decimal number that is not 0 is expected as the resource version, %q came", object.GetResourceVersion())
-	}
+	p.Require(answer, err == nil && !strings.HasPrefix(object.GetResourceVersion(), "0"), "a decimal number that is not 0 is expected as the resource version, %q came", object.GetResourceVersion())
 	return revision
 }
 
 // missing ends the check unless an answer says that the object does not exist.
 func (p *Probe) missing(answer Answer) {
 	status := p.Refused(answer, http.StatusNotFound, metav1.StatusReasonNotFound)
-	if status.Details == nil || status.Details.Name != p.Name("missing") {
-		p.Fail(answer, "details with the object's name are expected")
-	}
+	p.Require(answer, status.Details.Name == p.Name("missing"), "details with the object's name are expected")
 }
 
 // gone waits until an object can't be read. Objects of some kinds end gracefully.
 func (p *Probe) gone(name string) {
-	p.Eventually(func() Answer { return p.Get(name) }, func(answer Answer) string {
-		if answer.Code == http.StatusNotFound {
-			return ""
-		}
-		return "404 is expected"
-	})
+	p.Eventually(func() Answer { return p.Get(name) }, until("404 is expected", func(answer Answer) bool { return answer.Code == http.StatusNotFound }))
 }
 
 // beingDeleted waits until an object is being deleted.
 func (p *Probe) beingDeleted(name string) {
-	p.Eventually(func() Answer { return p.Get(name) }, func(answer Answer) string {
-		if p.Object(answer, http.StatusOK).GetDeletionTimestamp() == nil {
-			return "an object that is being deleted is expected"
-		}
-		return ""
-	})
+	p.Eventually(func() Answer { return p.Get(name) }, until("an object that is being deleted is expected", func(answer Answer) bool {
+		return p.Object(answer, http.StatusOK).GetDeletionTimestamp() != nil
+	}))
 }
 
 // refusedFor ends the check unless the answer is 422 with a cause about a field or what is in it.
 func (p *Probe) refusedFor(answer Answer, field string) {
 	status := p.Refused(answer, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
-	if status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return strings.HasPrefix(cause.Field, field) }) {
-		p.Fail(answer, "a cause with the field %s is expected", field)
-	}
+	p.Require(answer, slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return strings.HasPrefix(cause.Field, field) }), "a cause with the field %s is expected", field)
 }

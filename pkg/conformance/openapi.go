@@ -44,34 +44,27 @@ const (
 
 func openAPIChecks() []Check {
 	return []Check{{
-		ID:     "openapi/v3-index",
-		Rule:   "The index of OpenAPI v3 has the group version. Its address is that of a document for good, and an old one leads to the current one.",
-		Source: openAPIDocument + "#openapi-v3",
+		ID: "openapi/v3-index", Source: openAPIDocument + "#openapi-v3",
+		Rule: "The index of OpenAPI v3 has the group version. Its address is that of a document for good, and an old one leads to the current one.",
 		Run: func(p *Probe) {
 			current := p.openAPIAddress()
 			answer := p.Do(http.MethodGet, current, nil)
 			p.Decode(answer, http.StatusOK, nil)
-			if !strings.Contains(strings.Join(answer.Header.Values("Cache-Control"), ","), "immutable") {
-				p.Fail(answer, "Cache-Control: public, immutable is expected, as the address has the document's hash")
-			}
+			p.Require(answer, strings.Contains(strings.Join(answer.Header.Values("Cache-Control"), ","), "immutable"), "Cache-Control: public, immutable is expected, as the address has the document's hash")
 			path, _, _ := strings.Cut(current, "?")
 			old := p.Do(http.MethodGet, path+"?hash=OLD", nil)
 			redirected := old.Code == http.StatusMovedPermanently && old.Header.Get("Location") == current
-			if !redirected && (old.Code != http.StatusOK || !bytes.Equal(old.Body, answer.Body)) {
-				p.Fail(old, "the current document is expected, or a redirect to %s", current)
-			}
+			p.Require(old, redirected || old.Code == http.StatusOK && bytes.Equal(old.Body, answer.Body), "the current document is expected, or a redirect to %s", current)
 		},
 	}, {
-		ID:     "openapi/v3-references",
-		Rule:   "Each reference of the OpenAPI v3 document leads to a part of the document.",
-		Source: "https://spec.openapis.org/oas/v3.0.0#reference-object",
+		ID: "openapi/v3-references", Source: "https://spec.openapis.org/oas/v3.0.0#reference-object",
+		Rule: "Each reference of the OpenAPI v3 document leads to a part of the document.",
 		Run: func(p *Probe) {
 			p.references(p.Do(http.MethodGet, p.openAPIAddress(), nil))
 		},
 	}, {
-		ID:     "openapi/v3-paths",
-		Rule:   "The OpenAPI v3 document has an operation for each verb that discovery lists, with the kind that it is about.",
-		Source: openAPIDocument + "#openapi-v3",
+		ID: "openapi/v3-paths", Source: openAPIDocument + "#openapi-v3",
+		Rule: "The OpenAPI v3 document has an operation for each verb that discovery lists, with the kind that it is about.",
 		Run: func(p *Probe) {
 			answer, document := p.openAPI()
 			collection := root(p.GroupVersion())
@@ -83,9 +76,7 @@ func openAPIChecks() []Check {
 			if object == nil {
 				object = &spec3.Path{}
 			}
-			if list == nil {
-				p.Fail(answer, "the path %s is expected", collection)
-			}
+			p.Require(answer, list != nil, "the path %s is expected", collection)
 			for verb, operation := range map[string]*spec3.Operation{
 				"get": object.Get, "update": object.Put, "patch": object.Patch, "delete": object.Delete,
 				"list": list.Get, "create": list.Post, "deletecollection": list.Delete,
@@ -93,55 +84,40 @@ func openAPIChecks() []Check {
 				if !slices.Contains(p.Discovered.Verbs, verb) {
 					continue
 				}
-				if operation == nil {
-					p.Fail(answer, "an operation for %q is expected below %s", verb, collection)
-				}
+				p.Require(answer, operation != nil, "an operation for %q is expected below %s", verb, collection)
 				p.Equal(answer, "the kind of the operation for "+verb, kindOf(p.GroupVersionKind()), operation.Extensions[kindExtension])
 			}
 		},
 	}, {
-		ID:     "openapi/v3-object",
-		Rule:   "An object that the API returns fits the model of its kind. With it, clients merge as the server does.",
-		Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
-		Needs:  []string{"create"},
+		ID: "openapi/v3-object", Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy", Needs: []string{"create"},
+		Rule: "An object that the API returns fits the model of its kind. With it, clients merge as the server does.",
 		Run: func(p *Probe) {
 			_, document := p.openAPI()
 			answer := p.Post(p.New("a"))
-			if _, err := typedBy(document, p.Object(answer, http.StatusCreated)); err != nil {
-				p.Fail(answer, "an object that fits OpenAPI v3 is expected: %v", err)
-			}
+			_, err := typedBy(document, p.Object(answer, http.StatusCreated))
+			p.Require(answer, err == nil, "an object that fits OpenAPI v3 is expected: %v", err)
 		},
 	}, {
-		ID:     "openapi/v2-references",
-		Rule:   "Each reference of the OpenAPI v2 document, which is one for the cluster, leads to a part of the document.",
-		Source: "https://spec.openapis.org/oas/v2.0.html#reference-object",
-		Run:    func(p *Probe) { p.references(p.Do(http.MethodGet, "/openapi/v2", nil)) },
+		ID: "openapi/v2-references", Source: "https://spec.openapis.org/oas/v2.0.html#reference-object",
+		Rule: "Each reference of the OpenAPI v2 document, which is one for the cluster, leads to a part of the document.",
+		Run:  func(p *Probe) { p.references(p.Do(http.MethodGet, "/openapi/v2", nil)) },
 	}, {
-		ID:     "openapi/v2-models",
-		Rule:   "The models of the OpenAPI v2 document can be read, and one of them is the kind's: no two models have one kind.",
-		Source: openAPIDocument + "#openapi-v2",
+		ID: "openapi/v2-models", Source: openAPIDocument + "#openapi-v2",
+		Rule: "The models of the OpenAPI v2 document can be read, and one of them is the kind's: no two models have one kind.",
 		Run: func(p *Probe) {
 			answer := p.Do(http.MethodGet, "/openapi/v2", nil, Header("Accept", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"))
 			document := &openapiv2.Document{}
-			if err := proto.Unmarshal(answer.Body, document); answer.Code != http.StatusOK || err != nil {
-				p.Fail(answer, "an OpenAPI document as protobuf is expected: %v", err)
-			}
+			err := proto.Unmarshal(answer.Body, document)
+			p.Require(answer, answer.Code == http.StatusOK && err == nil, "an OpenAPI document as protobuf is expected: %v", err)
 			models, err := utilproto.NewOpenAPIData(document)
-			if err != nil {
-				p.Fail(answer, "models that can be read are expected: %v", err)
-			}
+			p.Require(answer, err == nil, "models that can be read are expected: %v", err)
 			parser, err := managedfields.NewGVKParser(models, false)
-			if err != nil {
-				p.Fail(answer, "models that kinds can be found by are expected: %v", err)
-			}
-			if parser.Type(p.GroupVersionKind()) == nil {
-				p.Fail(answer, "a model of %v is expected", p.GroupVersionKind())
-			}
+			p.Require(answer, err == nil, "models that kinds can be found by are expected: %v", err)
+			p.Require(answer, parser.Type(p.GroupVersionKind()) != nil, "a model of %v is expected", p.GroupVersionKind())
 		},
 	}, {
-		ID:     "openapi/agreement",
-		Rule:   "A kind has one model in OpenAPI v2 and one in v3, with the same fields: \"kubectl explain\" shows one of them.",
-		Source: openAPIDocument + "#openapi-interface-definition",
+		ID: "openapi/agreement", Source: openAPIDocument + "#openapi-interface-definition",
+		Rule: "A kind has one model in OpenAPI v2 and one in v3, with the same fields: \"kubectl explain\" shows one of them.",
 		Run: func(p *Probe) {
 			answer, document := p.openAPI()
 			var old spec.Swagger
@@ -151,9 +127,7 @@ func openAPIChecks() []Check {
 				definitions[name] = &definition
 			}
 			models, before := modelsOf(document.Components.Schemas, p.GroupVersionKind()), modelsOf(definitions, p.GroupVersionKind())
-			if len(models) != 1 || len(before) != 1 {
-				p.Fail(answer, "one model of the kind is expected in each version of OpenAPI: %d in v2, %d in v3", len(before), len(models))
-			}
+			p.Require(answer, len(models) == 1 && len(before) == 1, "one model of the kind is expected in each version of OpenAPI: %d in v2, %d in v3", len(before), len(models))
 			want, got := fields(definitions, before[0]), fields(document.Components.Schemas, models[0])
 			p.Equal(answer, "the fields of the kind, as in OpenAPI v2", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
 			for name, below := range want {
@@ -171,13 +145,10 @@ func (p *Probe) openAPIAddress() string {
 	var list handler3.OpenAPIV3Discovery
 	index := p.Do(http.MethodGet, "/openapi/v3", nil)
 	// kube-apiserver says that it is text.
-	if err := json.Unmarshal(index.Body, &list); index.Code != http.StatusOK || err != nil {
-		p.Fail(index, "an index as JSON is expected: %v", err)
-	}
+	err := json.Unmarshal(index.Body, &list)
+	p.Require(index, index.Code == http.StatusOK && err == nil, "an index as JSON is expected: %v", err)
 	entry, found := list.Paths[strings.TrimPrefix(root(p.GroupVersion()), "/")]
-	if !found {
-		p.Fail(index, "the path of %s is expected", p.GroupVersion())
-	}
+	p.Require(index, found, "the path of %s is expected", p.GroupVersion())
 	return entry.ServerRelativeURL
 }
 
@@ -185,9 +156,7 @@ func (p *Probe) openAPIAddress() string {
 func (p *Probe) openAPI() (Answer, *spec3.OpenAPI) {
 	answer, document := p.Do(http.MethodGet, p.openAPIAddress(), nil), &spec3.OpenAPI{}
 	p.Decode(answer, http.StatusOK, document)
-	if document.Components == nil || document.Paths == nil {
-		p.Fail(answer, "components and paths are expected")
-	}
+	p.Require(answer, document.Components != nil && document.Paths != nil, "components and paths are expected")
 	return answer, document
 }
 
@@ -208,9 +177,8 @@ func (p *Probe) references(answer Answer) {
 	walk = func(value any) {
 		list, _ := value.([]any)
 		object, _ := value.(map[string]any)
-		if reference, found := object["$ref"].(string); found && !leads(document, reference) {
-			p.Fail(answer, "the reference %s leads to nothing", reference)
-		}
+		reference, found := object["$ref"].(string)
+		p.Require(answer, !found || leads(document, reference), "the reference %s leads to nothing", reference)
 		for _, item := range slices.AppendSeq(list, maps.Values(object)) {
 			walk(item)
 		}

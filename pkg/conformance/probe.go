@@ -17,6 +17,7 @@ limitations under the License.
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,6 +83,20 @@ func (p *Probe) NotOffered(format string, args ...any) {
 	p.end(NotOffered, fmt.Sprintf(format, args...), nil)
 }
 
+// Require ends the check with a finding unless something holds. The text is that of Fail.
+func (p *Probe) Require(answer Answer, holds bool, format string, args ...any) {
+	if !holds {
+		p.Fail(answer, format, args...)
+	}
+}
+
+// OnlyIf ends the check as not offered unless something holds. The text says what is missing.
+func (p *Probe) OnlyIf(holds bool, format string, args ...any) {
+	if !holds {
+		p.NotOffered(format, args...)
+	}
+}
+
 func (p *Probe) end(outcome Outcome, reason string, finding *Finding) {
 	p.result.Outcome, p.result.Reason, p.result.Finding = outcome, reason, finding
 	runtime.Goexit()
@@ -105,21 +120,20 @@ func inJSON(value any) string {
 // Name is the name of the check's object with a suffix.
 func (p *Probe) Name(suffix string) string { return p.ID + "-" + suffix }
 
-// Selector selects the check's objects.
-func (p *Probe) Selector() Option { return Query("labelSelector", Label+"="+p.ID) }
+// Selector selects the check's objects, or those of them that also match other terms.
+func (p *Probe) Selector(terms ...string) Option {
+	return Query("labelSelector", strings.Join(append([]string{Label + "=" + p.ID}, terms...), ","))
+}
 
-// New returns an object that has not been created.
-func (p *Probe) New(suffix string) *unstructured.Unstructured {
+// New returns an object with changes that has not been created.
+func (p *Probe) New(suffix string, changes ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	object := p.Example.New()
 	object.SetGroupVersionKind(p.GroupVersionKind())
 	object.SetName(p.Name(suffix))
 	object.SetNamespace(p.Namespace)
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
+	for _, change := range append(changes, labeled(Label, p.ID)) {
+		change(object)
 	}
-	labels[Label] = p.ID
-	object.SetLabels(labels)
 	return object
 }
 
@@ -145,9 +159,7 @@ func (p *Probe) CollectionIn(namespace, version string, below ...string) string 
 // Do sends a request. It ends the check if no answer comes.
 func (p *Probe) Do(method, path string, body any, options ...Option) Answer {
 	answer, err := p.run.send(p.ctx, newRequest(method, path, body, options...))
-	if err != nil {
-		p.Fail(answer, "no answer has come: %v", err)
-	}
+	p.Require(answer, err == nil, "no answer has come: %v", err)
 	return answer
 }
 
@@ -186,9 +198,9 @@ func (p *Probe) Delete(name string, body any, options ...Option) Answer {
 	return p.Do(http.MethodDelete, p.Collection(name), body, options...)
 }
 
-// Create creates an object, and ends the check if it can't.
-func (p *Probe) Create(suffix string) *unstructured.Unstructured {
-	return p.Object(p.Post(p.New(suffix)), http.StatusCreated)
+// Create creates an object with changes, and ends the check if it can't.
+func (p *Probe) Create(suffix string, changes ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	return p.Object(p.Post(p.New(suffix, changes...)), http.StatusCreated)
 }
 
 // Object returns the object that an answer has, and ends the check if that has another code.
@@ -202,20 +214,15 @@ func (p *Probe) Object(answer Answer, code int) *unstructured.Unstructured {
 func (p *Probe) Items(answer Answer) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
 	p.Decode(answer, http.StatusOK, nil)
-	if err := list.UnmarshalJSON(answer.Body); err != nil {
-		p.Fail(answer, "a list is expected: %v", err)
-	}
+	err := list.UnmarshalJSON(answer.Body)
+	p.Require(answer, err == nil, "a list is expected: %v", err)
 	return list
 }
 
 // Decode decodes the JSON of an answer, and ends the check if that has another code.
 func (p *Probe) Decode(answer Answer, code int, into any) {
-	if answer.Code != code {
-		p.Fail(answer, "%d is expected", code)
-	}
-	if kind := answer.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
-		p.Fail(answer, "application/json is expected")
-	}
+	p.Require(answer, answer.Code == code, "%d is expected", code)
+	p.Require(answer, strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json"), "application/json is expected")
 	if into == nil {
 		return
 	}
@@ -223,24 +230,20 @@ func (p *Probe) Decode(answer Answer, code int, into any) {
 	if _, isObject := into.(*map[string]any); isObject {
 		unmarshal = utiljson.Unmarshal // Integers stay integers.
 	}
-	if err := unmarshal(answer.Body, into); err != nil {
-		p.Fail(answer, "JSON is expected: %v", err)
-	}
+	err := unmarshal(answer.Body, into)
+	p.Require(answer, err == nil, "JSON is expected: %v", err)
 }
 
-// Refused returns the Status of a refusal, and ends the check if the answer is anything else. An
-// empty reason stands for any.
+// Refused returns the Status of a refusal, which always has details, and ends the check if the
+// answer is anything else. An empty reason stands for any.
 func (p *Probe) Refused(answer Answer, code int, reason metav1.StatusReason) *metav1.Status {
 	var status metav1.Status
 	p.Decode(answer, code, &status)
-	switch {
-	case status.Kind != "Status" || status.APIVersion != "v1" || status.Status != metav1.StatusFailure || status.Code != int32(code): //nolint:gosec // An HTTP code.
-		p.Fail(answer, "a Status of version v1 with that code is expected")
-	case status.Message == "":
-		p.Fail(answer, "a message is expected")
-	case reason != "" && status.Reason != reason:
-		p.Fail(answer, "the reason %s is expected", reason)
-	}
+	status.Details = cmp.Or(status.Details, &metav1.StatusDetails{})
+	p.Require(answer, status.Kind == "Status" && status.APIVersion == "v1" && status.Status == metav1.StatusFailure && int(status.Code) == code,
+		"a Status of version v1 with that code is expected")
+	p.Require(answer, status.Message != "", "a message is expected")
+	p.Require(answer, reason == "" || status.Reason == reason, "the reason %s is expected", reason)
 	return &status
 }
 
@@ -287,9 +290,7 @@ func (p *Probe) OtherNamespace(suffix string) string {
 // check. It ends the check as NotOffered if the run's user may not create it.
 func (p *Probe) Make(collection string, object map[string]any) *unstructured.Unstructured {
 	answer := p.Do(http.MethodPost, collection, object)
-	if answer.Code == http.StatusForbidden || answer.Code == http.StatusNotFound {
-		p.NotOffered("the check needs an object that this user can't create: %s", statusOf(answer))
-	}
+	p.OnlyIf(answer.Code != http.StatusForbidden && answer.Code != http.StatusNotFound, "the check needs an object that this user can't create: %s", statusOf(answer))
 	made := p.Object(answer, http.StatusCreated)
 	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, collection+"/"+made.GetName()) })
 	return made

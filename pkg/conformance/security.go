@@ -24,7 +24,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -68,25 +67,20 @@ func (p *Probe) denied(doors []Option, who ...Option) {
 
 func securityChecks() []Check {
 	return []Check{{
-		ID:     "security/denied-anonymous",
-		Rule:   "A client without credentials may do nothing that no role of anonymous users allows: 401, or 403.",
-		Source: authentication + "#anonymous-requests",
-		Run:    func(p *Probe) { p.denied([]Option{through(p.run.anonymous)}) },
+		ID: "security/denied-anonymous", Source: authentication + "#anonymous-requests",
+		Rule: "A client without credentials may do nothing that no role of anonymous users allows: 401, or 403.",
+		Run:  func(p *Probe) { p.denied([]Option{through(p.run.anonymous)}) },
 	}, {
-		ID:     "security/denied-user",
-		Rule:   "Each verb of the resource and of each subresource needs a permission: 403, Forbidden, and nothing changes.",
-		Source: authorization + "#determine-the-request-verb",
-		Run:    func(p *Probe) { p.denied([]Option{throughMain}, p.user("nobody").as...) },
+		ID: "security/denied-user", Source: authorization + "#determine-the-request-verb",
+		Rule: "Each verb of the resource and of each subresource needs a permission: 403, Forbidden, and nothing changes.",
+		Run:  func(p *Probe) { p.denied([]Option{throughMain}, p.user("nobody").as...) },
 	}, {
-		ID:     "security/denied-account",
-		Rule:   "A service account has no permission but those that it is given.",
-		Source: rbac + "#service-account-permissions",
-		Needs:  []string{"create"},
-		Run:    func(p *Probe) { p.denied(p.doors(), p.account("nobody-account").as...) },
+		ID: "security/denied-account", Source: rbac + "#service-account-permissions", Needs: []string{"create"},
+		Rule: "A service account has no permission but those that it is given.",
+		Run:  func(p *Probe) { p.denied(p.doors(), p.account("nobody-account").as...) },
 	}, {
-		ID:     "security/denied-first",
-		Rule:   "The permission is asked for before anything else: a user without it does not learn whether an object exists or a body is valid.",
-		Source: authorization,
+		ID: "security/denied-first", Source: authorization,
+		Rule: "The permission is asked for before anything else: a user without it does not learn whether an object exists or a body is valid.",
 		Run: func(p *Probe) {
 			nobody := p.user("stranger").as
 			for _, body := range []string{"{", "null", `{"kind":"Unknown"}`} {
@@ -104,11 +98,8 @@ func securityChecks() []Check {
 			p.refused(p.Get(p.Name("missing"), append(nobody, Query("resourceVersion", "x"))...))
 		},
 	}, {
-		ID:     "security/one-verb",
-		Rule:   "A permission for one verb of the resource or of a subresource gives no other.",
-		Source: rbac + "#referring-to-resources",
-		Level:  Full,
-		Needs:  []string{"create"},
+		ID: "security/one-verb", Source: rbac + "#referring-to-resources", Level: Full, Needs: []string{"create"},
+		Rule: "A permission for one verb of the resource or of a subresource gives no other.",
 		Run: func(p *Probe) {
 			object := p.subject("verb")
 			doors, actions := p.doors(), p.actions()
@@ -129,10 +120,8 @@ func securityChecks() []Check {
 			}
 		},
 	}, {
-		ID:     "security/one-name",
-		Rule:   "A permission for the name of an object gives none for others, and none to list but those of that name.",
-		Source: rbac + "#referring-to-resources",
-		Needs:  []string{"create", "get", "list"},
+		ID: "security/one-name", Source: rbac + "#referring-to-resources", Needs: []string{"create", "get", "list"},
+		Rule: "A permission for the name of an object gives none for others, and none to list but those of that name.",
 		Run: func(p *Probe) {
 			object, other := p.Create("a"), p.Create("b")
 			cook := p.account("named")
@@ -152,11 +141,8 @@ func securityChecks() []Check {
 			}
 		},
 	}, {
-		ID:     "security/one-namespace",
-		Rule:   "A permission in one namespace gives none in another, and none for all.",
-		Source: rbac + "#role-and-clusterrole",
-		Needs:  []string{"create", "get", "list"},
-		Unless: unnamespaced,
+		ID: "security/one-namespace", Source: rbac + "#role-and-clusterrole", Needs: []string{"create", "get", "list"}, Unless: unnamespaced,
+		Rule: "A permission in one namespace gives none in another, and none for all.",
 		Run: func(p *Probe) {
 			cook, other := p.account("local"), p.OtherNamespace("other")
 			p.may(cook, "local", "*", p.GroupVersionResource.Resource)
@@ -171,10 +157,8 @@ func securityChecks() []Check {
 			}
 		},
 	}, {
-		ID:     "security/apply-creates",
-		Rule:   "An apply that creates an object needs the permission to create, too.",
-		Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#api-implementation",
-		Needs:  []string{"create", "get", "patch"},
+		ID: "security/apply-creates", Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#api-implementation", Needs: []string{"create", "get", "patch"},
+		Rule: "An apply that creates an object needs the permission to create, too.",
 		Run: func(p *Probe) {
 			cook := p.account("patcher")
 			p.may(cook, "patcher", "patch", p.GroupVersionResource.Resource)
@@ -185,36 +169,28 @@ func securityChecks() []Check {
 			p.Refused(p.Get(p.Name("b")), http.StatusNotFound, metav1.StatusReasonNotFound)
 		},
 	}, {
-		ID:     "security/impersonation",
-		Rule:   "A user acts in the name of another only with a permission for that.",
-		Source: "https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/",
-		Needs:  []string{"create"},
+		ID: "security/impersonation", Source: "https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/", Needs: []string{"create"},
+		Rule: "A user acts in the name of another only with a permission for that.",
 		Run: func(p *Probe) {
 			p.denied(p.doors(), append(p.account("pretender").as, As("root", "system:masters"))...)
 		},
 	}, {
-		ID:     "security/forged-headers",
-		Rule:   "Headers that only a front proxy sets have no effect if a client of kube-apiserver sends them.",
-		Source: aggregation,
-		Run:    func(p *Probe) { p.denied([]Option{throughMain}, append(p.user("forger").as, forged)...) },
+		ID: "security/forged-headers", Source: aggregation,
+		Rule: "Headers that only a front proxy sets have no effect if a client of kube-apiserver sends them.",
+		Run:  func(p *Probe) { p.denied([]Option{throughMain}, append(p.user("forger").as, forged)...) },
 	}, {
-		ID:     "security/direct-anonymous",
-		Rule:   "A server believes the headers of a front proxy only if its certificate proves that it is one.",
-		Source: aggregation + "#kubernetes-apiserver-client-authentication",
-		Run:    func(p *Probe) { p.denied([]Option{p.directly()}, forged) },
+		ID: "security/direct-anonymous", Source: aggregation + "#kubernetes-apiserver-client-authentication",
+		Rule: "A server believes the headers of a front proxy only if its certificate proves that it is one.",
+		Run:  func(p *Probe) { p.denied([]Option{p.directly()}, forged) },
 	}, {
-		ID:     "security/direct-forged",
-		Rule:   "A client that reaches a server past kube-apiserver acts as itself, whatever headers it sends.",
-		Source: aggregation + "#extension-apiserver-authenticates-the-request",
-		Needs:  []string{"create"},
+		ID: "security/direct-forged", Source: aggregation + "#extension-apiserver-authenticates-the-request", Needs: []string{"create"},
+		Rule: "A client that reaches a server past kube-apiserver acts as itself, whatever headers it sends.",
 		Run: func(p *Probe) {
 			p.denied([]Option{p.directly()}, append(p.account("direct").as, forged)...)
 		},
 	}, {
-		ID:     "security/direct-paths",
-		Rule:   "What a server tells about itself needs a permission.",
-		Source: "https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles",
-		Needs:  []string{"create"},
+		ID: "security/direct-paths", Source: "https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles", Needs: []string{"create"},
+		Rule: "What a server tells about itself needs a permission.",
 		Run: func(p *Probe) {
 			door := p.directly()
 			for _, who := range [][]Option{nil, p.account("monitor").as} {
@@ -224,11 +200,9 @@ func securityChecks() []Check {
 			}
 		},
 	}, {
-		ID:     "security/audit",
-		Rule:   "Each request is in the audit log under the identifier that its answer has, with user, verb, object and code.",
-		Source: auditing,
-		Needs:  []string{"create"},
-		Run:    audited,
+		ID: "security/audit", Source: auditing, Needs: []string{"create"},
+		Rule: "Each request is in the audit log under the identifier that its answer has, with user, verb, object and code.",
+		Run:  audited,
 	}}
 }
 
@@ -247,21 +221,14 @@ func (p *Probe) permitted(a action, object *unstructured.Unstructured, who actor
 }
 
 func notYetPermitted(answer Answer) string {
-	if answer.Code == http.StatusForbidden || answer.Code == http.StatusUnauthorized {
-		return "a permission has no effect"
-	}
-	return ""
+	return while("a permission has no effect", http.StatusForbidden, http.StatusUnauthorized)(answer)
 }
 
 // audited looks for the events of all actions.
 func audited(p *Probe) {
-	if p.run.AuditLog == "" {
-		p.NotOffered("the run has no audit log: an option names it")
-	}
+	p.OnlyIf(p.run.AuditLog != "", "the run has no audit log: an option names it")
 	begin, err := os.Stat(p.run.AuditLog)
-	if err != nil {
-		p.NotOffered("the audit log can't be read: %v", err)
-	}
+	p.OnlyIf(err == nil, "the audit log can't be read: %v", err)
 	object, who := p.subject("audited"), p.user("audited", "system:masters")
 	type event struct {
 		AuditID, Stage, Verb   string
@@ -305,13 +272,4 @@ func linesSince(path string, size int64) [][]byte {
 	}
 	text, _ := io.ReadAll(file)
 	return bytes.Split(text, []byte("\n"))
-}
-
-// identityOf is CEL that tells who a user is.
-func identityOf() string {
-	return strings.Join([]string{
-		"'user=' + request.userInfo.username", "' uid=' + request.userInfo.?uid.orValue('')",
-		"' groups=' + request.userInfo.groups.filter(g, g.startsWith('tasters')).join(',')",
-		"' scopes=' + request.userInfo.extra['example.com/scopes'].join(',')",
-	}, " + ")
 }

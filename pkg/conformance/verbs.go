@@ -45,14 +45,9 @@ func verbChecks() []Check {
 			sent.SetDeletionTimestamp(&metav1.Time{Time: metav1.Now().Add(-1e12)})
 			answer := p.Post(sent)
 			created := p.Object(answer, http.StatusCreated)
-			switch {
-			case created.GetUID() == "" || created.GetUID() == sent.GetUID():
-				p.Fail(answer, "a new UID is expected")
-			case created.GetResourceVersion() == "" || created.GetCreationTimestamp().Time.IsZero():
-				p.Fail(answer, "a resource version and the time of creation are expected")
-			case created.GetDeletionTimestamp() != nil:
-				p.Fail(answer, "an object that is not being deleted is expected")
-			}
+			p.Require(answer, created.GetUID() != "" && created.GetUID() != sent.GetUID(), "a new UID is expected")
+			p.Require(answer, created.GetResourceVersion() != "" && !created.GetCreationTimestamp().Time.IsZero(), "a resource version and the time of creation are expected")
+			p.Require(answer, created.GetDeletionTimestamp() == nil, "an object that is not being deleted is expected")
 			p.Equal(answer, "kind, name, namespace and labels", identity(sent), identity(created))
 			read := p.Get(sent.GetName())
 			p.Equal(read, "the object", bare(created), bare(p.Object(read, http.StatusOK)))
@@ -78,17 +73,11 @@ func verbChecks() []Check {
 		ID: "verbs/generate-name", Source: conventions + "#idempotency", Needs: []string{"create", "get"},
 		Rule: "An object with generateName but no name gets a new name of that prefix and five letters and digits.",
 		Run: func(p *Probe) {
-			object := p.New("")
-			object.SetName("")
-			object.SetGenerateName(p.Name(""))
+			object := p.unnamed("")
 			first, second := p.Post(object), p.Post(object)
 			a, b := p.Object(first, http.StatusCreated), p.Object(second, http.StatusCreated)
-			if !regexp.MustCompile("^" + p.Name("") + "[a-z0-9]{5}$").MatchString(a.GetName()) {
-				p.Fail(first, "a name of the prefix and five characters is expected")
-			}
-			if a.GetName() == b.GetName() {
-				p.Fail(second, "another name than that of the first object is expected")
-			}
+			p.Require(first, regexp.MustCompile("^"+p.Name("")+"[a-z0-9]{5}$").MatchString(a.GetName()), "a name of the prefix and five characters is expected")
+			p.Require(second, a.GetName() != b.GetName(), "another name than that of the first object is expected")
 		},
 	}, {
 		ID: "verbs/bodies", Source: conventions + "#http-status-codes", Needs: []string{"create", "update"},
@@ -98,20 +87,17 @@ func verbChecks() []Check {
 				p.Refused(p.Do(http.MethodPost, p.Collection(), body, Header("Content-Type", "application/json")), http.StatusBadRequest, "")
 			}
 			existing := p.Create("a")
-			for field, change := range map[string]func(*unstructured.Unstructured){
-				"kind":       func(object *unstructured.Unstructured) { object.SetKind("Other") },
-				"apiVersion": func(object *unstructured.Unstructured) { object.SetAPIVersion("other.example.com/v1") },
-				"name":       func(object *unstructured.Unstructured) { object.SetName(p.Name("other")) },
-				"namespace":  func(object *unstructured.Unstructured) { object.SetNamespace("other") },
+			for _, change := range []struct{ field, value string }{
+				{"kind", "Other"}, {"apiVersion", "other.example.com/v1"}, {"metadata.name", p.Name("other")}, {"metadata.namespace", "other"},
 			} {
-				if field == "namespace" && !p.Namespaced {
+				if change.field == "metadata.namespace" && !p.Namespaced {
 					continue
 				}
 				object := existing.DeepCopy()
-				change(object)
+				_ = unstructured.SetNestedField(object.Object, change.value, strings.Split(change.field, ".")...)
 				answer := p.Put(object, At(p.Collection(existing.GetName())))
 				// Custom resources validate their kind.
-				if answer.Code == http.StatusUnprocessableEntity && field == "kind" {
+				if answer.Code == http.StatusUnprocessableEntity && change.field == "kind" {
 					p.refusedFor(answer, "kind")
 					continue
 				}
@@ -160,35 +146,28 @@ func verbChecks() []Check {
 		ID: "verbs/list", Source: concepts + "#collections", Needs: []string{"create", "list"},
 		Rule: "A list has all objects of a namespace, or of all namespaces, and a resource version.",
 		Run: func(p *Probe) {
-			a, b := p.Create("a"), p.Create("b")
+			a := p.Create("a")
+			p.Create("b")
 			for _, path := range []string{p.Collection(), p.CollectionIn("", p.Version)} {
 				answer := p.List(At(path))
-				list := p.Items(answer)
-				p.Equal(answer, "names", []string{a.GetName(), b.GetName()}, names(list))
+				list := p.Listed(answer, "a b")
 				p.Equal(answer, "the kind", p.Kind+"List", list.GetKind())
 				p.Equal(answer, "the first object's UID", a.GetUID(), list.Items[0].GetUID())
-				if list.GetResourceVersion() == "" {
-					p.Fail(answer, "a resource version is expected")
-				}
+				p.Require(answer, list.GetResourceVersion() != "", "a resource version is expected")
 			}
 		},
 	}, {
 		ID: "verbs/label-selectors", Source: objects + "labels/#api", Needs: []string{"create", "list"},
 		Rule: "A list by labels has the objects that match.",
 		Run: func(p *Probe) {
-			for suffix, size := range map[string]string{"a": "small", "b": "large", "c": ""} {
-				object := p.New(suffix)
-				if size != "" {
-					object.SetLabels(map[string]string{Label: p.ID, "size": size})
-				}
-				p.Object(p.Post(object), http.StatusCreated)
-			}
+			p.Create("a", labeled("size", "small"))
+			p.Create("b", labeled("size", "large"))
+			p.Create("c")
 			for selector, want := range map[string]string{
 				"size": "a b", "!size": "c", "size=small": "a", "size==small": "a", "size!=small": "b c", "size=none": "",
 				"size in (small,large)": "a b", "size notin (large)": "a c", "size,size!=small": "b",
 			} {
-				answer := p.Do(http.MethodGet, p.Collection(), nil, Query("labelSelector", Label+"="+p.ID+","+selector))
-				p.Equal(answer, selector, p.names(want), names(p.Items(answer)))
+				p.Listed(p.Do(http.MethodGet, p.Collection(), nil, p.Selector(selector)), want)
 			}
 		},
 	}, {
@@ -198,8 +177,7 @@ func verbChecks() []Check {
 			p.Create("a")
 			p.Create("b")
 			for selector, want := range map[string]string{"=" + p.Name("a"): "a", "==" + p.Name("b"): "b", "!=" + p.Name("a"): "b", "=a": ""} {
-				answer := p.List(Query("fieldSelector", "metadata.name"+selector))
-				p.Equal(answer, selector, p.names(want), names(p.Items(answer)))
+				p.Listed(p.List(Query("fieldSelector", "metadata.name"+selector)), want)
 			}
 		},
 	}, {
@@ -227,32 +205,24 @@ func verbChecks() []Check {
 				Details  metav1.StatusDetails
 				Metadata metav1.ObjectMeta
 			}
-			if json.Unmarshal(answer.Body, &deleted) != nil || answer.Code != http.StatusOK && answer.Code != http.StatusAccepted {
-				p.Fail(answer, "200 or 202 with an object is expected")
-			}
-			if deleted.Details.UID != created.GetUID() && deleted.Metadata.UID != created.GetUID() {
-				p.Fail(answer, "the UID %s is expected", created.GetUID())
-			}
+			p.Require(answer, json.Unmarshal(answer.Body, &deleted) == nil && (answer.Code == http.StatusOK || answer.Code == http.StatusAccepted), "200 or 202 with an object is expected")
+			p.Require(answer, deleted.Details.UID == created.GetUID() || deleted.Metadata.UID == created.GetUID(), "the UID %s is expected", created.GetUID())
 			p.gone(created.GetName())
 		},
 	}, {
 		ID: "verbs/deletecollection", Source: conventions + "#verbs-on-resources", Needs: []string{"create", "get", "list", "deletecollection"},
 		Rule: "A collection is deleted by a selector. What does not match stays.",
 		Run: func(p *Probe) {
-			object := p.New("kept")
-			object.SetLabels(map[string]string{Label: p.ID, "kept": "true"})
-			p.Object(p.Post(object), http.StatusCreated)
-			name := p.Create("a").GetName()
-			answer := p.Do(http.MethodDelete, p.Collection(), nil, Query("labelSelector", Label+"="+p.ID+",!kept"))
-			p.Decode(answer, http.StatusOK, nil)
+			kept, name := p.Create("kept", labeled("kept", "true")), p.Create("a").GetName()
+			p.Decode(p.Do(http.MethodDelete, p.Collection(), nil, p.Selector("!kept")), http.StatusOK, nil)
 			p.gone(name)
-			p.Object(p.Get(object.GetName()), http.StatusOK)
+			p.Object(p.Get(kept.GetName()), http.StatusOK)
 		},
 	}, {
 		ID: "verbs/update", Source: conventions + "#verbs-on-resources", Needs: []string{"create", "get", "update"},
 		Rule: "An update replaces the object: what its body does not have is removed.",
 		Run: func(p *Probe) {
-			name := p.annotated("a", "first", "second").GetName()
+			name := p.Create("a", annotated("first", "second")).GetName()
 			var before string
 			updated := p.Update(name, func(object *unstructured.Unstructured) {
 				before = object.GetResourceVersion()
@@ -260,10 +230,8 @@ func verbChecks() []Check {
 				annotate(object, "second", "changed")
 			})
 			answer := p.Get(name)
-			p.Equal(answer, "annotations", map[string]string{"second": "changed"}, annotations(p.Object(answer, http.StatusOK)))
-			if updated.GetResourceVersion() == before {
-				p.Fail(answer, "another resource version than before is expected")
-			}
+			p.Annotated(answer, map[string]string{"second": "changed"})
+			p.Require(answer, updated.GetResourceVersion() != before, "another resource version than before is expected")
 		},
 	}}, patchChecks())
 }
@@ -292,17 +260,14 @@ func patchChecks() []Check {
 			ID: "verbs/patch-" + patch.name, Source: "https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/", Needs: []string{"create", "get", "patch"},
 			Rule: patch.rule,
 			Run: func(p *Probe) {
-				name, prefix := p.annotated("a", "first", "second").GetName(), annotationPrefix
+				name, prefix := p.Create("a", annotated("first", "second")).GetName(), annotationPrefix
 				if patch.kind == types.JSONPatchType {
 					prefix = strings.ReplaceAll(prefix, "/", "~1")
 				}
 				answer := p.Patch(name, patch.kind, strings.ReplaceAll(patch.body, "PREFIX", prefix))
-				if patch.kind == types.StrategicMergePatchType && answer.Code == http.StatusUnsupportedMediaType {
-					p.NotOffered("strategic merge patches are not supported: %s", statusOf(answer))
-				}
-				p.Equal(answer, "annotations", patch.want, annotations(p.Object(answer, http.StatusOK)))
-				answer = p.Get(name)
-				p.Equal(answer, "annotations", patch.want, annotations(p.Object(answer, http.StatusOK)))
+				p.OnlyIf(patch.kind != types.StrategicMergePatchType || answer.Code != http.StatusUnsupportedMediaType, "strategic merge patches are not supported: %s", statusOf(answer))
+				p.Annotated(answer, patch.want)
+				p.Annotated(p.Get(name), patch.want)
 			},
 		})
 	}
@@ -310,7 +275,7 @@ func patchChecks() []Check {
 		ID: "verbs/patch-refused", Source: conventions + "#patch-operations", Needs: []string{"create", "get", "patch"},
 		Rule: "A patch is refused that is malformed (400), of an unknown type (415), late (409) or whose test fails (422). It changes nothing.",
 		Run: func(p *Probe) {
-			created := p.annotated("a", "first")
+			created := p.Create("a", annotated("first"))
 			p.Object(p.Patch(created.GetName(), types.MergePatchType, `{"metadata":{"annotations":{"`+annotationPrefix+`second":"2"}}}`), http.StatusOK)
 			for _, patch := range []struct {
 				kind types.PatchType
@@ -325,8 +290,7 @@ func patchChecks() []Check {
 			} {
 				p.Refused(p.Patch(created.GetName(), patch.kind, patch.body), patch.code, "")
 			}
-			answer := p.Get(created.GetName())
-			p.Equal(answer, "annotations", map[string]string{"first": "first", "second": "2"}, annotations(p.Object(answer, http.StatusOK)))
+			p.Annotated(p.Get(created.GetName()), map[string]string{"first": "first", "second": "2"})
 		},
 	})
 }

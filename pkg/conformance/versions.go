@@ -56,9 +56,8 @@ func versionsChecks() []Check {
 			}
 		},
 	}, {
-		ID:    "versions/one-object",
-		Rule:  "An object has the same metadata in all versions, resourceVersion and uid included, when it is read and listed.",
-		Needs: []string{"create", "get", "list"},
+		ID: "versions/one-object", Needs: []string{"create", "get", "list"},
+		Rule: "An object has the same metadata in all versions, resourceVersion and uid included, when it is read and listed.",
 		Run: func(p *Probe) {
 			created := p.Create("one-object")
 			for _, version := range p.Versions {
@@ -70,16 +69,12 @@ func versionsChecks() []Check {
 				answer = other.List()
 				list := p.Items(answer)
 				p.Equal(answer, "the version of the list", version, list.GroupVersionKind().Version)
-				if len(list.Items) != 1 || list.Items[0].GetUID() != created.GetUID() {
-					p.Fail(answer, "the object with the uid %s is expected", created.GetUID())
-				}
+				p.Require(answer, len(list.Items) == 1 && list.Items[0].GetUID() == created.GetUID(), "the object with the uid %s is expected", created.GetUID())
 			}
 		},
 	}, {
-		ID:     "versions/body",
-		Rule:   "A body of another version than that of the path is refused with 400.",
-		Source: conventions + "#http-status-codes",
-		Needs:  []string{"create"},
+		ID: "versions/body", Source: conventions + "#http-status-codes", Needs: []string{"create"},
+		Rule: "A body of another version than that of the path is refused with 400.",
 		Run: func(p *Probe) {
 			for _, version := range p.Versions {
 				if version != p.Version {
@@ -90,13 +85,10 @@ func versionsChecks() []Check {
 			}
 		},
 	}, {
-		ID:     "versions/storage",
-		Rule:   "All versions of a resource are stored alike, and so have one storageVersionHash in discovery.",
-		Source: "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37/#apiresource-v1-meta",
+		ID: "versions/storage", Source: "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37/#apiresource-v1-meta",
+		Rule: "All versions of a resource are stored alike, and so have one storageVersionHash in discovery.",
 		Run: func(p *Probe) {
-			if p.Discovered.StorageVersionHash == "" {
-				p.NotOffered("discovery has no storageVersionHash of the resource, which is optional")
-			}
+			p.OnlyIf(p.Discovered.StorageVersionHash != "", "discovery has no storageVersionHash of the resource, which is optional")
 			for _, version := range p.Versions {
 				var list metav1.APIResourceList
 				answer := p.Do(http.MethodGet, root(p.in(version).GroupVersion()), nil)

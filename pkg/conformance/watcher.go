@@ -49,9 +49,7 @@ func (p *Probe) Watch(options ...Option) *Watch {
 	request := newRequest(http.MethodGet, p.Collection(), nil, append(options, Query("watch", "true"), p.Selector())...)
 	answer := Answer{Request: request}
 	response, err := p.run.open(p.ctx, request)
-	if err != nil {
-		p.Fail(answer, "no watch begins: %v", err)
-	}
+	p.Require(answer, err == nil, "no watch begins: %v", err)
 	answer.Code, answer.Header = response.StatusCode, response.Header
 	body := bufio.NewReader(response.Body)
 	var frames *json.Decoder
@@ -63,9 +61,7 @@ func (p *Probe) Watch(options ...Option) *Watch {
 	default:
 		answer.Body, _ = io.ReadAll(body)
 		response.Body.Close()
-		if answer.Code == http.StatusUnprocessableEntity && request.Query.Has("sendInitialEvents") {
-			p.NotOffered("lists can't be streamed: %s", statusOf(answer))
-		}
+		p.OnlyIf(answer.Code != http.StatusUnprocessableEntity || !request.Query.Has("sendInitialEvents"), "lists can't be streamed: %s", statusOf(answer))
 		p.Fail(answer, "a watch is expected")
 	}
 	w := &Watch{probe: p, answer: answer, events: make(chan Event)}
@@ -145,16 +141,12 @@ func (w *Watch) Next() (event Event, ok bool) {
 func (w *Watch) Expect(want string) *unstructured.Unstructured {
 	for {
 		event, ok := w.Next()
-		if !ok {
-			w.probe.Fail(w.answer, "an event %s is expected; the watch has ended", want)
-		}
+		w.probe.Require(w.answer, ok, "an event %s is expected; the watch has ended", want)
 		progress := event.Type == "BOOKMARK" && !strings.Contains(inJSON(event.Object), metav1.InitialEventsAnnotationKey)
 		if event.Type != want && (progress || event.Type == "MODIFIED") {
 			continue
 		}
-		if event.Type != want {
-			w.probe.Fail(w.answer, "an event %s is expected; %s came: %s", want, event.Type, inJSON(event.Object))
-		}
+		w.probe.Require(w.answer, event.Type == want, "an event %s is expected; %s came: %s", want, event.Type, inJSON(event.Object))
 		return event.Object
 	}
 }

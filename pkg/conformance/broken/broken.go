@@ -19,13 +19,13 @@ limitations under the License.
 package broken
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -33,27 +33,25 @@ import (
 // Transport makes a transport that breaks one behaviour of the API behind another.
 type Transport func(http.RoundTripper) http.RoundTripper
 
-// Transports returns for the ID of each check the transport that breaks what the check is for.
-func Transports() map[string]Transport {
-	all := map[string]Transport{}
-	for _, area := range []map[string]Transport{discovery(), openAPI(), verbs(), resourceVersions(), watch(), writes(), apply(), versions(), forms(), security(), canceled(), hostile()} {
-		maps.Copy(all, area)
-	}
-	return all
-}
-
 // roundTripper is a function that is an http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// answers changes the answers to requests that match.
-func answers(matches func(*http.Request) bool, change func(*http.Request, *http.Response)) Transport {
+// match tells for which requests a transport is. A transport is for those that all of its matches are for.
+type match func(*http.Request) bool
+
+func all(request *http.Request, matches []match) bool {
+	return !slices.ContainsFunc(matches, func(matches match) bool { return !matches(request) })
+}
+
+// answers changes answers.
+func answers(change func(*http.Request, *http.Response), matches ...match) Transport {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(request)
-			if err == nil && matches(request) {
+			if err == nil && all(request, matches) {
 				change(request, response)
 			}
 			return response, err
@@ -61,11 +59,11 @@ func answers(matches func(*http.Request) bool, change func(*http.Request, *http.
 	}
 }
 
-// requests changes requests that match before they are sent.
-func requests(matches func(*http.Request) bool, change func(*http.Request)) Transport {
+// requests changes requests before they are sent.
+func requests(change func(*http.Request), matches ...match) Transport {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if matches(request) {
+			if all(request, matches) {
 				request = request.Clone(request.Context())
 				change(request)
 			}
@@ -74,42 +72,61 @@ func requests(matches func(*http.Request) bool, change func(*http.Request)) Tran
 	}
 }
 
-// lines changes the lines of answers that match, which are the events of a watch. A change
-// that returns nil drops the line.
-func lines(matches func(*http.Request) bool, change func(line []byte) []byte) Transport {
-	return answers(matches, func(_ *http.Request, response *http.Response) {
-		response.Body = newLineReader(response.Body, change)
-	})
+// text replaces what matches a pattern in answers, line by line: the events of a watch are lines, and other
+// JSON is one. A line of which nothing is left is not answered.
+func text(pattern, by string, matches ...match) Transport {
+	return answers(func(_ *http.Request, response *http.Response) { replace(response, pattern, by) }, matches...)
 }
 
-// method matches requests with a method.
-func method(names ...string) func(*http.Request) bool {
-	return func(request *http.Request) bool {
-		for _, name := range names {
-			if request.Method == name {
-				return true
-			}
+func replace(response *http.Response, pattern, by string) {
+	compiled := regexp.MustCompile(pattern)
+	lines(response, func(line []byte) []byte { return compiled.ReplaceAll(line, []byte(by)) })
+}
+
+// code replaces a code by another, also in the Status. 0 stands for any code.
+func code(from, to int, matches ...match) Transport {
+	return answers(func(_ *http.Request, response *http.Response) {
+		if from == 0 || from == response.StatusCode {
+			response.StatusCode = to
+			replace(response, `"code":\d+`, fmt.Sprintf(`"code":%d`, to))
 		}
-		return false
-	}
+	}, matches...)
 }
 
-// with matches requests with a parameter of the query. An empty text stands for any that is not empty.
-func with(name, text string) func(*http.Request) bool {
-	return func(request *http.Request) bool {
-		value := request.URL.Query().Get(name)
-		return value != "" && (text == "" || value == text)
-	}
+// plain answers with text.
+func plain(matches ...match) Transport {
+	return answers(func(_ *http.Request, response *http.Response) {
+		response.Header.Set("Content-Type", "text/plain")
+		replace(response, `(?s).+`, "bad request")
+	}, matches...)
 }
 
-// not matches what another does not.
-func not(matches func(*http.Request) bool) func(*http.Request) bool {
-	return func(request *http.Request) bool { return !matches(request) }
+// query sends other parameters: what matches a pattern in them, as they are encoded, is replaced.
+func query(pattern, by string, matches ...match) Transport {
+	compiled := regexp.MustCompile(pattern)
+	return requests(func(request *http.Request) {
+		request.URL.RawQuery = compiled.ReplaceAllString(request.URL.RawQuery, by)
+	}, matches...)
 }
 
-// sends matches requests whose bodies have a text.
-func sends(text string) func(*http.Request) bool {
-	return func(request *http.Request) bool { return bytes.Contains(sent(request), []byte(text)) }
+// header sends another value of a header. An empty one stands for none.
+func header(name, value string, matches ...match) Transport {
+	return requests(func(request *http.Request) {
+		request.Header.Set(name, value)
+		if value == "" {
+			request.Header.Del(name)
+		}
+	}, matches...)
+}
+
+// body sends another text in place of one.
+func body(from, to string, matches ...match) Transport {
+	return requests(func(request *http.Request) {
+		changed := bytes.ReplaceAll(sent(request), []byte(from), []byte(to))
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(changed)), nil }
+		request.Body, _ = request.GetBody()
+		request.ContentLength = int64(len(changed))
+	}, append(matches, sends(from))...)
 }
 
 // sent is the body of a request.
@@ -126,161 +143,91 @@ func sent(request *http.Request) []byte {
 	return content
 }
 
-// resend gives a request another body.
-func resend(request *http.Request, body []byte) {
-	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	request.Body, _ = request.GetBody()
-	request.ContentLength = int64(len(body))
+// lines changes the lines of an answer as they come. One that is changed to nothing is left out.
+func lines(response *http.Response, change func([]byte) []byte) {
+	response.Body = &lineReader{Closer: response.Body, lines: bufio.NewReader(response.Body), change: change}
+	response.ContentLength = -1
+	response.Header.Del("Content-Length")
 }
 
-// query changes the query of requests that match.
-func query(matches func(*http.Request) bool, change func(url.Values)) Transport {
-	return requests(matches, func(request *http.Request) {
-		values := request.URL.Query()
-		change(values)
-		request.URL.RawQuery = values.Encode()
-	})
-}
-
-// code replaces a code by another, also in the Status.
-func code(matches func(*http.Request) bool, from, to int) Transport {
-	return refusal(matches, from, func(response *http.Response, status map[string]any) {
-		response.StatusCode = to
-		status["code"] = to
-	})
-}
-
-// refusal changes the Status of answers with a code.
-func refusal(matches func(*http.Request) bool, code int, change func(*http.Response, map[string]any)) Transport {
-	return answers(matches, func(_ *http.Request, response *http.Response) {
-		if response.StatusCode == code {
-			edit(response, func(status map[string]any) { change(response, status) })
-		}
-	})
-}
-
-// objects changes the objects of answers.
-func objects(matches func(*http.Request) bool, change func(request *http.Request, object map[string]any)) Transport {
-	return answers(matches, func(request *http.Request, response *http.Response) {
-		if response.StatusCode < http.StatusMultipleChoices {
-			edit(response, func(object map[string]any) { change(request, object) })
-		}
-	})
-}
-
-// metadata is that of an object.
-func metadata(object map[string]any) map[string]any {
-	metadata, _ := object["metadata"].(map[string]any)
-	return metadata
-}
-
-// items are the objects of a list.
-func items(list map[string]any) []map[string]any {
-	var items []map[string]any
-	all, _ := list["items"].([]any)
-	for _, item := range all {
-		if item, ok := item.(map[string]any); ok {
-			items = append(items, item)
-		}
-	}
-	return items
-}
-
-// watches matches watches.
-func watches(request *http.Request) bool { return request.URL.Query().Get("watch") == "true" }
-
-// both matches what all of them match.
-func both(matches ...func(*http.Request) bool) func(*http.Request) bool {
-	return func(request *http.Request) bool {
-		for _, match := range matches {
-			if !match(request) {
-				return false
-			}
-		}
-		return true
-	}
-}
-
-// named matches requests for the object with that suffix, and for its subresources.
-func named(suffix string) func(*http.Request) bool {
-	object := regexp.MustCompile("/conformance-[^-/]+-[0-9]+-" + suffix + "(/|$)")
-	return func(request *http.Request) bool { return object.MatchString(request.URL.Path) }
-}
-
-// without matches requests that lack a parameter.
-func without(parameter string) func(*http.Request) bool {
-	return func(request *http.Request) bool { return !request.URL.Query().Has(parameter) }
-}
-
-// accepted is what the client accepts.
-func accepted(request *http.Request) string { return request.Header.Get("Accept") }
-
-// path matches requests below a path.
-func path(prefix string) func(*http.Request) bool {
-	return func(request *http.Request) bool { return strings.HasPrefix(request.URL.Path, prefix) }
-}
-
-// replace gives a response another body.
-func replace(response *http.Response, body []byte) {
+// whole changes an answer once all of it has come.
+func whole(response *http.Response, change func([]byte) []byte) {
+	body, err := io.ReadAll(response.Body)
 	response.Body.Close()
+	if err == nil {
+		body = change(body)
+	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	response.ContentLength = int64(len(body))
 	response.Header.Set("Content-Length", strconv.Itoa(len(body)))
 }
 
-// whole changes the body of a response.
-func whole(response *http.Response, change func([]byte) []byte) {
-	if body, err := io.ReadAll(response.Body); err == nil {
-		replace(response, change(body))
-	}
+type lineReader struct {
+	io.Closer
+	lines  *bufio.Reader
+	change func([]byte) []byte
+	rest   []byte
 }
 
-// edit changes the JSON of a response. What is no JSON stays.
-func edit(response *http.Response, change func(map[string]any)) {
-	whole(response, func(body []byte) []byte {
-		var object map[string]any
-		if json.Unmarshal(body, &object) == nil {
-			change(object)
-			if changed, err := json.Marshal(object); err == nil {
-				return changed
-			}
+// Read reads the changed lines.
+func (r *lineReader) Read(into []byte) (int, error) {
+	for len(r.rest) == 0 {
+		line, err := r.lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r.rest = r.change(line)
 		}
-		return body
-	})
-}
-
-// changes changes the JSON of all responses.
-func changes(change func(map[string]any)) func(*http.Request, *http.Response) {
-	return func(_ *http.Request, response *http.Response) { edit(response, change) }
-}
-
-// answersWith changes the code of all responses.
-func answersWith(code int) func(*http.Request, *http.Response) {
-	return func(_ *http.Request, response *http.Response) { response.StatusCode = code }
-}
-
-// at returns the object at a path, or an empty one that belongs to nothing.
-func at(object map[string]any, path ...string) map[string]any {
-	for _, name := range path {
-		object, _ = object[name].(map[string]any)
-	}
-	if object == nil {
-		object = map[string]any{}
-	}
-	return object
-}
-
-// each calls a function with all objects inside a value.
-func each(value any, do func(map[string]any)) {
-	switch value := value.(type) {
-	case []any:
-		for _, item := range value {
-			each(item, do)
-		}
-	case map[string]any:
-		do(value)
-		for _, item := range value {
-			each(item, do)
+		if err != nil && len(r.rest) == 0 {
+			return 0, err
 		}
 	}
+	n := copy(into, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+func method(name string) match {
+	return func(request *http.Request) bool { return request.Method == name }
+}
+
+func not(matches match) match {
+	return func(request *http.Request) bool { return !matches(request) }
+}
+
+// with matches a parameter of the query. An empty text stands for any that is not empty.
+func with(name, text string) match {
+	return func(request *http.Request) bool {
+		value := request.URL.Query().Get(name)
+		return value != "" && (text == "" || value == text)
+	}
+}
+
+func without(parameter string) match { return not(with(parameter, "")) }
+
+func watches(request *http.Request) bool { return with("watch", "true")(request) }
+
+// asks matches a text in the parameters, as they are encoded.
+func asks(text string) match {
+	return func(request *http.Request) bool { return strings.Contains(request.URL.RawQuery, text) }
+}
+
+// path matches a pattern in the path, as it is encoded.
+func path(pattern string) match {
+	compiled := regexp.MustCompile(pattern)
+	return func(request *http.Request) bool { return compiled.MatchString(request.URL.EscapedPath()) }
+}
+
+// named matches the object with that suffix, and its subresources.
+func named(suffix string) match { return path("/conformance-[^-/]+-[0-9]+-" + suffix + "(/|$)") }
+
+// has matches a pattern in a header.
+func has(name, pattern string) match {
+	compiled := regexp.MustCompile(pattern)
+	return func(request *http.Request) bool {
+		return slices.ContainsFunc(request.Header.Values(name), compiled.MatchString)
+	}
+}
+
+// sends matches a text in the body.
+func sends(text string) match {
+	return func(request *http.Request) bool { return bytes.Contains(sent(request), []byte(text)) }
 }
