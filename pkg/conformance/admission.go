@@ -29,8 +29,10 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	certutil "k8s.io/client-go/util/cert"
 )
 
@@ -39,7 +41,7 @@ const (
 	mutatingPolicies   = "https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/"
 	admissionWebhooks  = "https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/"
 
-	registration = "/apis/admissionregistration.k8s.io/"
+	admissionregistration = "admissionregistration.k8s.io"
 	// mutated is the annotation that mutations add. Its value is the operation.
 	mutated = "conformance.example.com/mutated"
 )
@@ -166,57 +168,51 @@ func (p *Probe) question(review *admissionv1.AdmissionRequest) string {
 	return text
 }
 
-// matching are rules for the resource and all of its subresources, and a condition that only the
-// requests of one user meet.
-func (p *Probe) matching(user string, operations ...string) (rules, condition []any, selector map[string]any) {
-	selector = map[string]any{}
+// matching are, in JSON, rules for the resource and all of its subresources, a selector of the check's namespace,
+// and a condition that only the requests of one user meet.
+func (p *Probe) matching(user string, operations ...string) (rules, selector, conditions string) {
+	name, namespace := p.GroupVersionResource.Resource, metav1.LabelSelector{}
 	if p.Namespace != "" {
-		selector["matchLabels"] = map[string]any{"kubernetes.io/metadata.name": p.Namespace}
+		namespace.MatchLabels = map[string]string{corev1.LabelMetadataName: p.Namespace}
 	}
-	name := p.GroupVersionResource.Resource
-	return []any{map[string]any{"apiGroups": []string{p.Group}, "apiVersions": []string{p.Version}, "resources": []string{name, name + "/*"}, "operations": operations}},
-		[]any{map[string]any{"name": "user", "expression": "request.userInfo.username == '" + p.Name(user) + "'"}}, selector
+	rule := map[string]any{"apiGroups": []string{p.Group}, "apiVersions": []string{p.Version}, "resources": []string{name, name + "/*"}, "operations": operations}
+	condition := map[string]any{"name": "user", "expression": "request.userInfo.username == '" + p.Name(user) + "'"}
+	return inJSON([]any{rule}), inJSON(namespace), inJSON([]any{condition})
 }
 
 // validatingPolicy refuses whatever a user does, in words that are CEL.
 func (p *Probe) validatingPolicy(user, message string) {
-	rules, condition, selector := p.matching(user, "*")
-	p.policy("v1", "Validating", map[string]any{
-		"failurePolicy": "Fail", "matchConditions": condition, "matchConstraints": map[string]any{"resourceRules": rules, "namespaceSelector": selector},
-		"validations": []any{map[string]any{"expression": "false", "messageExpression": message, "reason": "Forbidden"}},
-	}, map[string]any{"validationActions": []string{"Deny"}})
+	p.policy("v1", "Validating", user, []string{"*"}, `validations: [{expression: "false", messageExpression: `+inJSON(message)+`, reason: Forbidden}]`, "validationActions: [Deny]")
 }
 
 // mutatingPolicy annotates what a user writes. A subresource may have no annotations: there it refuses.
 func (p *Probe) mutatingPolicy(user string) {
 	version := ""
 	for _, known := range []string{"v1beta1", "v1"} {
-		var list metav1.APIResourceList
-		if err := p.run.read(p.ctx, registration+known, &list); err == nil && slices.ContainsFunc(list.APIResources, func(entry metav1.APIResource) bool { return entry.Name == "mutatingadmissionpolicies" }) {
+		entries, err := p.run.entries(p.ctx, schema.GroupVersion{Group: admissionregistration, Version: known})
+		if err == nil && slices.ContainsFunc(entries, func(entry metav1.APIResource) bool { return entry.Name == "mutatingadmissionpolicies" }) {
 			version = known
 		}
 	}
 	p.OnlyIf(version != "", "kube-apiserver serves no MutatingAdmissionPolicies")
-	rules, condition, selector := p.matching(user, "CREATE", "UPDATE")
 	expression := fmt.Sprintf(`request.?subResource.orValue("") == "" ? [JSONPatch{op: "add", path: "/metadata/annotations", value: {%q: request.operation}}] : `+
 		`[JSONPatch{op: "remove", path: "/%s is asked about " + request.operation + " of " + request.resource.resource + "~1" + request.subResource}]`, mutated, p.ID)
-	p.policy(version, "Mutating", map[string]any{
-		"failurePolicy": "Fail", "reinvocationPolicy": "Never", "matchConditions": condition, "matchConstraints": map[string]any{"resourceRules": rules, "namespaceSelector": selector},
-		"mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": expression}}},
-	}, map[string]any{})
+	p.policy(version, "Mutating", user, []string{"CREATE", "UPDATE"}, "reinvocationPolicy: Never, mutations: [{patchType: JSONPatch, jsonPatch: {expression: "+inJSON(expression)+"}}]", "")
 }
 
-// policy makes a policy and its binding.
-func (p *Probe) policy(version, kind string, spec, binding map[string]any) {
-	collection := registration + version + "/" + strings.ToLower(kind) + "admissionpolic"
-	binding["policyName"] = p.ID
-	for path, object := range map[string]map[string]any{
-		"ies":       {"kind": kind + "AdmissionPolicy", "spec": spec},
-		"ybindings": {"kind": kind + "AdmissionPolicyBinding", "spec": binding},
-	} {
-		object["apiVersion"], object["metadata"] = "admissionregistration.k8s.io/"+version, map[string]any{"name": p.ID}
-		p.Make(collection+path, object)
-	}
+// policy makes a policy and its binding, each with what only its kind has.
+func (p *Probe) policy(version, kind, user string, operations []string, spec, binding string) {
+	rules, selector, conditions := p.matching(user, operations...)
+	p.Make(`
+apiVersion: admissionregistration.k8s.io/%s
+kind: %sAdmissionPolicy
+metadata: {name: %s}
+spec: {failurePolicy: Fail, matchConstraints: {resourceRules: %s, namespaceSelector: %s}, matchConditions: %s, %s}`, version, kind, p.ID, rules, selector, conditions, spec)
+	p.Make(`
+apiVersion: admissionregistration.k8s.io/%s
+kind: %sAdmissionPolicyBinding
+metadata: {name: %[3]s}
+spec: {policyName: %[3]s, %[4]s}`, version, kind, p.ID, binding)
 }
 
 // webhooks answer reviews at a path for each check and user.
@@ -235,14 +231,20 @@ func (p *Probe) webhook(kind, user, failurePolicy string, answer func(*admission
 	hooks.mu.Lock()
 	hooks.answers["/"+name] = answer
 	hooks.mu.Unlock()
-	rules, condition, selector := p.matching(user, "*")
-	p.Make(registration+"v1/"+strings.ToLower(kind)+"webhookconfigurations", map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind + "WebhookConfiguration", "metadata": map[string]any{"name": name},
-		"webhooks": []any{map[string]any{
-			"name": name + ".example.com", "rules": rules, "matchConditions": condition, "namespaceSelector": selector, "failurePolicy": failurePolicy,
-			"sideEffects": "None", "admissionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": hooks.url + "/" + name, "caBundle": hooks.caBundle},
-		}},
-	})
+	rules, selector, conditions := p.matching(user, "*")
+	p.Make(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: %sWebhookConfiguration
+metadata: {name: %[2]s}
+webhooks:
+- name: %[2]s.example.com
+  rules: %s
+  namespaceSelector: %s
+  matchConditions: %s
+  failurePolicy: %s
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  clientConfig: {url: "%[7]s/%[2]s", caBundle: %[8]s}`, kind, name, rules, selector, conditions, failurePolicy, hooks.url, inJSON(hooks.caBundle))
 }
 
 // serveWebhooks listens at the address, with a certificate of its own.

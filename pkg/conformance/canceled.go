@@ -25,6 +25,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"testing/iotest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,12 +129,8 @@ func canceledChecks() []Check {
 type stopping struct{ text string }
 
 func (s stopping) reader() io.Reader {
-	return io.MultiReader(strings.NewReader(s.text), failing{errors.New("the client has gone away")})
+	return io.MultiReader(strings.NewReader(s.text), iotest.ErrReader(errors.New("the client has gone away")))
 }
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // cancel sends requests and goes away, after a longer time in each of 20 rounds.
 func (p *Probe) cancel(requests ...Request) {

@@ -149,10 +149,9 @@ func namespaceChecks() []Check {
 		Rule: "A quota counts the objects of a namespace, and refuses more than it allows: 403.",
 		Run: func(p *Probe) {
 			p.OwnNamespace()
-			quotas := "/api/v1/namespaces/" + p.Namespace + "/resourcequotas"
 			count := strings.TrimSuffix("count/"+p.GroupVersionResource.Resource+"."+p.Group, ".")
 			quota := func(name, hard string) {
-				p.Make(quotas, map[string]any{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": name}, "spec": map[string]any{"hard": map[string]any{count: hard}}})
+				p.Make(`{apiVersion: v1, kind: ResourceQuota, metadata: {namespace: %s, name: %s}, spec: {hard: {%s: %q}}}`, p.Namespace, name, count, hard)
 			}
 			quota("counted", "100")
 			hard := 100
@@ -160,7 +159,7 @@ func namespaceChecks() []Check {
 				p.Within(controllerPatience, func() Answer {
 					// A change of the quota makes the controller count again, which it may have done before it knew the kind.
 					hard++
-					return p.Patch("", types.MergePatchType, map[string]any{"spec": map[string]any{"hard": map[string]any{count: hard}}}, At(quotas+"/counted"))
+					return p.Patch("", types.MergePatchType, map[string]any{"spec": map[string]any{"hard": map[string]any{count: hard}}}, At("/api/v1/namespaces/"+p.Namespace+"/resourcequotas/counted"))
 				}, func(answer Answer) string {
 					// Controllers may create some as well.
 					want := strconv.Itoa(len(p.Items(p.Do(http.MethodGet, p.Collection(), nil)).Items))

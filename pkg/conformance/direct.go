@@ -17,6 +17,7 @@ limitations under the License.
 package conformance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +27,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -120,7 +122,7 @@ func (p *Probe) doors() []Option {
 
 // actor is a user with permissions that the check gives.
 type actor struct {
-	subject map[string]any
+	subject rbacv1.Subject
 	as      []Option
 }
 
@@ -133,27 +135,24 @@ func (p *Probe) user(suffix string, groups ...string) actor {
 		"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
 	}, as)
 	p.OnlyIf(answer.Code != http.StatusForbidden, "the check impersonates a user: %s", statusOf(answer))
-	return actor{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}, []Option{as}}
+	return actor{rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, []Option{as}}
 }
 
 // account is a service account, whose token also the server behind kube-apiserver takes.
 func (p *Probe) account(suffix string) actor {
-	if p.accounts == "" {
-		p.accounts = p.Namespace
-		if p.accounts == "" {
-			p.accounts = p.OtherNamespace("accounts")
-		}
+	if p.accounts = cmp.Or(p.accounts, p.Namespace); p.accounts == "" {
+		p.accounts = p.OtherNamespace("accounts")
 	}
-	accounts := "/api/v1/namespaces/" + p.accounts + "/serviceaccounts"
-	p.Make(accounts, map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": p.Name(suffix)}})
-	answer := p.Do(http.MethodPost, accounts+"/"+p.Name(suffix)+"/token", map[string]any{
+	name := p.Name(suffix)
+	p.Make("{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: %s, name: %s}}", p.accounts, name)
+	answer := p.Do(http.MethodPost, "/api/v1/namespaces/"+p.accounts+"/serviceaccounts/"+name+"/token", map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{"expirationSeconds": 600},
 	})
 	p.OnlyIf(answer.Code != http.StatusForbidden, "the check needs a token of a service account: %s", statusOf(answer))
 	token, _, _ := unstructured.NestedString(p.Object(answer, http.StatusCreated).Object, "status", "token")
 	p.Require(answer, token != "", "a token is expected") // Without one the account would be nobody.
 	return actor{
-		map[string]any{"kind": "ServiceAccount", "namespace": p.accounts, "name": p.Name(suffix)},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.accounts, Name: name},
 		[]Option{through(p.run.anonymous), Header("Authorization", "Bearer "+token)},
 	}
 }
@@ -161,23 +160,16 @@ func (p *Probe) account(suffix string) actor {
 // may gives the actor a permission, in the check's namespace or for a resource without namespaces
 // everywhere. Permissions of paths are always everywhere.
 func (p *Probe) may(who actor, suffix, verb, resource string, names ...string) {
-	rule := map[string]any{"apiGroups": []string{p.Group}, "resources": []string{resource}, "verbs": []string{verb}, "resourceNames": names}
+	rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names}
+	scope, namespace := "", p.Namespace
 	if resource[0] == '/' {
-		rule = map[string]any{"nonResourceURLs": []string{resource}, "verbs": []string{verb}}
+		rule = rbacv1.PolicyRule{NonResourceURLs: []string{resource}, Verbs: []string{verb}}
+		namespace = ""
 	}
-	below, prefix := "/apis/rbac.authorization.k8s.io/v1/namespaces/"+p.Namespace+"/", ""
-	if p.Namespace == "" || resource[0] == '/' {
-		below, prefix = "/apis/rbac.authorization.k8s.io/v1/", "Cluster"
+	if namespace == "" {
+		scope = "Cluster"
 	}
-	metadata := map[string]any{"name": p.Name(suffix)}
-	of := func(kind string) map[string]any {
-		return map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": prefix + kind, "metadata": metadata}
-	}
-	role, binding := of("Role"), of("RoleBinding")
-	role["rules"] = []any{rule}
-	binding["subjects"] = []any{who.subject}
-	binding["roleRef"] = map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": prefix + "Role", "name": p.Name(suffix)}
-	plural := map[string]string{"": "role", "Cluster": "clusterrole"}[prefix]
-	p.Make(below+plural+"s", role)
-	p.Make(below+plural+"bindings", binding)
+	p.Make(`{apiVersion: rbac.authorization.k8s.io/v1, kind: %sRole, metadata: {namespace: %q, name: %s}, rules: [%s]}`, scope, namespace, p.Name(suffix), inJSON(rule))
+	p.Make(`{apiVersion: rbac.authorization.k8s.io/v1, kind: %[1]sRoleBinding, metadata: {namespace: %[2]q, name: %[3]s}, subjects: [%[4]s],
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: %[1]sRole, name: %[3]s}}`, scope, namespace, p.Name(suffix), inJSON(who.subject))
 }

@@ -35,6 +35,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -58,6 +60,12 @@ type Example struct {
 type Change struct {
 	Path  []string
 	Value any
+}
+
+// in tells whether an object has the value.
+func (c Change) in(object *unstructured.Unstructured) bool {
+	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, c.Path...)
+	return reflect.DeepEqual(value, c.Value)
 }
 
 // New returns a copy of the object without a name.
@@ -89,7 +97,10 @@ func (r *run) example(ctx context.Context, resource *Resource, namespace string)
 	example := &Example{}
 	if len(given) > 0 {
 		example.object = stripped(given[0])
-		err = maker.refusal(ctx, example.object)
+		var answer Answer
+		if answer, err = maker.create(ctx, example.object); err == nil && answer.Code != http.StatusCreated && answer.Code != http.StatusOK {
+			err = fmt.Errorf("the example of %s is refused: %s", resource.Kind, statusOf(answer))
+		}
 	} else {
 		example.object, err = maker.make(ctx)
 	}
@@ -140,24 +151,17 @@ func ReadExamples(paths ...string) ([]*unstructured.Unstructured, error) {
 
 // stripped is an object without what is particular to one.
 func stripped(object *unstructured.Unstructured) *unstructured.Unstructured {
-	object = object.DeepCopy()
-	delete(object.Object, "metadata")
-	delete(object.Object, "status")
-	return object
+	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content(object))}
 }
 
 // schemas returns the schemas of a group version in OpenAPI v3, by their names.
-func (r *run) schemas(ctx context.Context, version fmt.Stringer) (map[string]*spec.Schema, error) {
-	path := "/openapi/v3/apis/" + version.String()
-	if !strings.Contains(version.String(), "/") {
-		path = "/openapi/v3/api/" + version.String()
-	}
+func (r *run) schemas(ctx context.Context, version schema.GroupVersion) (map[string]*spec.Schema, error) {
 	var document struct {
 		Components struct {
 			Schemas map[string]*spec.Schema `json:"schemas"`
 		} `json:"components"`
 	}
-	err := r.read(ctx, path, &document)
+	err := r.read(ctx, "/openapi/v3"+root(version), &document)
 	return document.Components.Schemas, err
 }
 
@@ -180,16 +184,14 @@ func (m exampleMaker) resolve(schema *spec.Schema) *spec.Schema { return resolve
 
 // make makes an object with what is required, and with what validation misses in it.
 func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, error) {
-	object := map[string]any{}
-	if made, ok := m.value(m.root(), 0).(map[string]any); ok {
-		object = made
+	object, ok := m.value(m.root(), 0).(map[string]any)
+	if !ok {
+		object = map[string]any{}
 	}
-	delete(object, "metadata")
-	delete(object, "status")
 	if _, found := m.root().Properties["spec"]; found && object["spec"] == nil {
 		object["spec"] = m.value(m.at("spec"), 0)
 	}
-	made := &unstructured.Unstructured{Object: object}
+	made := stripped(&unstructured.Unstructured{Object: object})
 	for attempt := 0; ; attempt++ {
 		answer, err := m.create(ctx, made)
 		if err != nil {
@@ -202,15 +204,6 @@ func (m exampleMaker) make(ctx context.Context) (*unstructured.Unstructured, err
 			return nil, fmt.Errorf("no example can be made from the schema, so one has to be given: %s", statusOf(answer))
 		}
 	}
-}
-
-// refusal returns why the API does not accept an object.
-func (m exampleMaker) refusal(ctx context.Context, object *unstructured.Unstructured) error {
-	answer, err := m.create(ctx, object)
-	if err == nil && answer.Code != http.StatusCreated && answer.Code != http.StatusOK {
-		err = fmt.Errorf("the example of %s is refused: %s", m.resource.Kind, statusOf(answer))
-	}
-	return err
 }
 
 // create creates an object by a dry run.
@@ -260,20 +253,20 @@ func (m exampleMaker) set(value any, path, at []string, to any) bool {
 	at = append(at, path[0])
 	switch value := value.(type) {
 	case map[string]any:
-		if len(path) == 1 {
+		switch {
+		case len(path) == 1:
 			value[path[0]] = to
 			return true
-		}
-		if value[path[0]] == nil {
+		case value[path[0]] == nil:
 			value[path[0]] = m.value(m.at(at...), 0)
 		}
 		return m.set(value[path[0]], path[1:], at, to)
 	case []any:
 		i, err := strconv.Atoi(path[0])
-		if err != nil || i < 0 || i >= len(value) {
+		switch {
+		case err != nil || i < 0 || i >= len(value):
 			return false
-		}
-		if len(path) == 1 {
+		case len(path) == 1:
 			value[i] = to
 			return true
 		}
@@ -380,18 +373,12 @@ func least(schema *spec.Schema) float64 {
 
 // text makes a string of a format that matches the pattern, if it knows one.
 func text(schema *spec.Schema, variant int) any {
-	texts := []string{"a", "b", "example", "example.com", "a/b", "https://example.com", "A", "Example", "1", "0", "1Gi", "1h", "v1", "* * * * *", "10.0.0.0/8", "127.0.0.1", "a=b", "sha256:" + strings.Repeat("0", 64)}
-	switch schema.Format {
-	case "date-time":
-		texts = []string{"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"}
-	case "date":
-		texts = []string{"2026-01-01", "2026-01-02"}
-	case "byte":
-		texts = []string{"YQ==", "Yg=="}
-	case "uuid":
-		texts = []string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
-	case "duration":
-		texts = []string{"1h", "2h"}
+	texts, found := map[string][]string{
+		"date-time": {"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"}, "date": {"2026-01-01", "2026-01-02"}, "byte": {"YQ==", "Yg=="}, "duration": {"1h", "2h"},
+		"uuid": {"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"},
+	}[schema.Format]
+	if !found {
+		texts = []string{"a", "b", "example", "example.com", "a/b", "https://example.com", "A", "Example", "1", "0", "1Gi", "1h", "v1", "* * * * *", "10.0.0.0/8", "127.0.0.1", "a=b", "sha256:" + strings.Repeat("0", 64)}
 	}
 	if schema.MinLength != nil {
 		for i := range texts {
@@ -428,12 +415,9 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 	defer m.run.cleanUp(ctx, func(ctx context.Context) { m.run.remove(ctx, path) })
 	var changes []Change
 	for _, change := range candidates[:min(tried, len(candidates))] {
-		// What is a default anyway changes nothing.
-		if value, _, _ := unstructured.NestedFieldNoCopy(created.Object, change.Path...); reflect.DeepEqual(value, change.Value) {
-			continue
-		}
 		patch := map[string]any{}
-		if err := unstructured.SetNestedField(patch, change.Value, change.Path...); err != nil {
+		// What is a default anyway changes nothing.
+		if change.in(created) || unstructured.SetNestedField(patch, change.Value, change.Path...) != nil {
 			continue
 		}
 		answer, err := m.run.send(ctx, newRequest(http.MethodPatch, path, patch, Query("dryRun", "All"), Header("Content-Type", string(types.MergePatchType))))
@@ -441,10 +425,7 @@ func (m exampleMaker) changes(ctx context.Context, object *unstructured.Unstruct
 			return nil, err
 		}
 		changed := &unstructured.Unstructured{}
-		if answer.Code != http.StatusOK || changed.UnmarshalJSON(answer.Body) != nil {
-			continue
-		}
-		if value, _, _ := unstructured.NestedFieldNoCopy(changed.Object, change.Path...); reflect.DeepEqual(value, change.Value) {
+		if answer.Code == http.StatusOK && changed.UnmarshalJSON(answer.Body) == nil && change.in(changed) {
 			changes = append(changes, change)
 		}
 		if len(changes) == kept {
@@ -500,16 +481,15 @@ func differences(object, other map[string]any, path []string) []Change {
 	var changes []Change
 	for name, value := range other {
 		at := append(slices.Clone(path), name)
-		if reflect.DeepEqual(value, object[name]) {
-			continue
-		}
-		theirs, both := value.(map[string]any)
-		ours, isObject := object[name].(map[string]any)
-		if both && isObject {
+		theirs, isObject := value.(map[string]any)
+		ours, both := object[name].(map[string]any)
+		switch {
+		case reflect.DeepEqual(value, object[name]):
+		case isObject && both:
 			changes = append(changes, differences(ours, theirs, at)...)
-			continue
+		default:
+			changes = append(changes, Change{at, value})
 		}
-		changes = append(changes, Change{at, value})
 	}
 	return changes
 }

@@ -29,10 +29,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
 )
 
 // Label is carried by every object that a run creates. Its value is the check's own, see Probe.Selector.
@@ -286,14 +288,19 @@ func (p *Probe) OtherNamespace(suffix string) string {
 	return name
 }
 
-// Make creates an object of another kind, for example a policy, and has it deleted after the
-// check. It ends the check as NotOffered if the run's user may not create it.
-func (p *Probe) Make(collection string, object map[string]any) *unstructured.Unstructured {
-	answer := p.Do(http.MethodPost, collection, object)
+// Make creates an object of another kind, for example a policy, from YAML with places for values as those of
+// fmt.Sprintf, and has it deleted after the check. It ends the check as not offered if the run's user may not
+// create it.
+func (p *Probe) Make(manifest string, values ...any) {
+	object := &unstructured.Unstructured{}
+	err := yaml.Unmarshal(fmt.Appendf(nil, manifest, values...), &object.Object)
+	p.Require(Answer{}, err == nil, "the manifest of the check is no YAML: %v", err)
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+	collection := (&Resource{GroupVersionResource: resource}).path(object.GetNamespace())
+	answer := p.Do(http.MethodPost, collection, object.Object)
 	p.OnlyIf(answer.Code != http.StatusForbidden && answer.Code != http.StatusNotFound, "the check needs an object that this user can't create: %s", statusOf(answer))
-	made := p.Object(answer, http.StatusCreated)
-	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, collection+"/"+made.GetName()) })
-	return made
+	p.Decode(answer, http.StatusCreated, nil)
+	p.Cleanup(func(ctx context.Context) { p.run.remove(ctx, collection+"/"+object.GetName()) })
 }
 
 // statusOf is the message of a Status.

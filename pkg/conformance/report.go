@@ -17,11 +17,19 @@ limitations under the License.
 package conformance
 
 import (
+	"encoding/json"
+	"encoding/xml"
 	"fmt"
+	"html/template"
+	"io"
+	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
+
+	_ "embed" // For the page.
 )
 
 // Outcome is how a check has ended.
@@ -78,3 +86,150 @@ func (f *Finding) String() string {
 	}
 	return text.String()
 }
+
+// Formats returns the names of the formats that Write knows.
+func Formats() []string { return []string{"text", "json", "junit", "html"} }
+
+// Write writes the report in one of the Formats.
+func (r *Report) Write(out io.Writer, format string) error {
+	switch format {
+	case "text":
+		return r.writeText(out)
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	case "junit":
+		return r.writeJUnit(out)
+	case "html":
+		return template.Must(template.New("report").Parse(page)).Execute(out, r)
+	}
+	return fmt.Errorf("the format %q is unknown: there are %s", format, strings.Join(Formats(), ", "))
+}
+
+// symbol is what people see of an outcome.
+func (o Outcome) symbol() string {
+	return map[Outcome]string{Passed: "✓", Failed: "✗", NotOffered: "–"}[o]
+}
+
+// Line is a result in one line.
+func (r Result) Line() string {
+	line := fmt.Sprintf("%s %s %s", r.Outcome.symbol(), r.Resource, r.Check)
+	if r.Finding != nil {
+		return line + ": " + r.Finding.Problem
+	}
+	if r.Reason != "" {
+		return line + ": " + r.Reason
+	}
+	return line
+}
+
+// Area is what the check is about.
+func (r Result) Area() string { return Check{ID: r.Check}.Area() }
+
+// Resources returns the resources of the report, in its order.
+func (r *Report) Resources() []string {
+	return distinct(r.Results, func(result Result) string { return result.Resource })
+}
+
+// Areas returns the areas of the report's checks, in its order.
+func (r *Report) Areas() []string { return distinct(r.Results, Result.Area) }
+
+func distinct(results []Result, of func(Result) string) []string {
+	var values []string
+	for _, result := range results {
+		if value := of(result); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// Count says how the checks of an area have ended for a resource, for example "✓ 12 ✗ 1".
+func (r *Report) Count(area, resource string) string {
+	var counts []string
+	for _, outcome := range []Outcome{Passed, Failed, NotOffered} {
+		count := 0
+		for _, result := range r.Results {
+			if result.Area() == area && result.Resource == resource && result.Outcome == outcome {
+				count++
+			}
+		}
+		if count > 0 {
+			counts = append(counts, fmt.Sprintf("%s %d", outcome.symbol(), count))
+		}
+	}
+	return strings.Join(counts, " ")
+}
+
+// Having returns the results with an outcome.
+func (r *Report) Having(outcome Outcome) []Result {
+	return slices.DeleteFunc(slices.Clone(r.Results), func(result Result) bool { return result.Outcome != outcome })
+}
+
+func (r *Report) writeText(out io.Writer) error {
+	for _, failure := range r.Having(Failed) {
+		fmt.Fprintf(out, "✗ %s %s\n  Kubernetes: %s\n  written in: %s\n  %s\n",
+			failure.Resource, failure.Check, failure.Rule, failure.Source, strings.ReplaceAll(strings.TrimSpace(failure.Finding.String()), "\n", "\n  "))
+	}
+	for _, lacking := range r.Having(NotOffered) {
+		fmt.Fprintln(out, lacking.Line())
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "\t%s\n", strings.Join(r.Resources(), "\t"))
+	for _, area := range r.Areas() {
+		row := []string{area}
+		for _, resource := range r.Resources() {
+			row = append(row, r.Count(area, resource))
+		}
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	return table.Flush()
+}
+
+// suite and its cases are the elements of JUnit that tools read.
+type suite struct {
+	XMLName  xml.Name `xml:"testsuite"`
+	Name     string   `xml:"name,attr"`
+	Tests    int      `xml:"tests,attr"`
+	Failures int      `xml:"failures,attr"`
+	Skipped  int      `xml:"skipped,attr"`
+	Cases    []suiteCase
+}
+
+type suiteCase struct {
+	XMLName xml.Name   `xml:"testcase"`
+	Class   string     `xml:"classname,attr"`
+	Name    string     `xml:"name,attr"`
+	Seconds string     `xml:"time,attr"`
+	Failure *suiteText `xml:"failure"`
+	Skipped *suiteText `xml:"skipped"`
+}
+
+type suiteText struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+func (r *Report) writeJUnit(out io.Writer) error {
+	all := suite{Name: "conformance", Tests: len(r.Results), Failures: len(r.Having(Failed)), Skipped: len(r.Having(NotOffered))}
+	for _, result := range r.Results {
+		one := suiteCase{Class: result.Resource, Name: result.Check, Seconds: fmt.Sprintf("%.3f", result.Took.Seconds())}
+		if result.Finding != nil {
+			one.Failure = &suiteText{result.Finding.Problem, result.Rule + "\n" + result.Source + "\n" + result.Finding.String()}
+		}
+		if result.Outcome == NotOffered {
+			one.Skipped = &suiteText{Message: result.Reason}
+		}
+		all.Cases = append(all.Cases, one)
+	}
+	if _, err := io.WriteString(out, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(out)
+	encoder.Indent("", "  ")
+	return encoder.Encode(all)
+}
+
+//go:embed report.html.tmpl
+var page string

@@ -125,25 +125,16 @@ func (r *run) versions(ctx context.Context, resource schema.GroupResource, known
 		return nil, err
 	}
 	var versions []string
-	for _, version := range group.Versions {
+	for _, version := range append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...) {
 		entries, err := r.entries(ctx, schema.GroupVersion{Group: resource.Group, Version: version.Version})
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(entries, func(entry metav1.APIResource) bool { return entry.Name == resource.Resource }) {
+		serves := slices.ContainsFunc(entries, func(entry metav1.APIResource) bool { return entry.Name == resource.Resource })
+		if serves && !slices.Contains(versions, version.Version) {
 			versions = append(versions, version.Version)
 		}
 	}
-	preferred := group.PreferredVersion.Version
-	slices.SortStableFunc(versions, func(a, b string) int {
-		switch preferred {
-		case a:
-			return -1
-		case b:
-			return 1
-		}
-		return 0
-	})
 	return versions, nil
 }
 

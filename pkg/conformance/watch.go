@@ -97,10 +97,8 @@ func watchChecks() []Check {
 			empty.ExpectObject("ADDED", a)
 			w := p.Watch(initialEvents)
 			w.ExpectExisting("ADDED", a)
-			end := w.Expect("BOOKMARK")
+			end := w.ExpectBookmark(a)
 			p.Equal(w.Answer(), "the bookmark's annotations", map[string]string{metav1.InitialEventsAnnotationKey: "true"}, end.GetAnnotations())
-			p.Equal(w.Answer(), "the bookmark's kind", p.GroupVersionKind(), end.GroupVersionKind())
-			p.Require(w.Answer(), p.revision(w.Answer(), end) >= p.revision(w.Answer(), a), "a bookmark not before %s is expected", a.GetResourceVersion())
 			w.ExpectObject("ADDED", p.Create("b"))
 		},
 	}, {
@@ -130,10 +128,7 @@ func watchChecks() []Check {
 			w := p.Watch(Query("resourceVersion", from), Query("allowWatchBookmarks", "true"), Query("timeoutSeconds", "6"))
 			created := p.Create("a")
 			w.ExpectObject("ADDED", created)
-			bookmark := w.Expect("BOOKMARK")
-			p.Equal(w.Answer(), "the bookmark's kind", p.GroupVersionKind(), bookmark.GroupVersionKind())
-			p.Require(w.Answer(), p.revision(w.Answer(), bookmark) >= p.revision(w.Answer(), created), "a bookmark not before %s is expected", created.GetResourceVersion())
-			next := p.Watch(Query("resourceVersion", bookmark.GetResourceVersion()), Query("allowWatchBookmarks", "true"))
+			next := p.Watch(Query("resourceVersion", w.ExpectBookmark(created).GetResourceVersion()), Query("allowWatchBookmarks", "true"))
 			next.ExpectObject("ADDED", p.Create("b"))
 		},
 	}, {

@@ -151,6 +151,14 @@ func (w *Watch) Expect(want string) *unstructured.Unstructured {
 	}
 }
 
+// ExpectBookmark waits for a bookmark of the kind that is not before an object.
+func (w *Watch) ExpectBookmark(since *unstructured.Unstructured) *unstructured.Unstructured {
+	bookmark := w.Expect("BOOKMARK")
+	w.probe.Equal(w.answer, "the bookmark's kind", w.probe.GroupVersionKind(), bookmark.GroupVersionKind())
+	w.probe.Require(w.answer, w.probe.revision(w.answer, bookmark) >= w.probe.revision(w.answer, since), "a bookmark not before %s is expected", since.GetResourceVersion())
+	return bookmark
+}
+
 // ExpectExisting waits for an event with an object that may have changed since.
 func (w *Watch) ExpectExisting(want string, object *unstructured.Unstructured) {
 	w.probe.Equal(w.answer, fmt.Sprintf("the UID in the event %s", want), object.GetUID(), w.Expect(want).GetUID())

@@ -215,7 +215,7 @@ func metadataChecks() []Check {
 func (p *Probe) status(name string) map[string]any {
 	for _, status := range []map[string]any{
 		{"conditions": []any{map[string]any{
-			"type": "Conformance", "status": "True", "reason": trial, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+			"type": "Conformance", "status": "True", "reason": trial, "message": "tried", "lastTransitionTime": "2026-01-01T00:00:00Z",
 		}}},
 		{"observedGeneration": int64(1)},
 		{"replicas": int64(1)},
@@ -401,5 +401,5 @@ func nulled(sent, came any) any {
 	return sent
 }
 
-// within tells whether a value has all that another has. An empty text stands for any.
+// within tells whether a value has all that another has.
 func within(part, whole any) bool { return equality.Semantic.DeepDerivative(part, whole) }
