@@ -25,7 +25,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
+	"slices"
 	"syscall"
 	"time"
 
@@ -106,13 +106,7 @@ type trust struct {
 	apiServices []*apiregistrationv1.APIService
 }
 
-func (t *trust) names(separator string) string {
-	var names []string
-	for _, apiService := range t.apiServices {
-		names = append(names, apiService.Name)
-	}
-	return strings.Join(names, separator)
-}
+func (t *trust) names(separator string) string { return namesOf(t.apiServices, separator) }
 
 // trusts are those of the APIServices that lead to a Service.
 func (e *examination) trusts(b backend) []*trust {
@@ -122,16 +116,13 @@ func (e *examination) trusts(b backend) []*trust {
 		if backendOf(apiService) != b {
 			continue
 		}
-		found := false
-		for _, trust := range trusts {
-			if trust.bundle == string(spec.CABundle) && trust.anybody == spec.InsecureSkipTLSVerify {
-				trust.apiServices = append(trust.apiServices, apiService)
-				found = true
-			}
+		i := slices.IndexFunc(trusts, func(known *trust) bool {
+			return known.bundle == string(spec.CABundle) && known.anybody == spec.InsecureSkipTLSVerify
+		})
+		if i < 0 {
+			i, trusts = len(trusts), append(trusts, &trust{bundle: string(spec.CABundle), anybody: spec.InsecureSkipTLSVerify})
 		}
-		if !found {
-			trusts = append(trusts, &trust{string(spec.CABundle), spec.InsecureSkipTLSVerify, []*apiregistrationv1.APIService{apiService}})
-		}
+		trusts[i].apiServices = append(trusts[i].apiServices, apiService)
 	}
 	return trusts
 }

@@ -173,11 +173,9 @@ func numberOf(port intstr.IntOrString, pod corev1.Pod) int32 {
 	if port.Type == intstr.Int {
 		return port.IntVal
 	}
-	for _, container := range pod.Spec.Containers {
-		for _, named := range container.Ports {
-			if named.Name == port.StrVal {
-				return named.ContainerPort
-			}
+	for _, named := range portsOf(pod) {
+		if named.Name == port.StrVal {
+			return named.ContainerPort
 		}
 	}
 	number, _ := strconv.ParseInt(port.StrVal, 10, 32)

@@ -156,21 +156,14 @@ func (e *examination) destinations(ctx context.Context) ([]destination, error) {
 func (e *examination) environments(ctx context.Context) ([]environment, error) {
 	var environments []environment
 	for _, backend := range e.backends() {
-		service, err := e.kube.CoreV1().Services(backend.namespace).Get(ctx, backend.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		pods, err := e.pods(ctx, service)
+		found, err := e.look(ctx, backend)
 		if apierrors.IsForbidden(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		for _, pod := range pods {
+		for _, pod := range found.pods {
 			for _, container := range pod.Spec.Containers {
 				found := environment{of: "the pod " + pod.Name, hidden: hidden(container), proxy: proxyConfig(func(name string) string { return variable(container, name) })}
 				// Replicas have the same.

@@ -174,12 +174,17 @@ func (e *examination) resolve(ctx context.Context, b backend) ([]string, error) 
 
 // portOf is where a pod seems to serve TLS.
 func portOf(pod corev1.Pod) int32 {
-	for _, container := range pod.Spec.Containers {
-		for _, port := range container.Ports {
-			return port.ContainerPort
-		}
+	for _, port := range portsOf(pod) {
+		return port.ContainerPort
 	}
 	return defaultPort
+}
+
+func portsOf(pod corev1.Pod) (ports []corev1.ContainerPort) {
+	for _, container := range pod.Spec.Containers {
+		ports = append(ports, container.Ports...)
+	}
+	return ports
 }
 
 // problem says why nobody is behind a Service.
@@ -268,9 +273,7 @@ func (e *examination) pods(ctx context.Context, service *corev1.Service) ([]core
 }
 
 func hasPort(pod corev1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.Containers, func(container corev1.Container) bool {
-		return slices.ContainsFunc(container.Ports, func(port corev1.ContainerPort) bool { return port.Name == name })
-	})
+	return slices.ContainsFunc(portsOf(pod), func(port corev1.ContainerPort) bool { return port.Name == name })
 }
 
 // endpoints are the addresses behind a Service that are ready.

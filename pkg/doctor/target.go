@@ -112,9 +112,11 @@ func (e *examination) title() string {
 }
 
 // names are those of the APIServices.
-func (e *examination) names(separator string) string {
+func (e *examination) names(separator string) string { return namesOf(e.apiServices, separator) }
+
+func namesOf(apiServices []*apiregistrationv1.APIService, separator string) string {
 	var names []string
-	for _, apiService := range e.apiServices {
+	for _, apiService := range apiServices {
 		names = append(names, apiService.Name)
 	}
 	return strings.Join(names, separator)
