@@ -35,13 +35,11 @@ func discoveryChecks() []Check {
 		Rule: "The list of groups and the group's own entry agree, and the preferred version is one of those that are served.",
 		Run: func(p *Probe) {
 			var groups metav1.APIGroupList
-			answer := p.Do(http.MethodGet, "/apis", nil)
-			p.Decode(answer, http.StatusOK, &groups)
+			answer := p.Decode(p.Do(http.MethodGet, "/apis", nil), http.StatusOK, &groups)
 			i := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == p.Group })
 			p.Require(answer, i >= 0, "the group %s is expected", p.Group)
 			var group metav1.APIGroup
-			answer = p.Do(http.MethodGet, "/apis/"+p.Group, nil)
-			p.Decode(answer, http.StatusOK, &group)
+			answer = p.Decode(p.Do(http.MethodGet, "/apis/"+p.Group, nil), http.StatusOK, &group)
 			group.TypeMeta = metav1.TypeMeta{}
 			p.Equal(answer, "the group, as the list of groups has it", groups.Groups[i], group)
 			for _, version := range []string{p.Version, group.PreferredVersion.Version} {
@@ -53,8 +51,7 @@ func discoveryChecks() []Check {
 		Rule: "The entry of a resource has a kind, a singular name and verbs. That of a subresource has a kind and verbs.",
 		Run: func(p *Probe) {
 			var list metav1.APIResourceList
-			answer := p.Do(http.MethodGet, root(p.GroupVersion()), nil)
-			p.Decode(answer, http.StatusOK, &list)
+			answer := p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &list)
 			p.Equal(answer, "the version of the list", p.GroupVersion().String(), list.GroupVersion)
 			for _, entry := range list.APIResources {
 				name, _, isSubresource := strings.Cut(entry.Name, "/")
@@ -92,8 +89,7 @@ func discoveryChecks() []Check {
 		Rule: "A name or short name stands for one resource of a group, and only resources that can be listed are in a category.",
 		Run: func(p *Probe) {
 			var list metav1.APIResourceList
-			answer := p.Do(http.MethodGet, root(p.GroupVersion()), nil)
-			p.Decode(answer, http.StatusOK, &list)
+			answer := p.Decode(p.Do(http.MethodGet, root(p.GroupVersion()), nil), http.StatusOK, &list)
 			taken := map[string]string{}
 			for _, entry := range list.APIResources {
 				if strings.Contains(entry.Name, "/") {

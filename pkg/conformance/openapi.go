@@ -48,8 +48,7 @@ func openAPIChecks() []Check {
 		Rule: "The index of OpenAPI v3 has the group version. Its address is that of a document for good, and an old one leads to the current one.",
 		Run: func(p *Probe) {
 			current := p.openAPIAddress()
-			answer := p.Do(http.MethodGet, current, nil)
-			p.Decode(answer, http.StatusOK, nil)
+			answer := p.Decode(p.Do(http.MethodGet, current, nil), http.StatusOK, nil)
 			p.Require(answer, strings.Contains(strings.Join(answer.Header.Values("Cache-Control"), ","), "immutable"), "Cache-Control: public, immutable is expected, as the address has the document's hash")
 			path, _, _ := strings.Cut(current, "?")
 			old := p.Do(http.MethodGet, path+"?hash=OLD", nil)
@@ -154,8 +153,8 @@ func (p *Probe) openAPIAddress() string {
 
 // openAPI returns the OpenAPI v3 document of the group version.
 func (p *Probe) openAPI() (Answer, *spec3.OpenAPI) {
-	answer, document := p.Do(http.MethodGet, p.openAPIAddress(), nil), &spec3.OpenAPI{}
-	p.Decode(answer, http.StatusOK, document)
+	document := &spec3.OpenAPI{}
+	answer := p.Decode(p.Do(http.MethodGet, p.openAPIAddress(), nil), http.StatusOK, document)
 	p.Require(answer, document.Components != nil && document.Paths != nil, "components and paths are expected")
 	return answer, document
 }

@@ -65,9 +65,6 @@ type Probe struct {
 	accounts string
 }
 
-// Context ends with the check's time.
-func (p *Probe) Context() context.Context { return p.ctx }
-
 // Cleanup has something done after the check.
 func (p *Probe) Cleanup(do func(context.Context)) { p.cleanups = append(p.cleanups, do) }
 
@@ -221,12 +218,12 @@ func (p *Probe) Items(answer Answer) *unstructured.UnstructuredList {
 	return list
 }
 
-// Decode decodes the JSON of an answer, and ends the check if that has another code.
-func (p *Probe) Decode(answer Answer, code int, into any) {
+// Decode decodes the JSON of an answer, which it returns, and ends the check if that has another code.
+func (p *Probe) Decode(answer Answer, code int, into any) Answer {
 	p.Require(answer, answer.Code == code, "%d is expected", code)
 	p.Require(answer, strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json"), "application/json is expected")
 	if into == nil {
-		return
+		return answer
 	}
 	unmarshal := json.Unmarshal
 	if _, isObject := into.(*map[string]any); isObject {
@@ -234,6 +231,7 @@ func (p *Probe) Decode(answer Answer, code int, into any) {
 	}
 	err := unmarshal(answer.Body, into)
 	p.Require(answer, err == nil, "JSON is expected: %v", err)
+	return answer
 }
 
 // Refused returns the Status of a refusal, which always has details, and ends the check if the

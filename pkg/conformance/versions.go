@@ -91,8 +91,7 @@ func versionsChecks() []Check {
 			p.OnlyIf(p.Discovered.StorageVersionHash != "", "discovery has no storageVersionHash of the resource, which is optional")
 			for _, version := range p.Versions {
 				var list metav1.APIResourceList
-				answer := p.Do(http.MethodGet, root(p.in(version).GroupVersion()), nil)
-				p.Decode(answer, http.StatusOK, &list)
+				answer := p.Decode(p.Do(http.MethodGet, root(p.in(version).GroupVersion()), nil), http.StatusOK, &list)
 				for _, entry := range list.APIResources {
 					if entry.Name == p.GroupVersionResource.Resource {
 						p.Equal(answer, "the storageVersionHash", p.Discovered.StorageVersionHash, entry.StorageVersionHash)
