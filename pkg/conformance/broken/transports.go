@@ -122,7 +122,7 @@ func Transports() map[string]Transport {
 		"resourceVersion/refused":    code(http.StatusUnprocessableEntity, http.StatusBadRequest, reads, with("resourceVersionMatch", "Nearly")),
 		"resourceVersion/pages":      text(items, noItems, reads, with("continue", ""), with("limit", "2")),
 		"resourceVersion/remaining":  text(`,"remainingItemCount":\d+`, "", reads, with("limit", "1")),
-		"resourceVersion/expired":    fails(reads, with("resourceVersion", "1"), with("resourceVersionMatch", "Exact"), without("limit")),
+		"resourceVersion/expired":    fails(reads, with("resourceVersion", "1"), with("resourceVersionMatch", "Exact"), without("limit"), without("continue")),
 
 		"watch/order":          text(`^\{"type":"DELETED"(.*)"resourceVersion":"\d+"(.*example\.com/changed")`, `{"type":"DELETED"${1}"resourceVersion":"1"${2}`, watches),
 		"watch/resume":         text(`^\{"type":"MODIFIED".*`, "", watches, with("resourceVersion", ""), without("allowWatchBookmarks"), not(with("resourceVersion", "0"))),
