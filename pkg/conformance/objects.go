@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -119,14 +120,16 @@ func conflict(answer Answer) string {
 
 // AtOnce sends requests side by side, and ends the check if one gets no answer.
 func (p *Probe) AtOnce(count int, request func(int) Request) []Answer {
-	answers, errs := make([]Answer, count), make([]error, count)
+	began, answers, errs := time.Now(), make([]Answer, count), make([]error, count)
 	var group sync.WaitGroup
 	for i := range count {
 		group.Go(func() { answers[i], errs[i] = p.run.send(p.ctx, request(i)) })
 	}
 	group.Wait()
 	for i, err := range errs {
-		p.Require(answers[i], err == nil, "no answer has come: %v", err)
+		if err != nil {
+			p.unanswered(answers[i], began, err)
+		}
 	}
 	return answers
 }

@@ -63,7 +63,7 @@ func openAPIChecks() []Check {
 		},
 	}, {
 		ID: "openapi/v3-paths", Source: openAPIDocument + "#openapi-v3",
-		Rule: "The OpenAPI v3 document has an operation for each verb that discovery lists, with the kind that it is about.",
+		Rule: "The OpenAPI v3 document has an operation for each verb that discovery lists, with the kind that it is about.", Unless: kindless,
 		Run: func(p *Probe) {
 			answer, document := p.openAPI()
 			collection := root(p.GroupVersion())
@@ -88,7 +88,7 @@ func openAPIChecks() []Check {
 			}
 		},
 	}, {
-		ID: "openapi/v3-object", Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy", Needs: []string{"create"},
+		ID: "openapi/v3-object", Source: "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy", Needs: []string{"create", "get"},
 		Rule: "An object that the API returns fits the model of its kind. With it, clients merge as the server does.",
 		Run: func(p *Probe) {
 			_, document := p.openAPI()
@@ -102,7 +102,7 @@ func openAPIChecks() []Check {
 		Run:  func(p *Probe) { p.references(p.Do(http.MethodGet, "/openapi/v2", nil)) },
 	}, {
 		ID: "openapi/v2-models", Source: openAPIDocument + "#openapi-v2",
-		Rule: "The models of the OpenAPI v2 document can be read, and one of them is the kind's: no two models have one kind.",
+		Rule: "The models of the OpenAPI v2 document can be read, and one of them is the kind's: no two models have one kind.", Unless: kindless,
 		Run: func(p *Probe) {
 			answer := p.Do(http.MethodGet, "/openapi/v2", nil, Header("Accept", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"))
 			document := &openapiv2.Document{}
@@ -116,7 +116,7 @@ func openAPIChecks() []Check {
 		},
 	}, {
 		ID: "openapi/agreement", Source: openAPIDocument + "#openapi-interface-definition",
-		Rule: "A kind has one model in OpenAPI v2 and one in v3, with the same fields: \"kubectl explain\" shows one of them.",
+		Rule: "A kind has one model in OpenAPI v2 and one in v3, with the same fields: \"kubectl explain\" shows one of them.", Unless: kindless,
 		Run: func(p *Probe) {
 			answer, document := p.openAPI()
 			var old spec.Swagger
@@ -137,6 +137,14 @@ func openAPIChecks() []Check {
 			}
 		},
 	}}
+}
+
+// kindless excludes what discovery has subresources of, and nothing else.
+func kindless(resource *Resource) string {
+	if resource.Kind == "" {
+		return "discovery has subresources of it only"
+	}
+	return ""
 }
 
 // openAPIAddress returns the address of the OpenAPI v3 document of the group version, with its hash.

@@ -17,6 +17,7 @@ limitations under the License.
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,9 +47,9 @@ func (r *Resource) String() string {
 	return strings.TrimSuffix(r.Resource+"."+r.Version+"."+r.Group, ".")
 }
 
-// GroupVersionKind returns the kind of the resource's objects.
+// GroupVersionKind returns the kind of the resource's objects, which may be of another group.
 func (r *Resource) GroupVersionKind() schema.GroupVersionKind {
-	return r.GroupVersion().WithKind(r.Kind)
+	return schema.GroupVersionKind{Group: cmp.Or(r.Discovered.Group, r.Group), Version: cmp.Or(r.Discovered.Version, r.Version), Kind: r.Kind}
 }
 
 // root is the path of the group version.
@@ -92,24 +93,28 @@ func (r *run) learn(ctx context.Context, version schema.GroupVersion) ([]*Resour
 	}
 	var resources []*Resource
 	byName := map[string]*Resource{}
+	// Those with a slash are last: the group of custom metrics has subresources of resources that it does not have.
+	slices.SortStableFunc(entries, func(a, b metav1.APIResource) int {
+		return cmp.Compare(strings.Count(a.Name, "/"), strings.Count(b.Name, "/"))
+	})
 	for _, entry := range entries {
-		if strings.Contains(entry.Name, "/") {
-			continue
+		name, subresource, isSubresource := strings.Cut(entry.Name, "/")
+		resource := byName[name]
+		if resource == nil {
+			resource = &Resource{
+				GroupVersionResource: version.WithResource(name), Namespaced: entry.Namespaced, Discovered: metav1.APIResource{Name: name, Namespaced: entry.Namespaced},
+				Subresources: map[string]metav1.APIResource{},
+			}
+			if resource.Versions, err = r.versions(ctx, resource.GroupResource(), version.Version); err != nil {
+				return nil, err
+			}
+			byName[name] = resource
+			resources = append(resources, resource)
 		}
-		resource := &Resource{
-			GroupVersionResource: version.WithResource(entry.Name), Kind: entry.Kind, Namespaced: entry.Namespaced,
-			Discovered: entry, Subresources: map[string]metav1.APIResource{},
-		}
-		if resource.Versions, err = r.versions(ctx, resource.GroupResource(), version.Version); err != nil {
-			return nil, err
-		}
-		byName[entry.Name] = resource
-		resources = append(resources, resource)
-	}
-	for _, entry := range entries {
-		name, subresource, _ := strings.Cut(entry.Name, "/")
-		if resource := byName[name]; resource != nil && subresource != "" {
+		if isSubresource {
 			resource.Subresources[subresource] = entry
+		} else {
+			resource.Kind, resource.Discovered = entry.Kind, entry
 		}
 	}
 	return resources, nil

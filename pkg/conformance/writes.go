@@ -168,7 +168,7 @@ func metadataChecks() []Check {
 			}
 		},
 	}, {
-		ID: "writes/owner-references", Source: objects + "owners-dependents/", Needs: []string{"create"},
+		ID: "writes/owner-references", Source: objects + "owners-dependents/", Needs: []string{"create", "get"},
 		Rule: "A reference to an owner needs apiVersion, kind, name and UID, and one owner at most is the controller: 422.",
 		Run: func(p *Probe) {
 			reference := func(name, field string, value any) map[string]any {
