@@ -100,7 +100,7 @@ test: ## Runs the unit tests and an end-to-end test of every capability; says fi
 .PHONY: test-all
 test-all: ## Runs all tests, long ones included, before a release: some hours
 	@hack/test-needs.sh
-	-@$(MAKE) --no-print-directory binaries $(BIN)/sample-apiserver $(BIN)/metrics-server
+	-@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(OTHERS))
 	@$(MAKE) --keep-going --no-print-directory --jobs=2 test-e2e test-unit test-fuzz
 	@$(MAKE) --keep-going --no-print-directory test-crd-apiserver test-controller-runtime test-remote test-oldest test-definitions test-tutorial test-alerts test-release test-site test-dashboard test-nodes
 

@@ -66,6 +66,9 @@ $(BIN)/versitygw: hack/tools/versitygw/go.mod hack/tools/versitygw/go.sum
 $(BIN)/metrics-server: hack/tools/metrics-server/go.mod hack/tools/metrics-server/go.sum
 	@go -C $(<D) build -o $(CURDIR)/$@ sigs.k8s.io/metrics-server/cmd/metrics-server
 
+$(BIN)/custom-metrics-adapter $(BIN)/acme-webhook: $(BIN)/%: hack/tools/%/go.mod hack/tools/%/go.sum hack/tools/%/main.go
+	@go -C $(<D) build -buildvcs=false -o $(CURDIR)/$@ .
+
 # Of what finds targets, only Kubernetes is wanted.
 $(BIN)/prometheus $(BIN)/promtool: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
 	@go -C $(<D) build -tags=remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/$@ github.com/prometheus/prometheus/cmd/$(@F)

@@ -50,6 +50,12 @@ test-crd-apiserver: binaries ## Runs the tests of custom resources again, with c
 test-apiservices: binaries $(BIN)/sample-apiserver $(BIN)/metrics-server ## Seeds faults in three servers, and has the doctor find each
 	$(TEST_E2E) -timeout=40m ./test/e2e/apiservices
 
+OTHERS := sample-apiserver metrics-server custom-metrics-adapter acme-webhook
+
+.PHONY: test-others
+test-others: binaries $(addprefix $(BIN)/,$(OTHERS)) ## Examines API servers of other projects, and compares what is found with what the documentation says
+	$(TEST_E2E) -timeout=30m ./test/e2e/others
+
 .PHONY: test-controller-runtime
 test-controller-runtime: binaries ## Runs a controller built with controller-runtime
 	go -C test/controllerruntime test -vet=off -count=1 -timeout=10m ./...

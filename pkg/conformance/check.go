@@ -117,6 +117,9 @@ func common(of Check, checks ...Check) []Check {
 
 // notOffered says why a run leaves the check out for a resource, or returns "".
 func (c Check) notOffered(options Options, resource *Resource) string {
+	if resource.Resource == "" && !slices.Contains([]string{"discovery/resources", "openapi/v3-index"}, c.ID) {
+		return "discovery has a resource without a name"
+	}
 	for _, need := range c.Needs {
 		subresource, verb, found := strings.Cut(need, "/")
 		if !found {

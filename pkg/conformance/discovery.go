@@ -58,9 +58,9 @@ func discoveryChecks() []Check {
 				if name != p.GroupVersionResource.Resource {
 					continue
 				}
+				p.Require(answer, len(utilvalidation.IsDNS1035Label(name)) == 0, "%s: a name of lower-case letters is expected", entry.Name)
 				p.Require(answer, entry.Kind != "" && len(entry.Verbs) > 0, "%s: a kind and verbs are expected", entry.Name)
 				p.Require(answer, isSubresource || entry.SingularName != "", "%s: a singular name is expected", entry.Name)
-				p.Require(answer, isSubresource || len(utilvalidation.IsDNS1035Label(entry.Name)) == 0, "%s: a name of lower-case letters is expected", entry.Name)
 				p.Require(answer, entry.Namespaced == p.Namespaced, "%s is expected to be namespaced just as the resource is", entry.Name)
 			}
 		},
@@ -97,7 +97,7 @@ func discoveryChecks() []Check {
 				}
 				for _, name := range slices.Compact(append([]string{entry.Name, entry.SingularName}, entry.ShortNames...)) {
 					other, ambiguous := taken[name]
-					p.Require(answer, !ambiguous, "%q stands for %s and for %s", name, other, entry.Name)
+					p.Require(answer, !ambiguous || name == "", "%q stands for %s and for %s", name, other, entry.Name)
 					taken[name] = entry.Name
 				}
 				p.Require(answer, len(entry.Categories) == 0 || slices.Contains(entry.Verbs, "list"), "%s is in the categories %s, with which \"kubectl get\" fails: it can't be listed", entry.Name, entry.Categories)
