@@ -46,7 +46,9 @@ func TestNames(t *testing.T) {
 			for i := range config.Groups {
 				config.Groups[i].OpenAPI = config.base.OpenAPI
 			}
-			config.setOpenAPI()
+			if err := config.setOpenAPI(); err != nil {
+				t.Fatal(err)
+			}
 			if got := config.Generic.OpenAPIConfig.Info.Title; got != test.title {
 				t.Errorf("got the title %q, want %q", got, test.title)
 			}
