@@ -6,7 +6,7 @@ toolchain go1.26.11
 
 require (
 	github.com/bufbuild/protocompile v0.14.1
-	github.com/google/cel-go v0.29.2
+	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.0
 	github.com/google/go-cmp v0.7.0
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674

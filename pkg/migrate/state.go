@@ -17,6 +17,7 @@ limitations under the License.
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -193,7 +194,7 @@ func (s *session) save(ctx context.Context) error {
 	response, err := s.write(ctx, clientv3.OpPut(s.config.StateKey, string(content)))
 	if errors.Is(err, errSuperseded) {
 		// By this process, if an answer was lost.
-		if written := stateIn(response); written != nil && string(written.Value) == string(content) {
+		if written := stateIn(response); written != nil && bytes.Equal(written.Value, content) {
 			s.revision = written.ModRevision
 			return nil
 		}

@@ -222,8 +222,7 @@ func stepOfKube(req *http.Request) string {
 // toEtcd returns a connection to the server's etcd, with the flag that makes "migrate" use it.
 func (c *cluster) toEtcd(t *testing.T) (l *link, flag string) {
 	t.Helper()
-	// The path of a socket has to be short.
-	dir, err := os.MkdirTemp("", "")
+	dir, err := os.MkdirTemp("", "") //nolint:usetesting // The path of a socket has to be short.
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	listener, err := net.Listen("unix", filepath.Join(dir, "etcd.sock"))
@@ -369,7 +368,7 @@ func TestCutConnections(t *testing.T) {
 		in(etcd, "the answer of etcd is lost", etcd.once)
 		walk.undo(t, way)
 		random.Shuffle(len(cuts), func(i, j int) { cuts[i], cuts[j] = cuts[j], cuts[i] })
-		for i, cut := range cuts[:min(len(cuts), int(number(t, "MIGRATION_CUTS", 2)))] { //nolint:gosec // G115: it has 32 bits.
+		for i, cut := range cuts[:min(len(cuts), int(number(t, "MIGRATION_CUTS", 2)))] {
 			cut(i%2 == 0)
 		}
 		if way == "run" {
