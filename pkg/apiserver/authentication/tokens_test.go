@@ -155,7 +155,7 @@ func TestFreshTokensBesideAFlood(t *testing.T) {
 	for name, test := range map[string]struct {
 		// insiders are attackers that have a valid token, too.
 		insiders bool
-		// clients are the innocent addresses, each of which presents a new valid token at a time.
+		// clients are the innocent addresses. Each presents one new valid token at a time.
 		clients, each int
 	}{
 		"first tokens":                     {false, 4 * seconds, 1},

@@ -39,7 +39,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip calls the function.
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// match tells for which requests a transport is. A transport is for those that all of its matches are for.
+// match tells whether a transport is for a request. All matches of a transport have to agree.
 type match func(*http.Request) bool
 
 func all(request *http.Request, matches []match) bool {
@@ -73,7 +73,7 @@ func requests(change func(*http.Request), matches ...match) Transport {
 }
 
 // text replaces what matches a pattern in answers, line by line: the events of a watch are lines, and other
-// JSON is one. A line of which nothing is left is not answered.
+// JSON is one. A line that becomes empty is left out.
 func text(pattern, by string, matches ...match) Transport {
 	return answers(func(_ *http.Request, response *http.Response) { replace(response, pattern, by) }, matches...)
 }
