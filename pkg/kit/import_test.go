@@ -192,7 +192,7 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	const pizzas, toppings = "pizzas.restaurant.programming-kubernetes.info: ", "toppings.restaurant.programming-kubernetes.info: "
 	require.Equal(t, []string{
 		pizzas + "the column Toppings: a function can show .spec.toppings, write it by hand",
-		pizzas + "v1: Pizza.status.conditions: fractions of times, and an observedGeneration of 0, are dropped",
+		pizzas + "v1: Pizza.status.conditions: fractions of times, and an observedGeneration of 0, are dropped, and a message that is missing is empty",
 		toppings + "v1: Topping.spec.cost: integers beyond 32 bits are refused",
 	}, findings)
 

@@ -261,7 +261,7 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 		case schema.Items == nil || schema.Items.Schema == nil:
 			return &goType{list: true, element: anything}
 		case isConditions(schema):
-			r.report(path, "fractions of times, and an observedGeneration of 0, are dropped")
+			r.report(path, "fractions of times, and an observedGeneration of 0, are dropped, and a message that is missing is empty")
 			return &goType{list: true, element: &goType{text: "metav1.Condition"}}
 		}
 		return &goType{list: true, element: r.elementOf(singular(name), path+"[]", schema.Items.Schema)}
