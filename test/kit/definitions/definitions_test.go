@@ -66,6 +66,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	explanations, kit := readExplanations(t), buildKit(t)
 	corpora := corpora(t, regexp.MustCompile(pattern))
+	require.NotEmpty(t, corpora, "no definition has a name that matches %s", pattern)
 	compared := 0
 	for _, corpus := range corpora {
 		t.Run(corpus.name, func(t *testing.T) {
