@@ -37,7 +37,7 @@ const (
 	root      = "../.."
 	scenarios = "scenarios.yaml"
 	page      = "docs/operations/runbooks.md"
-	runbooks  = "https://restaurant.programming-kubernetes.info/apiserver/" + page
+	runbooks  = "https://restaurant.programming-kubernetes.info/apiserver/blob/main/" + page
 )
 
 // TestScenarios evaluates the rules in all scenarios.
