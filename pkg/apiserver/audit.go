@@ -17,16 +17,19 @@ limitations under the License.
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
 )
 
 // auditFlushTimeout bounds how long a server that stops, and has no more requests, waits
@@ -66,17 +69,34 @@ type auditBackend struct {
 	audit.Backend
 }
 
-// ProcessEvents corrects the events of requests that kube-apiserver could not be asked
-// about: the library answers, and records, an internal error, which retryable replaces.
-// Upstream fault 18.
+// ProcessEvents corrects what the library records.
 func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
+		// Kube-apiserver could not be asked about the request: retryable replaces the answer.
+		// Upstream fault 18.
 		status := event.ResponseStatus
 		if status != nil && status.Code == http.StatusInternalServerError && event.Annotations["authorization.k8s.io/reason"] == "internal error" {
 			status.Code = http.StatusServiceUnavailable
 		}
+		if event.Verb == "patch" && event.RequestObject != nil {
+			event.RequestObject = validPatch(event.RequestObject)
+		}
 	}
 	return b.Backend.ProcessEvents(events...)
+}
+
+// validPatch returns a patch as JSON. The library takes all YAML that begins with a brace for JSON. An event that has
+// such a patch can't be encoded, and is lost with all others of its batch.
+// Upstream fault 84.
+func validPatch(patch *runtime.Unknown) *runtime.Unknown {
+	if json.Valid(patch.Raw) {
+		return patch
+	}
+	raw, err := yaml.YAMLToJSON(patch.Raw)
+	if err != nil {
+		raw, _ = json.Marshal(string(patch.Raw)) // A text can always be encoded.
+	}
+	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
 }
 
 // Shutdown returns when all events have been sent, or could be by now. The library would

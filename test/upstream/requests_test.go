@@ -17,6 +17,7 @@ limitations under the License.
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -32,12 +33,21 @@ import (
 	libraryoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/apis/example"
+	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
 )
 
 // newPod is a pod of the library's example group.
@@ -144,6 +154,26 @@ func TestMalformedResourceVersionOfReadIsInternalError(t *testing.T) {
 		}
 		if a.code != http.StatusInternalServerError {
 			fixed(t, "the malformed resourceVersion of %s is answered with %d: %s", path, a.code, a.body)
+		}
+	}
+}
+
+// TestPatchInFlowStyleIsNotAudited applies the same object in two styles of YAML.
+func TestPatchInFlowStyleIsNotAudited(t *testing.T) {
+	config, scheme, codecs := newConfig(t)
+	var log bytes.Buffer
+	config.AuditBackend = auditlog.NewBackend(&log, auditlog.FormatJson, auditv1.SchemeGroupVersion)
+	config.AuditPolicyRuleEvaluator = policy.NewPolicyRuleEvaluator(&auditinternal.Policy{
+		Rules: []auditinternal.PolicyRule{{Level: auditinternal.LevelRequest}}, OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived},
+	})
+	info := genericapiserver.NewDefaultAPIGroupInfo(example.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
+	info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"pods": podREST{newPodStore(t, sharedEtcd(), func(*storagebackend.Config) {})}}
+	pod := serve(t, config, &info) + "/apis/" + example.GroupName + "/v1/namespaces/default/pods/a?fieldManager=a"
+	for body, recorded := range map[string]bool{"metadata: {name: a}": true, "{metadata: {name: a}}": false} {
+		log.Reset()
+		send(t, http.MethodPatch, pod, string(types.ApplyYAMLPatchType), body)
+		if (log.Len() > 0) != recorded {
+			fixed(t, "the patch %s is recorded: %v", body, !recorded)
 		}
 	}
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -106,6 +107,7 @@ func TestAudit(t *testing.T) {
 	}{
 		{alice, "POST", pizzas, `{"metadata":{"name":"margherita"},"spec":{"toppings":[{"name":"tomato"}],"replicas":2}}`, 201},
 		{alice, "POST", pizzas + "/margherita/bake", `{"spec":{"count":1}}`, 201},
+		{alice, "PATCH", pizzas + "/margherita?fieldManager=alice", `{apiVersion: restaurant.programming-kubernetes.info/v1, kind: Pizza, metadata: {labels: {hidden: "no"}}}`, 200},
 		{alice, "GET", pizzas + "/margherita/track?follow=true&timeoutSeconds=1", "", 200},
 		{impersonating, "GET", pizzas + "/margherita", "", 403},
 	} {
@@ -142,6 +144,7 @@ func TestAudit(t *testing.T) {
 	require.Empty(t, cmp.Diff([]record{
 		{complete, auditv1.LevelRequest, "create", "pizzas/margherita", "alice", "", 201, true, false},
 		{complete, auditv1.LevelRequestResponse, "create", "pizzas/margherita/bake", "alice", "", 201, true, true},
+		{complete, auditv1.LevelRequest, "patch", "pizzas/margherita", "alice", "", 200, true, false},
 		{auditv1.StageResponseStarted, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "alice", "", 200, false, false},
 		{complete, auditv1.LevelMetadata, "get", "pizzas/margherita/track", "alice", "", 200, false, false},
 		{complete, auditv1.LevelRequest, "get", "pizzas/margherita", "admin", "bob", 403, false, false},
@@ -173,6 +176,9 @@ func codeOf(config *rest.Config, method, path, body string) (int, error) {
 		return 0, err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", string(types.ApplyYAMLPatchType))
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, err
