@@ -123,18 +123,24 @@ for chart in restaurant-apiserver crd-apiserver; do
 done
 rm -r "${out}/chart" "${out}/digests"
 
+# An archive for each program: those who want a plugin do not download the servers.
 declare -A archives
 for platform in ${platforms}; do
-	dir=${platform/\//-}
-	_output/bin/sbom -notices="${out}/NOTICES" "${out}/${dir}"/*
-	cp LICENSE "${out}/${dir}"
-	mv "${out}/NOTICES" "${out}/${dir}"
-	archive "${out}/apiserver-${version}-${dir}.tar.gz" "${out}/${dir}" .
-	rm -r "${out:?}/${dir}"
-	archives[${platform}]=$(sha256sum "${out}/apiserver-${version}-${dir}.tar.gz")
+	dir=${out}/${platform/\//-}
+	for program in "${dir}"/*; do
+		name=$(basename "${program}" .exe)
+		file=${name}-${version}-${platform/\//-}.tar.gz
+		mkdir "${out}/work"
+		cp LICENSE "${program}" "${out}/work"
+		_output/bin/sbom -notices="${out}/work/NOTICES" "${program}"
+		archive "${out}/${file}" "${out}/work" .
+		rm -r "${out}/work"
+		archives["${name} ${platform}"]=$(sha256sum "${out}/${file}")
+	done
+	rm -r "${dir}"
 done
 
-# Plugins of kubectl, for krew: each is a program of the archives.
+# Plugins of kubectl, for krew.
 # plugin NAME PROGRAM PAGE SUMMARY
 plugin() {
 	local platform suffix
@@ -157,8 +163,8 @@ EOF
 		[[ ${platform} != windows/* ]] || suffix=.exe
 		cat <<EOF
     - selector: {matchLabels: {os: ${platform%%/*}, arch: ${platform##*/}}}
-      uri: ${downloads}/apiserver-${version}-${platform/\//-}.tar.gz
-      sha256: ${archives[${platform}]%% *}
+      uri: ${downloads}/$2-${version}-${platform/\//-}.tar.gz
+      sha256: ${archives["$2 ${platform}"]%% *}
       bin: $2${suffix}
       files: [{from: $2${suffix}, to: .}, {from: LICENSE, to: .}, {from: NOTICES, to: .}]
 EOF

@@ -89,7 +89,7 @@ func run(out io.Writer, parameters parameters, commit, builder string, files []s
 		}
 		s.Subject = append(s.Subject, descriptor{Name: filepath.Base(file), Digest: map[string]string{"sha256": sum}})
 	}
-	s.Predicate.BuildDefinition.BuildType = source + "/blob/main/docs/releases.md"
+	s.Predicate.BuildDefinition.BuildType = source + "/blob/main/docs/making-releases.md"
 	s.Predicate.BuildDefinition.ExternalParameters = parameters
 	// Modules are those of go.sum in the commit.
 	s.Predicate.BuildDefinition.ResolvedDependencies = []descriptor{

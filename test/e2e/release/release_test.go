@@ -114,11 +114,13 @@ func TestRelease(t *testing.T) {
 	require.Equal(t, []string{
 		"SHA256SUMS", "SHA256SUMS.sigstore.json",
 		"apiserver-" + version + "-image.tar", "apiserver-" + version + "-" + platform + ".tar.gz", "apiserver-" + version + ".spdx.json",
-		"crd-apiserver-" + chartVersion + ".tgz", "crd-apiserver-" + version + "-image.tar", "images.txt",
+		"conformance-" + version + "-" + platform + ".tar.gz",
+		"crd-apiserver-" + chartVersion + ".tgz", "crd-apiserver-" + version + "-image.tar", "crd-apiserver-" + version + "-" + platform + ".tar.gz", "images.txt",
 		"install-crd-apiserver-external-etcd.yaml", "install-crd-apiserver-ha.yaml", "install-crd-apiserver-standalone.yaml", "install-ha.yaml", "install-standalone.yaml",
 		"krew-apiservices.yaml", "krew-conformance.yaml", "krew-crd-apiserver.yaml", "krew-restaurant-apiserver.yaml",
+		"kubectl-apiservices-" + version + "-" + platform + ".tar.gz",
 		"manifests-" + version + ".tar.gz", "notes.md", "provenance.intoto.json",
-		"restaurant-apiserver-" + chartVersion + ".tgz", "webhook-" + version + "-image.tar",
+		"restaurant-apiserver-" + chartVersion + ".tgz", "webhook-" + version + "-image.tar", "webhook-" + version + "-" + platform + ".tar.gz",
 	}, names)
 	dir := t.TempDir()
 	for name, content := range files {
@@ -154,18 +156,20 @@ func TestRelease(t *testing.T) {
 		require.Error(t, err, string(output))
 	})
 	t.Run("binaries", func(t *testing.T) {
-		archive := path("apiserver-" + version + "-" + platform + ".tar.gz")
-		run(t, source, nil, "tar", "--extract", "--directory="+dir, "--file="+archive)
-		for program, name := range map[string]string{"apiserver": "apiserver", "crd-apiserver": "crd-apiserver", "kubectl-apiservices": "kubectl apiservices", "conformance": "conformance"} {
-			stdout, stderr := runBoth(t, source, nil, path(program), "--version")
-			require.Equal(t, name+" version "+version+"\n", stdout)
+		for program, says := range map[string]string{
+			"apiserver": "apiserver version " + version, "crd-apiserver": "crd-apiserver version " + version, "webhook": "webhook version " + version,
+			"kubectl-apiservices": "kubectl apiservices version " + version, "conformance": "conformance version " + version,
+		} {
+			unpacked := t.TempDir()
+			run(t, source, nil, "tar", "--extract", "--directory="+unpacked, "--file="+path(program+"-"+version+"-"+platform+".tar.gz"))
+			stdout, stderr := runBoth(t, source, nil, filepath.Join(unpacked, program), "--version")
+			require.Equal(t, says+"\n", stdout)
 			require.Empty(t, stderr)
+			require.FileExists(t, filepath.Join(unpacked, "LICENSE"))
+			notices, err := os.ReadFile(filepath.Join(unpacked, "NOTICES"))
+			require.NoError(t, err)
+			require.Contains(t, string(notices), "\nk8s.io/client-go v0.", program)
 		}
-		require.Contains(t, run(t, source, nil, path("webhook"), "--version"), version)
-		require.FileExists(t, path("LICENSE"))
-		notices, err := os.ReadFile(path("NOTICES"))
-		require.NoError(t, err)
-		require.Contains(t, string(notices), "\nk8s.io/apiserver v0.")
 	})
 	t.Run("manifests", func(t *testing.T) {
 		packed := run(t, source, nil, "tar", "--list", "--file="+path("manifests-"+version+".tar.gz"))
