@@ -282,6 +282,38 @@ func documented(values map[string]any, prefix string, rows map[string]bool) map[
 	return paths
 }
 
+// TestChartHooks finds hooks only where there is a server to examine or to unregister, in the order in which they need
+// each other.
+func TestChartHooks(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	chart := newChart(t, restaurantChart)
+	hooks := func(set string) map[string]string {
+		t.Helper()
+		found := map[string]string{}
+		for _, object := range chart.templateAll(t, "elsewhere", "--set="+set) {
+			annotations := object.GetAnnotations()
+			if hook := annotations["helm.sh/hook"]; hook != "" {
+				require.Equal(t, "before-hook-creation,hook-succeeded", annotations["helm.sh/hook-delete-policy"])
+				found[object.GetKind()+" "+object.GetName()] = hook + " " + annotations["helm.sh/hook-weight"]
+			}
+		}
+		return found
+	}
+	require.Equal(t, map[string]string{
+		"ServiceAccount unregister":                          "pre-delete -1",
+		"ClusterRole restaurant-apiserver:unregister":        "pre-delete -1",
+		"ClusterRoleBinding restaurant-apiserver:unregister": "pre-delete -1",
+		"NetworkPolicy unregister":                           "pre-delete -1",
+		"Job unregister":                                     "pre-delete 0",
+		"Pod doctor-test":                                    "test 0",
+	}, hooks("doctor.enabled=true"))
+	require.Equal(t, map[string]string{"Pod doctor-test": "test 0"}, hooks("doctor.enabled=true,unregister.enabled=false"))
+	require.Empty(t, hooks("mode=none,webhook.enabled=true"))
+	own := hooks("doctor.enabled=false")
+	require.Equal(t, "test -1", own["ServiceAccount doctor"])
+	require.NotContains(t, own, "CronJob doctor")
+}
+
 // byIdentity finds no object twice.
 func byIdentity(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	t.Helper()
@@ -377,10 +409,13 @@ func (c *chart) uninstall(t *testing.T, release, namespace string) {
 	container := hook.Spec.Containers[0]
 	// The binary is called as its Service.
 	service := strings.TrimPrefix(container.Args[1], "--service="+namespace+"/")
+	// Without the server, namespaces would already hang.
+	_, err := framework.Kube(cp).AppsV1().Deployments(namespace).Get(t.Context(), service, metav1.GetOptions{})
+	require.NoError(t, err)
 	code, stdout, stderr := framework.ToolOf(t, cp, service, append(container.Args, "--kubeconfig="+kubeconfigOf(t, hook))...)
 	require.Zero(t, code, stdout+stderr)
 	hook.Status.Phase = corev1.PodSucceeded
-	_, err := framework.Kube(cp).CoreV1().Pods(namespace).UpdateStatus(t.Context(), &hook, metav1.UpdateOptions{})
+	_, err = framework.Kube(cp).CoreV1().Pods(namespace).UpdateStatus(t.Context(), &hook, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	uninstalled := <-ended
 	require.NoError(t, uninstalled.err, uninstalled.stdout+uninstalled.stderr)

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -193,6 +195,39 @@ func TestChartValuesOfStandalone(t *testing.T) {
 	}, claim["spec"])
 }
 
+// TestChartUnknownValues has values refused that nothing reads, wherever they are.
+func TestChartUnknownValues(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	for _, name := range []string{restaurantChart, crdChart} {
+		t.Run(name, func(t *testing.T) {
+			chart := newChart(t, name)
+			var values map[string]any
+			require.NoError(t, yaml.Unmarshal([]byte(program(t, chart.env, chart.helm, "show", "values", chart.dir)), &values))
+			closed := closeMaps(values, "")
+			content, err := yaml.Marshal(values)
+			require.NoError(t, err)
+			_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "template", "release", chart.dir, "--values="+framework.File(t, string(content)))
+			require.Error(t, err)
+			for _, path := range closed {
+				require.Contains(t, stderr, "at '"+path+"': additional properties 'unknown' not allowed")
+			}
+		})
+	}
+}
+
+// closeMaps puts an unknown value into each map of values, but for those that Kubernetes or users define, and returns
+// their paths.
+func closeMaps(values map[string]any, path string) (closed []string) {
+	free := []string{"resources", "nodeSelector", "podAnnotations", "podLabels", "affinity", "dnsConfig", "annotations", "labels"}
+	for key, value := range values {
+		if below, isMap := value.(map[string]any); isMap && !slices.Contains(free, key) {
+			closed = append(closed, closeMaps(below, path+"/"+key)...)
+		}
+	}
+	values["unknown"] = true
+	return append(closed, path)
+}
+
 // podTemplates returns those of workloads, CronJobs, Jobs and tests by their names.
 func podTemplates(t *testing.T, objects []*unstructured.Unstructured) map[string]corev1.PodTemplateSpec {
 	t.Helper()
@@ -237,7 +272,19 @@ func TestChartRefusals(t *testing.T) {
 			"backup without server":   {"mode=none,backup.enabled=true", "at '/backup/enabled': value must be false"},
 			"alerts without server":   {"mode=none,monitoring.enabled=true", "at '/monitoring/enabled': value must be false"},
 			"doctor without server":   {"mode=none,doctor.enabled=true", "at '/doctor/enabled': value must be false"},
-			"flags without server":    {"mode=none,server.extraArgs={--v=2}", "maxItems: got 1, want 0"},
+			"flags without server":    {"mode=none,server.extraArgs={--v=2}", "at '/server/extraArgs': maxItems: got 1, want 0"},
+			"variables without one":   {"mode=none,server.extraEnv[0].name=A", "at '/server/extraEnv': maxItems: got 1, want 0"},
+			"volumes without one":     {"mode=none,server.extraVolumes[0].name=a", "at '/server/extraVolumes': maxItems: got 1, want 0"},
+			"mounts without one":      {"mode=none,server.extraVolumeMounts[0].name=a", "at '/server/extraVolumeMounts': maxItems: got 1, want 0"},
+			"no name":                 {"name=Trattoria", "'Trattoria' does not match pattern"},
+			"no flag":                 {"server.extraArgs={v=2}", "'v=2' does not match pattern"},
+			"a variable without name": {"server.extraEnv[0].value=a", "at '/server/extraEnv/0': missing property 'name'"},
+			"no share":                {"mode=ha,server.podDisruptionBudget.maxUnavailable=half", "'half' does not match pattern"},
+			"no digest of etcd":       {"mode=ha,etcd.image.digest=v1", "at '/etcd/image/digest': 'v1' does not match pattern"},
+			"no digest of a webhook":  {"webhook.image.digest=v1", "at '/webhook/image/digest': 'v1' does not match pattern"},
+			"no address of etcd":      {"mode=external-etcd,etcd.servers={a:2379}", "at '/etcd/servers/0': 'a:2379' does not match pattern"},
+			"no interval":             {"monitoring.interval=often", "'often' does not match pattern"},
+			"no page of runbooks":     {"monitoring.runbooks=runbooks.md", "'runbooks.md' does not match pattern"},
 		},
 		crdChart: {
 			"no groups":             {"mode=ha", "minItems: got 0, want 1"},
