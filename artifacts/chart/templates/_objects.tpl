@@ -226,7 +226,9 @@
 {{- end }}
 
 {{- define "image" }}
-{{- if .image.digest }}
+{{- if and .image.digest .image.tag }}
+{{- fail (printf "the tag %s of the image %s would be ignored, since it has a digest: set the digest to \"\" as well" .image.tag .image.repository) }}
+{{- else if .image.digest }}
 {{- printf "%s@%s" .image.repository .image.digest }}
 {{- else }}
 {{- printf "%s:%s" .image.repository (.image.tag | default .tag) }}
