@@ -100,10 +100,10 @@ func canceledChecks() []Check {
 		Run: func(p *Probe) {
 			const changes = 40
 			slow, fast := p.Watch(Query("allowWatchBookmarks", "false")), p.Watch()
-			var versions []string
+			var written []*unstructured.Unstructured
 			changed := func(object *unstructured.Unstructured) {
-				versions = append(versions, object.GetResourceVersion())
-				event, ok := fast.Next()
+				written = append(written, object)
+				event, ok := fast.Reach(object)
 				p.Require(fast.Answer(), ok, "the watch of a client that reads is expected to go on")
 				p.Equal(fast.Answer(), "the resourceVersion of an event", object.GetResourceVersion(), event.Object.GetResourceVersion())
 			}
@@ -114,12 +114,12 @@ func canceledChecks() []Check {
 				patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"padding": fmt.Sprintf("%d%s", i, padding)}}}
 				changed(p.Object(p.Patch(object.GetName(), types.MergePatchType, patch), http.StatusOK))
 			}
-			for _, version := range versions {
-				event, ok := slow.Next()
+			for _, object := range written {
+				event, ok := slow.Reach(object)
 				if !ok {
 					return // It may end early, but must leave nothing out before.
 				}
-				p.Equal(slow.Answer(), "the resourceVersion of an event of the slow watch", version, event.Object.GetResourceVersion())
+				p.Equal(slow.Answer(), "the resourceVersion of an event of the slow watch", object.GetResourceVersion(), event.Object.GetResourceVersion())
 			}
 		},
 	}}

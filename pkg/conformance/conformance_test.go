@@ -18,7 +18,10 @@ package conformance
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -188,4 +191,37 @@ func TestCandidatesBeginWithFieldsOfTheObject(t *testing.T) {
 	require.Contains(t, candidates, Change{[]string{"spec", "baked"}, true})
 	require.Equal(t, []Change{{[]string{"spec", "flour"}, "wheat"}},
 		differences(object, map[string]any{"spec": map[string]any{"flour": "wheat"}}, nil))
+}
+
+func TestLogIsReadPastItsRotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	require.NoError(t, os.WriteFile(path, []byte("before\nafter\n"), 0o600))
+	log, err := os.Open(path)
+	require.NoError(t, err)
+	defer log.Close()
+	require.Equal(t, "after\n", string(since(log, int64(len("before\n")))))
+	require.NoError(t, os.Rename(path, path+".old"))
+	require.NoError(t, os.WriteFile(path, []byte("later\n"), 0o600))
+	require.Equal(t, "after\nlater\n", string(since(log, int64(len("before\n")))))
+}
+
+func TestFieldsOfOthersAreLeftOut(t *testing.T) {
+	for name, test := range map[string]struct{ object, fields, want string }{
+		"field":       {`{"a":1,"b":2}`, `{"f:a":{}}`, `{"b":2}`},
+		"below":       {`{"a":{"b":1,"c":2}}`, `{"f:a":{"f:b":{}}}`, `{"a":{"c":2}}`},
+		"last below":  {`{"a":{"b":1}}`, `{"f:a":{".":{},"f:b":{}}}`, `{}`},
+		"whole":       {`{"a":{"b":1}}`, `{"f:a":{}}`, `{}`},
+		"item":        {`{"a":[{"k":"x","b":1}]}`, `{"f:a":{"k:{\"k\":\"x\"}":{"f:b":{}}}}`, `{}`},
+		"not there":   {`{"a":1}`, `{"f:b":{"f:c":{}}}`, `{"a":1}`},
+		"not owned":   {`{"a":1}`, `{}`, `{"a":1}`},
+		"not as such": {`{"a":1}`, `{"f:a":null}`, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var object, fields map[string]any
+			require.NoError(t, json.Unmarshal([]byte(test.object), &object))
+			require.NoError(t, json.Unmarshal([]byte(test.fields), &fields))
+			without(object, fields)
+			require.Equal(t, test.want, inJSON(object))
+		})
+	}
 }

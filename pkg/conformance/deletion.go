@@ -139,7 +139,7 @@ func namespaceChecks() []Check {
 			answer := p.Eventually(func() Answer { return p.Post(p.unnamed("late-")) }, while("a refusal in a namespace that is being deleted is expected", http.StatusCreated))
 			status := p.Refused(answer, http.StatusForbidden, metav1.StatusReasonForbidden)
 			p.Require(answer, slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Type == "NamespaceTerminating" }), "a cause NamespaceTerminating is expected")
-			p.gone(other)
+			p.Within(controllerPatience, func() Answer { return p.Get(other) }, while("an end of all that can go is expected", http.StatusOK))
 			p.beingDeleted(held)
 			p.Object(p.Patch(held, types.MergePatchType, released), http.StatusOK)
 			p.Within(controllerPatience, func() Answer { return p.Do(http.MethodGet, "", nil, namespace) }, while("an end of the namespace is expected", http.StatusOK))

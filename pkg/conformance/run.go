@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,6 +81,8 @@ type Options struct {
 type run struct {
 	Options
 	id string
+	// manager is the field manager of requests that name none.
+	manager string
 	// probes counts the probes, whose identifiers have its value.
 	probes atomic.Int64
 	// main is kube-apiserver with the credentials of the run, anonymous without any.
@@ -190,7 +193,8 @@ func newRun(config *rest.Config, options Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &run{Options: options, id: "conformance-" + rand.String(5), main: main, anonymous: anonymous, wrap: config.WrapTransport}, nil
+	manager, _, _ := strings.Cut(cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent()), "/")
+	return &run{Options: options, id: "conformance-" + rand.String(5), manager: manager, main: main, anonymous: anonymous, wrap: config.WrapTransport}, nil
 }
 
 func newEndpoint(config *rest.Config) (*endpoint, error) {

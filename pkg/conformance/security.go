@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -244,8 +245,10 @@ func notYetPermitted(answer Answer) string {
 // audited looks for the events of all actions.
 func audited(p *Probe) {
 	p.OnlyIf(p.run.AuditLog != "", "the run has no audit log: an option names it")
-	begin, err := os.Stat(p.run.AuditLog)
+	log, err := os.Open(p.run.AuditLog)
 	p.OnlyIf(err == nil, "the audit log can't be read: %v", err)
+	defer log.Close()
+	size, _ := log.Seek(0, io.SeekEnd)
 	object, who := p.subject("audited"), p.user("audited", "system:masters")
 	type event struct {
 		AuditID, Stage, Verb   string
@@ -260,7 +263,7 @@ func audited(p *Probe) {
 	for a, answer := range answers {
 		p.Eventually(func() Answer { return answer }, func(answer Answer) string {
 			found, id := event{}, answer.Header.Get("Audit-Id")
-			for _, line := range linesSince(p.run.AuditLog, begin.Size()) {
+			for line := range bytes.Lines(since(log, size)) {
 				if id != "" && bytes.Contains(line, []byte(id)) && bytes.Contains(line, []byte(`"ResponseComplete"`)) {
 					_ = json.Unmarshal(line, &found)
 				}
@@ -277,16 +280,13 @@ func audited(p *Probe) {
 	}
 }
 
-// linesSince returns the lines of a file that have been written since it had that size.
-func linesSince(path string, size int64) [][]byte {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil
+// since is what a log has got since it had that size, also if it has been rotated meanwhile.
+func since(log *os.File, size int64) []byte {
+	text, _ := io.ReadAll(io.NewSectionReader(log, size, math.MaxInt64-size))
+	begun, _ := log.Stat()
+	if now, err := os.Stat(log.Name()); err == nil && !os.SameFile(begun, now) {
+		next, _ := os.ReadFile(log.Name())
+		text = append(text, next...)
 	}
-	defer file.Close()
-	if now, err := file.Stat(); err == nil && now.Size() >= size { // A shorter file is a new one.
-		_, _ = file.Seek(size, io.SeekStart)
-	}
-	text, _ := io.ReadAll(file)
-	return bytes.Split(text, []byte("\n"))
+	return text
 }

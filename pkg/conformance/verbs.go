@@ -50,7 +50,7 @@ func verbChecks() []Check {
 			p.Require(answer, created.GetDeletionTimestamp() == nil, "an object that is not being deleted is expected")
 			p.Equal(answer, "kind, name, namespace and labels", identity(sent), identity(created))
 			read := p.Get(sent.GetName())
-			p.Equal(read, "the object", bare(created), bare(p.Object(read, http.StatusOK)))
+			p.Same(read, "the object", created, p.Object(read, http.StatusOK))
 		},
 	}, {
 		ID: "verbs/create-existing", Source: conventions + "#http-status-codes", Needs: []string{"create", "get"},

@@ -164,11 +164,19 @@ func (w *Watch) ExpectExisting(want string, object *unstructured.Unstructured) {
 	w.probe.Equal(w.answer, fmt.Sprintf("the UID in the event %s", want), object.GetUID(), w.Expect(want).GetUID())
 }
 
-// ExpectObject waits for an event with that object, and passes over what others did to it before.
+// ExpectObject waits for an event with that object, and passes over what happened before.
 func (w *Watch) ExpectObject(want string, object *unstructured.Unstructured) {
-	got := w.Expect(want)
-	for want == "MODIFIED" && got.GetUID() == object.GetUID() && w.probe.revision(w.answer, got) < w.probe.revision(w.answer, object) {
-		got = w.Expect(want)
+	event, ok := w.Reach(object)
+	w.probe.Require(w.answer, ok, "an event %s is expected; the watch has ended", want)
+	w.probe.Equal(w.answer, "the event", []any{want, object.Object}, []any{event.Type, event.Object.Object})
+}
+
+// Reach waits for the first event that is not before an object was written. Without one, ok is false.
+func (w *Watch) Reach(object *unstructured.Unstructured) (event Event, ok bool) {
+	for event, ok = w.Next(); ok; event, ok = w.Next() {
+		if event.Type == "ERROR" || event.Type != "BOOKMARK" && w.probe.revision(w.answer, event.Object) >= w.probe.revision(w.answer, object) {
+			break
+		}
 	}
-	w.probe.Equal(w.answer, fmt.Sprintf("the object of the event %s", want), object.Object, got.Object)
+	return event, ok
 }

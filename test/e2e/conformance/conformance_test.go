@@ -46,6 +46,9 @@ import (
 // atOnce is how many runs there are side by side. Most checks wait.
 const atOnce = 8
 
+// withoutDeployments is a flag of the controllers: what a check writes, nobody else changes.
+const withoutDeployments = "--controllers=*,-deployment-controller"
+
 var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
@@ -56,8 +59,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	config.APIServer.Flags = []string{"--run-controllers=false", "--audit-policy-file=" + auditPolicy, "--audit-log-path=" + framework.AuditLog}
-	// What a check writes, nobody else changes.
-	config.ControllerManager.Flags = []string{"--controllers=*,-deployment-controller"}
+	config.ControllerManager.Flags = []string{withoutDeployments}
 	controlplane.Main(m, &cp, config, fixture.Toppings("mozzarella", "tomato", "salami", "basil"), framework.LookServed, defineKinds, restartControllers, waitForOpenAPI)
 }
 
@@ -133,7 +135,13 @@ data: {key: value}`)))
 
 func TestDeployments(t *testing.T) {
 	framework.Long(t, "kube-apiserver is not ours")
-	conformance.Test(t, cp.RESTConfig(), of("deployments", options(t, `
+	conformance.Test(t, cp.RESTConfig(), deployments(t))
+}
+
+// deployments are the options to examine Deployments.
+func deployments(t *testing.T) conformance.Options {
+	t.Helper()
+	return of("deployments", options(t, `
 apiVersion: apps/v1
 kind: Deployment
 spec:
@@ -141,7 +149,7 @@ spec:
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: example.com/web}]}`)))
+    spec: {containers: [{name: web, image: example.com/web}]}`))
 }
 
 // TestCustomResources examines what kube-apiserver makes of a CustomResourceDefinition.
@@ -153,6 +161,20 @@ func TestCustomResources(t *testing.T) {
 // TestCRDServer examines what crd-apiserver makes of the same definition.
 func TestCRDServer(t *testing.T) {
 	conformance.Test(t, cp.RESTConfig(), options(t, widget(servedGroup)))
+}
+
+// TestForgottenHistory shows that a version is asked for that etcd has forgotten. The other tests run before it forgets any.
+func TestForgottenHistory(t *testing.T) {
+	etcd := framework.EtcdClient(t, cp, cp.Component("etcd"))
+	answer, err := etcd.Get(t.Context(), "none")
+	require.NoError(t, err)
+	_, err = etcd.Compact(t.Context(), answer.Header.Revision)
+	require.NoError(t, err)
+	options := options(t, widget(definedGroup))
+	options.Only = []string{"watch/expired", "resourceVersion/expired"}
+	report, err := conformance.Run(t.Context(), cp.RESTConfig(), options)
+	require.NoError(t, err)
+	require.Len(t, report.Having(conformance.Passed), len(options.Only), "%v", report.Results)
 }
 
 // TestStrangers examines kinds that other people have defined, without examples. test/e2e/definitions
