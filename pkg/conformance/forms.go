@@ -34,6 +34,8 @@ import (
 const (
 	asJSON     = runtime.ContentTypeJSON
 	asYAML     = runtime.ContentTypeYAML
+	asProtobuf = runtime.ContentTypeProtobuf
+	asCBOR     = runtime.ContentTypeCBOR
 	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	asMetadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 )
@@ -63,8 +65,8 @@ func formsChecks() []Check {
 			p.Require(answer, answer.Code == http.StatusCreated && err == nil && !bytes.HasPrefix(answer.Body, []byte("{")), "201 and YAML are expected: %v", err)
 			p.Same(answer, "the object, as it is in JSON", p.Object(p.Get(p.Name("a")), http.StatusOK), created)
 		},
-	}, binary("forms/protobuf", concepts+"#kubernetes-protobuf", runtime.ContentTypeProtobuf, "k8s\x00", "as it is for custom resources"),
-		binary("forms/cbor", concepts+"#cbor-resource-encoding", runtime.ContentTypeCBOR, "\xd9\xd9\xf7", "as it is without the feature CBORServingAndStorage"),
+	}, binary("forms/protobuf", concepts+"#kubernetes-protobuf", asProtobuf, "k8s\x00", "as it is for custom resources"),
+		binary("forms/cbor", concepts+"#cbor-resource-encoding", asCBOR, "\xd9\xd9\xf7", "as it is without the feature CBORServingAndStorage"),
 		Check{
 			ID: "forms/table", Source: concepts + "#receiving-resources-as-tables",
 			Rule: "A Table has a column for the name, a cell for each column, and in each row what includeObject asks for.",

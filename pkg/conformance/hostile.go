@@ -65,11 +65,6 @@ func around(before string, texts []string, behind string) []string {
 const (
 	refusal = 4
 
-	jsonType     = "application/json"
-	yamlType     = "application/yaml"
-	protobufType = "application/vnd.kubernetes.protobuf"
-	cborType     = "application/cbor"
-
 	applyQuery = "{object}?fieldManager=conformance&force=true&dryRun=All"
 	// issues are where these differences are known.
 	unreadVersion = "https://github.com/kubernetes/kubernetes/issues/139485"
@@ -82,11 +77,11 @@ const (
 // The places where a text is sent, in most of them as the body.
 
 func creating(body string) attack {
-	return attack{method: http.MethodPost, path: "{collection}?dryRun=All", kind: jsonType, body: body}
+	return attack{method: http.MethodPost, path: "{collection}?dryRun=All", kind: asJSON, body: body}
 }
 
 func replacing(body string) attack {
-	return attack{method: http.MethodPut, path: "{object}?dryRun=All", kind: jsonType, body: body}
+	return attack{method: http.MethodPut, path: "{object}?dryRun=All", kind: asJSON, body: body}
 }
 
 func patching(kind types.PatchType) func(string) attack {
@@ -105,12 +100,12 @@ func jsonPatching(body string) attack { return patching(types.JSONPatchType)(bod
 func applying(body string) attack     { return patching(types.ApplyPatchType)(body) }
 
 func removing(body string) attack {
-	return attack{method: http.MethodDelete, path: "{object}?dryRun=All", kind: jsonType, body: body}
+	return attack{method: http.MethodDelete, path: "{object}?dryRun=All", kind: asJSON, body: body}
 }
 
 // removingNothing is for options that may be valid. They take the place of those of the query.
 func removingNothing(body string) attack {
-	return attack{method: http.MethodDelete, path: "{object}-missing", kind: jsonType, body: body}
+	return attack{method: http.MethodDelete, path: "{object}-missing", kind: asJSON, body: body}
 }
 
 func getting(path string) attack  { return attack{method: http.MethodGet, path: path} }
@@ -226,7 +221,7 @@ func (p *Probe) fair(attacks []attack) []attack {
 
 // needsProtobuf ends the check if the API gives no protobuf.
 func (p *Probe) needsProtobuf() {
-	answer := p.Do(http.MethodGet, p.Collection(), nil, Query("limit", "1"), Header("Accept", protobufType))
+	answer := p.Do(http.MethodGet, p.Collection(), nil, Query("limit", "1"), Header("Accept", asProtobuf))
 	p.OnlyIf(answer.Code != http.StatusNotAcceptable, "the API has no protobuf; sent nevertheless, it makes k8s.io/apiextensions-apiserver v0.37 panic, since its protobuf serializer is not strict: %s", customObjects)
 }
 
@@ -262,7 +257,7 @@ func hostileChecks() []Check {
 				all = slices.Concat(all,
 					each(attack{}, []string{lists, objects, objectWith("", `,"a":`+lists), objectWith(`,"managedFields":[{"fieldsType":"FieldsV1","fieldsV1":`+objects+`}]`, "")}, everywhere()...),
 					each(attack{code: 400}, []string{strings.Repeat("[", levels)}, creating),
-					each(attack{kind: yamlType}, []string{"a: " + lists, strings.Repeat("- ", levels)}, creating),
+					each(attack{kind: asYAML}, []string{"a: " + lists, strings.Repeat("- ", levels)}, creating),
 					[]attack{applying(strings.Repeat("- ", levels)), jsonPatching(`[{"op":"add","path":"/a","value":` + lists + `}]`)})
 			}
 			return all
@@ -280,7 +275,7 @@ func hostileChecks() []Check {
 			labels, annotations := objectWith(`,"labels":{`+numbered(30_000, `"l%d":"a"`)+`}`, ""), `"annotations":{"a":"`+huge[:300<<10]+`"}`
 			return slices.Concat(
 				each(attack{code: 413}, []string{`{"a":"` + huge + `"}`}, everywhere()...),
-				each(attack{code: 413, kind: yamlType}, []string{huge}, creating),
+				each(attack{code: 413, kind: asYAML}, []string{huge}, creating),
 				each(attack{code: 422}, []string{objectWith(","+annotations, "")}, creating), each(attack{code: 422}, []string{`{"metadata":{` + annotations + `}}`}, merging),
 				each(attack{code: 413}, []string{`[` + numbered(10_001, `{"op":"test%d"}`) + `]`}, jsonPatching),
 				[]attack{
@@ -296,11 +291,11 @@ func hostileChecks() []Check {
 				laughs += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d,", i-1), 8), i-1)
 			}
 			bodies := []string{"a: b: c", "a:\n\t- b", "a: *b", "a: &a [*a]", "a: !!binary '*'", "a: \x00", "a: \xf0\x9f", laughs, "--- a\n--- b", "? [a]\n: b\n", "%YAML 9.9\n---\na: b"}
-			return slices.Concat(each(attack{kind: yamlType, code: 400}, bodies, creating, replacing), each(attack{code: 400}, bodies, applying), each(attack{kind: yamlType}, bodies, removingNothing))
+			return slices.Concat(each(attack{kind: asYAML, code: 400}, bodies, creating, replacing), each(attack{code: 400}, bodies, applying), each(attack{kind: asYAML}, bodies, removingNothing))
 		},
 	}, {
 		"protobuf", "Protobuf that can't be decoded is refused.", concepts + "#protobuf-encoding", func() []attack {
-			return each(attack{kind: protobufType}, []string{
+			return each(attack{kind: asProtobuf}, []string{
 				"{}", "k8t\x00\x0a\x04", "k8s\x00", "k8s\x00\xff", "k8s\x00\x0a\xff\xff\xff", "k8s\x00\x0a\xff\xff\xff\xff\x0f", "k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 				"k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "k8s\x00" + strings.Repeat("\x0b", 100_000), "k8s\x00\x0a\x10ab", "k8s\x00\x0f", "k8s\x00\x08\x01", "k8s\x00\x12\xff\xff\xff\x7f",
 				"k8s\x00\x93\x1e\xb0\x77\x04\x5a\xd1\xff",
@@ -314,7 +309,7 @@ func hostileChecks() []Check {
 				self + strings.Repeat("\x81", 100_000) + "\x00", self + strings.Repeat("\x9f", 100_000), self + strings.Repeat("\xa1\x41a", 50_000) + "\x00", self + "\xa2\x41a\x01\x41a\x02", self + "\xff",
 				self + "\xa1\x01\x02", self + "\xf9\x7e\x00", self + "\xa1\x41a\x62\xf0\x9f", strings.Repeat(self, 1000) + "\xa0", "{}",
 			}
-			return append(each(attack{kind: cborType}, bodies, creating, replacing, removingNothing), each(attack{}, bodies, patching("application/apply-patch+cbor"))...)
+			return append(each(attack{kind: asCBOR}, bodies, creating, replacing, removingNothing), each(attack{}, bodies, patching("application/apply-patch+cbor"))...)
 		},
 	}, {
 		"types", "A body of another kind or version than that of the path is refused.", conventions + "#types-kinds", func() []attack {
@@ -379,7 +374,7 @@ func hostileChecks() []Check {
 		"methods", "A method that a path does not have is refused.", conventions + "#http-status-codes", func() (all []attack) {
 			for path, methods := range map[string][]string{"{collection}": {http.MethodPut, http.MethodPatch}, "{object}": {http.MethodPost}} {
 				for _, method := range append(methods, http.MethodTrace, "PROPFIND", "UNKNOWN", "get") {
-					all = append(all, attack{method: method, path: path, kind: jsonType, body: "{}", code: refusal})
+					all = append(all, attack{method: method, path: path, kind: asJSON, body: "{}", code: refusal})
 				}
 			}
 			return all
@@ -536,8 +531,8 @@ func mutations(p *Probe) {
 		creating(example), replacing(inJSON(current.Object)), applying(objectWith(`,"labels":{"a":"b"}`, "")),
 		jsonPatching(`[{"op":"add","path":"/metadata/labels/a","value":"b"},{"op":"copy","from":"/metadata/labels","path":"/metadata/annotations"}]`), merging(`{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/a"]}}`),
 		removingNothing(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"1"}}`), listing("limit=1&labelSelector=a%3Db,c+in+(d,e)&fieldSelector=metadata.name%3Da"),
-	}, each(attack{kind: yamlType}, []string{example}, creating)...)
-	kinds := []string{jsonType, yamlType, cborType, string(types.MergePatchType), string(types.JSONPatchType), string(types.ApplyPatchType)}
+	}, each(attack{kind: asYAML}, []string{example}, creating)...)
+	kinds := []string{asJSON, asYAML, asCBOR, string(types.MergePatchType), string(types.JSONPatchType), string(types.ApplyPatchType)}
 	for deadline, sent := time.Now().Add(longest), 0; sent < most && time.Now().Before(deadline); sent++ {
 		a := seeds[random.IntN(len(seeds))]
 		a.body = filler.Replace(a.body)

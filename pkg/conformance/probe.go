@@ -143,13 +143,8 @@ func (p *Probe) Collection(below ...string) string {
 
 // CollectionIn is Collection in a namespace, or in all if that is empty, and a version.
 func (p *Probe) CollectionIn(namespace, version string, below ...string) string {
-	group := p.GroupVersion()
-	group.Version = version
-	path := root(group)
-	if namespace != "" {
-		path += "/namespaces/" + namespace
-	}
-	for _, part := range append([]string{p.GroupVersionResource.Resource}, below...) {
+	path := p.in(version).path(namespace)
+	for _, part := range below {
 		path += "/" + url.PathEscape(part)
 	}
 	return path
