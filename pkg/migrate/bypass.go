@@ -166,11 +166,13 @@ func (s *session) annotate(ctx context.Context, annotation string) error {
 }
 
 // touch changes the definitions, or changes them back, so that kube-apiserver ends its watches, and
-// begins its history again. The annotation says whether the server does so, too.
+// begins its history again. The annotation says whether the server does so, too. BypassVersion, which an
+// earlier run without kube-apiserver's etcd may have left, is removed.
 func (s *session) touch(ctx context.Context, on bool, annotation string) error {
 	return s.changeDefinitions(ctx, "ending the watches of", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
 		s.keepServed(d, definition, versions, annotation)
 		touchVersions(versions, on)
+		s.restoreConversion(d.Name, definition)
 		return withoutBypass(versions)
 	})
 }

@@ -26,9 +26,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -294,18 +296,31 @@ func (p *plan) checkObjects(ctx context.Context, found []definition) error {
 		if store == nil || len(d.served()) == 0 {
 			continue // checkDefinitions has said so.
 		}
-		if err := p.checkObjectsOf(ctx, move{store, d.stored()}); err != nil {
+		if err := p.checkObjectsOf(ctx, d, move{store, d.stored()}); err != nil {
 			return err
 		}
 	}
 	return p.checkNamespaces(ctx)
 }
 
-func (p *plan) checkObjectsOf(ctx context.Context, move move) error {
+func (p *plan) checkObjectsOf(ctx context.Context, d definition, move move) error {
 	seen := objectsSeen{finalizers: map[string]int{}, owners: map[string]int{}}
-	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error { return p.look(ctx, move, object, &seen) })
+	var keys []string
+	_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
+		keys = append(keys, keyOf(object))
+		return p.look(ctx, move, object, &seen)
+	})
+	if d.converts() && apierrors.IsInternalError(err) {
+		p.fail(NotConverted, fixConversion, "%s", err)
+		return nil
+	}
 	if err != nil {
 		return err
+	}
+	if d.converts() && move.Convert == nil {
+		if err := p.checkConversions(ctx, d, keys); err != nil {
+			return err
+		}
 	}
 	if seen.refused.total > 0 {
 		p.fail(ObjectsRefused, "change these objects, or use a server that knows their fields", "%d of %d %s can't be stored by the server without loss: %s", seen.refused.total, seen.count, move.GroupResource, seen.refused)
@@ -335,6 +350,43 @@ func (p *plan) checkObjectsOf(ctx context.Context, move move) error {
 	return nil
 }
 
+const fixConversion = "correct these objects in the version that they are stored in, or the webhook"
+
+// checkConversions reads each object in each version, as the webhook converts it now: lists may be of what it
+// has converted before.
+func (p *plan) checkConversions(ctx context.Context, d definition, keys []string) error {
+	for _, version := range d.served() {
+		client := p.dynamic.Resource(d.stored().GroupResource().WithVersion(version))
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(writers)
+		var mu sync.Mutex
+		var unconverted named
+		for _, key := range keys {
+			group.Go(func() error {
+				object, name := objectAt(client, key)
+				_, err := object.Get(ctx, name, metav1.GetOptions{})
+				if apierrors.IsInternalError(err) {
+					mu.Lock()
+					defer mu.Unlock()
+					unconverted.add(key, err)
+					return nil
+				}
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return fmt.Errorf("reading the %s in the version %s: %w", d.Name, version, err)
+		}
+		if unconverted.total > 0 {
+			p.notice(NotConverted, fixConversion, "the webhook does not convert %d of %d %s to %s, which clients get errors for, here and at the server: %s", unconverted.total, len(keys), d.Name, version, unconverted)
+		}
+	}
+	return nil
+}
+
 // look lets the server decode, encode, convert and validate an object.
 func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstructured, seen *objectsSeen) error {
 	data, err := object.MarshalJSON()
@@ -353,7 +405,7 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 		seen.refused.add(name, err)
 		return nil
 	}
-	if err := p.tryStore(ctx, move, name, encoded); errors.Is(err, errTooLarge) {
+	if err := p.tryThere(ctx, move, name, encoded); errors.Is(err, errTooLarge) {
 		seen.large.add(name, err)
 	} else if err != nil {
 		return err
@@ -397,21 +449,45 @@ func (p *plan) look(ctx context.Context, move move, object *unstructured.Unstruc
 // stores half a megabyte more.
 const triedBytes = 1 << 20
 
+// largeBytes is the size from which on an etcd that can't be tried may refuse an object. Its default is 1.5 MiB.
+const largeBytes = 1_500_000
+
 var errTooLarge = errors.New("etcd refuses it")
 
-// tryStore returns errTooLarge if the server's etcd would not store an object. The transaction fails.
-func (m *Migration) tryStore(ctx context.Context, move move, key string, encoded []byte) error {
+// tryThere returns errTooLarge if the server's etcd would not store an object.
+func (p *plan) tryThere(ctx context.Context, move move, name string, encoded []byte) error {
 	if len(encoded) < triedBytes {
 		return nil
 	}
-	key = move.Prefix + key
+	key := move.Prefix + name
 	encrypted, err := move.Transformer.TransformToStorage(ctx, encoded, value.DefaultContext(key))
 	if err != nil {
 		return fmt.Errorf("encrypting %s: %w", key, err)
 	}
-	_, err = m.config.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), "<", 0)).Then(clientv3.OpPut(key, string(encrypted))).Commit()
+	return tryStore(ctx, p.config.Etcd, key, encrypted)
+}
+
+// tryBack returns errTooLarge if kube-apiserver's etcd would not store an object, or may not if it can't be tried.
+func (p *plan) tryBack(ctx context.Context, move move, object *unstructured.Unstructured) error {
+	to := p.inKubeEtcd()
+	after, err := to.encode(move, object)
+	switch size := len(after.data); {
+	case err != nil || size < triedBytes:
+		return err
+	case p.config.KubeEtcd != nil:
+		return tryStore(ctx, p.config.KubeEtcd, to.prefix(move)+keyOf(object), after.data)
+	case size > largeBytes:
+		return fmt.Errorf("%w with its default of 1.5 MiB: %d bytes", errTooLarge, size)
+	}
+	return nil
+}
+
+// tryStore returns errTooLarge if an etcd would not store a value. The transaction, which is as large as one that
+// servers update an object by, fails.
+func tryStore(ctx context.Context, etcd *clientv3.Client, key string, stored []byte) error {
+	_, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "<", 0)).Then(clientv3.OpPut(key, string(stored))).Else(clientv3.OpGet(key)).Commit()
 	if code := status.Code(err); errors.Is(err, rpctypes.ErrRequestTooLarge) || code == codes.ResourceExhausted || code == codes.InvalidArgument {
-		return fmt.Errorf("%w: %d bytes", errTooLarge, len(encrypted))
+		return fmt.Errorf("%w: %d bytes", errTooLarge, len(stored))
 	}
 	return err
 }
@@ -528,7 +604,7 @@ func (m *Migration) PlanBack(ctx context.Context) ([]Finding, error) {
 		{"apiservices", p.require(NotRegistered, m.checkRegistered)},
 		{"etcd", p.checkRevisions(true)},
 		{"encryption", p.require(Encrypted, m.checkEncryption)},
-		{"objects", func(ctx context.Context, _ []definition) error { return p.checkUIDs(ctx, state) }},
+		{"objects", func(ctx context.Context, _ []definition) error { return p.checkObjectsBack(ctx, state) }},
 		{"updates", p.checkUpdates(state, true)},
 	})
 	return p.findings, err
@@ -544,18 +620,25 @@ func (m *Migration) checkReturnable(state State) error {
 	return fmt.Errorf("the migration is in the phase %s, and not in %s", state.Phase, Moved)
 }
 
-// checkUIDs names the objects that get another UID.
-func (p *plan) checkUIDs(ctx context.Context, state State) error {
+// checkObjectsBack names the objects that get another UID, and those that are too large.
+func (p *plan) checkObjectsBack(ctx context.Context, state State) error {
 	moves, err := p.moves(ctx)
 	if err != nil {
 		return err
 	}
 	for _, move := range moves {
 		count, created := 0, []string{}
+		var large named
 		_, err := p.list(ctx, move.from, func(object *unstructured.Unstructured) error {
 			count++
+			name := keyOf(object)
 			if !object.GetCreationTimestamp().Time.Before(state.Switched) {
-				created = append(created, keyOf(object))
+				created = append(created, name)
+			}
+			if err := p.tryBack(ctx, move, object); errors.Is(err, errTooLarge) {
+				large.add(name, err)
+			} else if err != nil {
+				return err
 			}
 			return nil
 		})
@@ -566,6 +649,15 @@ func (p *plan) checkUIDs(ctx context.Context, state State) error {
 			p.notice(ObjectsMove, "", "%d %s would move back, with their UIDs", count, move.GroupResource)
 		default:
 			p.notice(NewUIDs, "give --kube-etcd-servers to keep their UIDs", "%d %s would move back, of which %d get another UID, since they were created after the others had moved, and the garbage collector deletes what they own: %v", count, move.GroupResource, len(created), created)
+		}
+		if large.total == 0 {
+			continue
+		}
+		const fix = "make these objects smaller, or give kube-apiserver's etcd a higher --max-request-bytes"
+		if p.config.KubeEtcd != nil {
+			p.fail(ObjectsTooLarge, fix, "%d of %d %s are too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, large)
+		} else {
+			p.notice(ObjectsTooLarge, fix, "%d of %d %s may be too large for kube-apiserver's etcd: %s", large.total, count, move.GroupResource, large)
 		}
 	}
 	return nil

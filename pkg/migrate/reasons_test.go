@@ -66,8 +66,8 @@ type scene struct {
 	// etcd is what the server's etcd has, and kubeEtcd says that the same is kube-apiserver's.
 	etcd     map[string]string
 	kubeEtcd bool
-	// refused are what reads and updates answer.
-	refused, refusedUpdate error
+	// refused are what reads and updates answer, and what reading the object alone, or a list of it, does.
+	refused, refusedUpdate, refusedGet, refusedList error
 }
 
 const usualDefinition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
@@ -131,6 +131,12 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		objects.PrependReactor("list", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
 		objects.PrependReactor("get", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list.Items[0].DeepCopy(), nil })
 		objects.PrependReactor("update", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, &list.Items[0], s.refusedUpdate })
+	}
+	if s.refusedGet != nil {
+		objects.PrependReactor("get", "things", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refusedGet })
+	}
+	if s.refusedList != nil {
+		objects.PrependReactor("list", "things", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refusedList })
 	}
 	kube := kubefake.NewClientset(s.kube...)
 	kube.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
@@ -480,6 +486,73 @@ func TestFindings(t *testing.T) {
 			assert.Equal(t, declared, got, what)
 		}
 	})
+}
+
+// What is too large on the way back is found by kube-apiserver's etcd, or by what it stores by default.
+func TestTooLargeToGoBack(t *testing.T) {
+	m := newMigration(t)
+	for name, test := range map[string]struct {
+		annotation int
+		kubeEtcd   bool
+		want       []string
+	}{
+		"not large":       {1_400_000, false, nil},
+		"perhaps":         {1_500_000, false, []string{"notice 1 of 1 things.example.com may be too large for kube-apiserver's etcd: default/one (etcd refuses it with its default of 1.5 MiB: 1500175 bytes)"}},
+		"no, by its etcd": {1_500_000, true, nil},
+		"by its etcd":     {3<<19 + 16<<10, true, []string{"failure 1 of 1 things.example.com are too large for kube-apiserver's etcd: default/one (etcd refuses it: 1589423 bytes)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd, scene.kubeEtcd = map[string]string{}, test.kubeEtcd
+			scene.registered()
+			scene.inMetadata(`"annotations": {"large": "` + strings.Repeat("a", test.annotation) + `"}`)
+			all, err := scene.migration(t, m.config.Etcd).PlanBack(t.Context())
+			require.NoError(t, err)
+			var got []string
+			for _, finding := range all {
+				if finding.Reason == ObjectsTooLarge {
+					got = append(got, string(finding.Status)+" "+finding.Cause)
+				}
+			}
+			assert.Equal(t, test.want, got)
+		})
+	}
+}
+
+// What a webhook does not convert is named: it keeps the objects from moving if they can't be read at all.
+func TestNotConvertedByWebhook(t *testing.T) {
+	m := newMigration(t)
+	refused := apierrors.NewInternalError(errors.New("Key: /things/default/one: no colour"))
+	for name, test := range map[string]struct {
+		change func(*scene)
+		want   []string
+	}{
+		"in a version": {func(s *scene) { s.refusedGet = refused }, []string{
+			"notice the webhook does not convert 1 of 1 things.example.com to v1, which clients get errors for, here and at the server: default/one (Internal error occurred: Key: /things/default/one: no colour)",
+		}},
+		"in the version that is copied": {func(s *scene) { s.refusedList = refused }, []string{
+			"failure reading the things.example.com from kube-apiserver: Internal error occurred: Key: /things/default/one: no colour",
+		}},
+		"deleted since": {func(s *scene) {
+			s.refusedGet = apierrors.NewNotFound(schema.GroupResource{Group: "example.com", Resource: "things"}, "one")
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd = map[string]string{}
+			scene.inDefinition(`"None"`, `"Webhook"`)
+			test.change(scene)
+			all, err := scene.migration(t, m.config.Etcd).Plan(t.Context())
+			require.NoError(t, err)
+			var got []string
+			for _, finding := range all {
+				if finding.Reason == NotConverted {
+					got = append(got, string(finding.Status)+" "+finding.Cause)
+				}
+			}
+			assert.Equal(t, test.want, got)
+		})
+	}
 }
 
 // names returns what a pattern finds in a file, sorted.
