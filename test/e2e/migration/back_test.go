@@ -71,7 +71,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	c.dependent(t, "owner")
 	c.dependent(t, "gone-owner")
 	before := c.everything(t)
-	informer := c.watch(t)
+	informer, follower := c.watch(t), c.follow(t)
 	clients := c.startClients(t)
 
 	code, stdout, stderr := c.migrate(t, "run")
@@ -139,6 +139,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	require.NotContains(t, after, "pizzas/default/finalized-gone")
 	clients.requireWritten(t, after)
 	informer.require(t, after)
+	follower.require(t, after)
 
 	code, _, stderr = c.migrate(t, "finish")
 	require.Equal(t, 0, code, stderr)
@@ -149,6 +150,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	code, _, stderr = c.migrate(t, "run")
 	require.Equal(t, 0, code, stderr)
 	informer.require(t, c.everything(t))
+	follower.require(t, c.everything(t))
 	if c.server == c.APIServer {
 		return // Copies with finalizers keep the definitions from being deleted.
 	}

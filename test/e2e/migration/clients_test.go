@@ -20,8 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -32,8 +34,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -249,4 +253,117 @@ func (i *informer) require(t *testing.T, want map[string]*unstructured.Unstructu
 	for _, key := range i.deleted {
 		require.NotContains(t, want, "pizzas/"+key, "It was told that it is deleted.")
 	}
+}
+
+// follower is a client that lists and then goes on with a RetryWatcher, which never lists by itself.
+type follower struct {
+	mu sync.Mutex
+	// versions are the resourceVersions of the pizzas that it knows, by name.
+	versions map[string]int64
+	lists    int
+	failed   []error
+}
+
+// follow starts a follower.
+func (c *cluster) follow(t *testing.T) *follower {
+	t.Helper()
+	f := &follower{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if err := f.run(ctx, c.pizzas()); err != nil && ctx.Err() == nil {
+				f.mu.Lock()
+				f.failed = append(f.failed, err)
+				f.mu.Unlock()
+			}
+		}
+	})
+	return f
+}
+
+// run follows until the history ends, which is no error.
+func (f *follower) run(ctx context.Context, pizzas dynamic.ResourceInterface) error {
+	list, err := pizzas.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil //nolint:nilerr // client-go has tried ten times; it is listed again.
+	}
+	f.mu.Lock()
+	f.lists++
+	f.versions = map[string]int64{}
+	for _, item := range list.Items {
+		f.versions[item.GetName()] = 0
+	}
+	f.mu.Unlock()
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pizzas.Watch(ctx, options)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	last := int64(0)
+	for event := range watcher.ResultChan() {
+		if event.Type == watch.Error {
+			if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+				return err
+			}
+			return nil
+		}
+		pizza := event.Object.(*unstructured.Unstructured)
+		version, err := strconv.ParseInt(pizza.GetResourceVersion(), 10, 64)
+		if err != nil {
+			return err
+		}
+		if err := f.see(event.Type, pizza.GetName(), version, last); err != nil {
+			return err
+		}
+		last = version
+	}
+	return nil
+}
+
+// see returns an error if an event is doubled, or one before it was missed.
+func (f *follower) see(event watch.EventType, name string, version, last int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known := f.versions[name]
+	if version <= last || known == (event == watch.Added) {
+		return fmt.Errorf("%s %s at %d, after %d, while it is known: %t", event, name, version, last, known)
+	}
+	f.versions[name] = version
+	if event == watch.Deleted {
+		delete(f.versions, name)
+	}
+	return nil
+}
+
+// require requires that the follower knows all pizzas, and has seen each change once.
+func (f *follower) require(t *testing.T, want map[string]*unstructured.Unstructured) {
+	t.Helper()
+	var pizzas []string
+	for _, object := range want {
+		if object.GetKind() == "Pizza" {
+			pizzas = append(pizzas, object.GetName())
+		}
+	}
+	slices.Sort(pizzas)
+	controlplane.Eventually(t, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if known := slices.Sorted(maps.Keys(f.versions)); !slices.Equal(known, pizzas) {
+			return fmt.Errorf("the RetryWatcher knows %v, and there are %v", known, pizzas)
+		}
+		return nil
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.Empty(t, f.failed)
+	t.Logf("The RetryWatcher began %d times.", f.lists)
 }
