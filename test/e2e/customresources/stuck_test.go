@@ -76,10 +76,11 @@ func (c converted) outcome(err error) string {
 	return strings.NewReplacer(c.group, "GROUP", c.namespace("used"), "used").Replace(fmt.Sprint(apierrors.ReasonForError(err), ": ", message))
 }
 
-// firstEvents are those of a watch that begins with the widgets that there are, up to an error.
+// firstEvents are those of a watch that begins with the widgets that there are, up to an error or for five seconds.
 func (c converted) firstEvents(t *testing.T, version string, count int) (events []string) {
 	t.Helper()
-	watcher, err := c.widgets(version, c.namespace("used")).Watch(t.Context(), metav1.ListOptions{})
+	seconds := int64(5)
+	watcher, err := c.widgets(version, c.namespace("used")).Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: &seconds})
 	if err != nil {
 		return []string{c.outcome(err)}
 	}

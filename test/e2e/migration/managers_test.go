@@ -30,6 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -196,4 +197,51 @@ func TestManagersOfGoneVersions(t *testing.T) {
 			require.Equal(t, atKube, outcomes("back"))
 		})
 	}
+}
+
+// A value that a type in Go writes in another way belongs to its manager as before: what is equal for the type
+// is no change and no conflict. When it is back, it is as the type has written it.
+func TestManagersOfRewrittenValues(t *testing.T) {
+	framework.Long(t, "objects move there and back")
+	t.Parallel()
+	c := newCluster(t)
+	toppings := dynamic.NewForConfigOrDie(c.config()).Resource(gvr("toppings"))
+	apply := func(manager, cost string) (*unstructured.Unstructured, error) {
+		return toppings.Apply(t.Context(), "tomato", &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": gvr("toppings").GroupVersion().String(), "kind": "Topping", "metadata": map[string]any{"name": "tomato"}, "spec": map[string]any{"cost": cost},
+		}}, metav1.ApplyOptions{FieldManager: manager, Force: manager == "first"})
+	}
+	requireCost := func(want string, topping *unstructured.Unstructured, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		cost, _, err := unstructured.NestedString(topping.Object, "spec", "cost")
+		require.NoError(t, err)
+		require.Equal(t, want, cost)
+	}
+	applied, err := apply("first", "1.50")
+	requireCost("1.50", applied, err)
+	applied, err = apply("owner", "1.50")
+	requireCost("1.50", applied, err)
+	_, err = apply("another", "1500m")
+	framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
+
+	code, _, stderr := c.migrate(t, "run")
+	require.Equal(t, 0, code, stderr)
+	moved, err := toppings.Get(t.Context(), "tomato", metav1.GetOptions{})
+	requireCost("1500m", moved, err)
+	applied, err = apply("owner", "1.50")
+	requireCost("1500m", applied, err)
+	require.Equal(t, moved.GetResourceVersion(), applied.GetResourceVersion())
+	applied, err = apply("another", "1500m")
+	requireCost("1500m", applied, err)
+	_, err = apply("another", "2")
+	framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
+	require.ErrorContains(t, err, `conflict with "owner"`)
+
+	code, _, stderr = c.migrate(t, "back")
+	require.Equal(t, 0, code, stderr)
+	applied, err = apply("another", "1500m")
+	requireCost("1500m", applied, err)
+	_, err = apply("owner", "1.50")
+	framework.RequireStatus(t, err, 409, metav1.StatusReasonConflict)
 }

@@ -33,6 +33,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
@@ -179,6 +180,55 @@ func TestInformerLivesThroughARestore(t *testing.T) {
 		}
 		require.True(t, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "A watch from before the restore gets %v.", err)
 	}
+}
+
+// An object of a restored snapshot whose namespace has been deleted since can be changed and deleted, although
+// nothing can be created beside it.
+func TestRestoredWithoutItsNamespace(t *testing.T) {
+	framework.Long(t, "a server restarts")
+	t.Parallel()
+	const still = "--run-controllers=false"
+	server := framework.NewServer(t, cp, framework.Flags(still))
+	require.NoError(t, server.Start(t.Context()))
+	framework.Stock(t, cp, server)
+	namespaces := framework.Kube(cp).CoreV1().Namespaces()
+	namespace := framework.Namespace(t, cp)
+	pizzas := framework.ClientAt(t, cp, server).RestaurantV1().Pizzas(namespace)
+	held := framework.Pizza("held")
+	held.Finalizers = []string{"example.com/held"}
+	_, err := pizzas.Create(t.Context(), held, metav1.CreateOptions{})
+	require.NoError(t, err)
+	path, _ := save(t, server)
+	require.NoError(t, server.Stop())
+	require.NoError(t, namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}))
+	// The controller manager would.
+	deleted, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{})
+	require.NoError(t, err)
+	deleted.Spec.Finalizers = nil
+	_, err = namespaces.Finalize(t.Context(), deleted, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	controlplane.Eventually(t, func() error {
+		if _, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the namespace is there: %w", err)
+		}
+		return nil
+	})
+	restoreInto(t, server, path, still)
+	require.NoError(t, server.Start(t.Context()))
+
+	_, err = pizzas.Create(t.Context(), framework.Pizza("another"), metav1.CreateOptions{})
+	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
+	patch := func(content string) {
+		t.Helper()
+		_, err := pizzas.Patch(t.Context(), "held", types.MergePatchType, []byte(content), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	patch(`{"spec":{"replicas":2}}`)
+	require.NoError(t, pizzas.Delete(t.Context(), "held", metav1.DeleteOptions{}))
+	patch(`{"metadata":{"labels":{"a":"b"}}}`)
+	patch(`{"metadata":{"finalizers":null}}`)
+	_, err = pizzas.Get(t.Context(), "held", metav1.GetOptions{})
+	framework.RequireStatus(t, err, 404, metav1.StatusReasonNotFound)
 }
 
 // A snapshot can be made of the directory of a server that does not run, however it has ended.
