@@ -46,7 +46,7 @@ func ExportCRD(ctx context.Context, target Target, out, notes io.Writer) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
-	program := &writer{dir: temporary}
+	program := newWriter(ctx, temporary)
 	if err := program.render("export", &m.data); err != nil {
 		return err
 	}

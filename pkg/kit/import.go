@@ -80,7 +80,7 @@ func (i imported) DocComment(kind Name, group string) string {
 
 // ImportCRD writes the kinds that CustomResourceDefinitions define, each in its group. Nothing is
 // written if one of them can't be.
-func ImportCRD(ctx context.Context, dir string, options ImportOptions) (*Result, error) {
+func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *Result, err error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range options.Files {
 		read, err := readCRDs(file)
@@ -108,9 +108,11 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (*Result,
 			}
 		}
 	}
-	result := &Result{}
+	result = &Result{}
+	all := newWriter(ctx, dir)
+	defer func() { err = all.finish(err) }()
 	for _, kind := range kinds {
-		one, err := kind.write(ctx, dir)
+		one, err := kind.write(ctx, all)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.crd.Name, err)
 		}
@@ -359,11 +361,13 @@ func (k *importedKind) find() {
 }
 
 // write writes the internal types, which are those of the preferred version, and the types of each version.
-func (k *importedKind) write(ctx context.Context, dir string) (*Result, error) {
-	m, err := k.open(ctx, dir)
+// They are taken back with everything else that the command has written.
+func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
+	m, err := k.open(ctx, all.dir)
 	if err != nil {
 		return nil, err
 	}
+	m.before = all.before
 	if err := m.renderOnce("group", &m.data); err != nil {
 		return nil, err
 	}

@@ -72,7 +72,8 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
-	w := &writer{dir: options.Dir}
+	made := newWriter(ctx, options.Dir)
+	w := &made
 	defer func() { err = w.finish(err) }()
 	if w.exists("go.mod") {
 		goMod, err := w.goMod(ctx)

@@ -72,43 +72,63 @@ func (w *writer) writeSums(recorded map[string]string) error {
 	return w.write(sums, []byte(b.String()))
 }
 
-// Require makes go.mod require a version of the library, such as latest, and returns true if the
-// kit of that version has to do the rest: only it knows what it writes. It does nothing for the
-// version "current", which is the one that go.mod has, or if the library is replaced by a checkout.
-func Require(ctx context.Context, dir, version string) (bool, error) {
-	w := &writer{dir: dir}
+// UpgradeTo has the kit of another version of the library, such as latest, upgrade the module, and returns true: only
+// that kit knows what it writes. It does nothing for the version "current", which is the one that go.mod has, or if the
+// library is replaced by a checkout. If it fails before code is generated, go.mod requires what it did.
+func UpgradeTo(ctx context.Context, dir, version string, generate bool, out, notes io.Writer) (done bool, err error) {
+	w := newWriter(ctx, dir)
 	own, err := w.goMod(ctx)
 	if err != nil || version == "current" || slices.ContainsFunc(own.Replace, func(r replacement) bool { return r.Old.Path == library }) {
 		return false, err
 	}
-	_, err = w.goCommand(ctx, "get", library+"@"+version)
-	return err == nil, err
+	if err := w.getLibrary(ctx, version, out, notes); err != nil || !generate {
+		return true, err
+	}
+	return true, w.upgrade(ctx, io.Discard, notes)
 }
 
-// RunRequired runs the upgrade of the version of the kit that go.mod requires.
-func RunRequired(ctx context.Context, dir string, out, notes io.Writer) error {
-	command := exec.CommandContext(ctx, "go", "tool", "kit", "upgrade", "--version=current")
-	command.Dir, command.Stdout, command.Stderr = dir, out, notes
+// getLibrary requires a version of the library, and has its kit write all but what is generated.
+func (w *writer) getLibrary(ctx context.Context, version string, out, notes io.Writer) (err error) {
+	if err := w.remember("go.mod", "go.sum"); err != nil {
+		return err
+	}
+	defer func() { err = w.finish(err) }()
+	if _, err := w.goCommand(ctx, "get", library+"@"+version); err != nil {
+		return err
+	}
+	return w.upgrade(ctx, out, notes, "--generate=false")
+}
+
+// upgrade runs the upgrade of the kit that go.mod requires.
+func (w *writer) upgrade(ctx context.Context, out, notes io.Writer, args ...string) error {
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"tool", "kit", "upgrade", "--version=current"}, args)...)
+	command.Dir, command.Stdout, command.Stderr = w.dir, out, notes
 	return command.Run()
 }
 
 // Upgrade brings a module in step with the library of the running program: the files that Init
 // has written, and the tools that go.mod names.
-func Upgrade(ctx context.Context, dir string) (*Result, error) {
-	result, err := RefreshFiles(ctx, dir)
+func Upgrade(ctx context.Context, dir string) (result *Result, err error) {
+	m, err := openServer(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{dir: dir}
-	if _, err := w.goCommand(ctx, "mod", "edit", "-tool="+library+"/cmd/kit", "-tool="+library+"/test/controlplane/local"); err != nil {
+	if err := m.remember("go.mod", "go.sum"); err != nil {
+		return nil, err
+	}
+	defer func() { err = m.finish(err) }()
+	if err := m.refreshFiles(); err != nil {
+		return nil, err
+	}
+	if _, err := m.goCommand(ctx, "mod", "edit", "-tool="+library+"/cmd/kit", "-tool="+library+"/test/controlplane/local"); err != nil {
 		return nil, err
 	}
 	if err := Tidy(ctx, dir); err != nil {
 		return nil, err
 	}
-	ahead, err := w.ahead(ctx)
-	result.Todo = append(result.Todo, ahead...)
-	return result, err
+	ahead, err := m.ahead(ctx)
+	m.Todo = append(m.Todo, ahead...)
+	return &m.Result, err
 }
 
 // goModFile is what "go mod edit -json" says of a go.mod.
@@ -158,11 +178,12 @@ func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
 // RefreshFiles rewrites the files that Init has written and nobody has changed since, and
 // those that are new in this version. A file that a person has changed is left alone, and named
 // if this version would write it differently.
-func RefreshFiles(ctx context.Context, dir string) (*Result, error) {
+func RefreshFiles(ctx context.Context, dir string) (result *Result, err error) {
 	m, err := openServer(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = m.finish(err) }()
 	return &m.Result, m.refreshFiles()
 }
 

@@ -132,7 +132,7 @@ func TestModuleOfAnEarlierVersion(t *testing.T) {
 }
 
 // A checkout of the library in its place, and the version that go.mod has, are what they are.
-func TestRequireNothing(t *testing.T) {
+func TestUpgradeToNothingElse(t *testing.T) {
 	dir := newModule(t)
 	for name, test := range map[string]struct{ goMod, version string }{
 		"of a checkout": {"module example.com/bakery\n\nreplace restaurant.programming-kubernetes.info/apiserver => ../apiserver\n", "latest"},
@@ -140,9 +140,9 @@ func TestRequireNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			write(t, dir, "go.mod", test.goMod)
-			other, err := kit.Require(t.Context(), dir, test.version)
+			done, err := kit.UpgradeTo(t.Context(), dir, test.version, true, io.Discard, io.Discard)
 			require.NoError(t, err)
-			require.False(t, other)
+			require.False(t, done)
 			require.Equal(t, test.goMod, read(t, dir, "go.mod"))
 		})
 	}

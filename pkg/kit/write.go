@@ -18,6 +18,7 @@ package kit
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -72,9 +73,15 @@ type writer struct {
 	dir string
 	// lists are files that are expected to differ from what is written at first.
 	lists []string
+	// stopped is an error after which nothing is written any more, as that of a canceled context.
+	stopped func() error
 	// before is what the files were that have been written, or nil for those that did not exist.
 	before map[string][]byte
 	Result
+}
+
+func newWriter(ctx context.Context, dir string) writer {
+	return writer{dir: dir, stopped: ctx.Err, before: map[string][]byte{}}
 }
 
 // finish takes back everything that was written, if the command has failed.
@@ -85,13 +92,20 @@ func (w *writer) finish(failure error) error {
 	failures := []error{failure}
 	for name, text := range w.before {
 		if text != nil {
-			failures = append(failures, os.WriteFile(w.file(name), text, 0o644)) //nolint:gosec // G306: it has this mode already.
 			continue
 		}
-		failures = append(failures, os.Remove(w.file(name)))
+		if err := os.Remove(w.file(name)); !errors.Is(err, fs.ErrNotExist) {
+			failures = append(failures, err)
+		}
 		// Directories that are empty now were made for the file.
 		for dir := path.Dir(name); dir != "." && os.Remove(w.file(dir)) == nil; {
 			dir = path.Dir(dir)
+		}
+	}
+	// On a full disk, there is room for these now.
+	for name, text := range w.before {
+		if text != nil {
+			failures = append(failures, replaceFile(w.file(name), text))
 		}
 	}
 	return errors.Join(failures...)
@@ -133,24 +147,52 @@ func (w *writer) create(name string, data []byte) error {
 }
 
 func (w *writer) write(name string, data []byte) error {
-	if _, written := w.before[name]; !written {
-		text, err := os.ReadFile(w.file(name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if w.before == nil {
-			w.before = map[string][]byte{}
-		}
-		w.before[name] = text
+	if err := w.stopped(); err != nil {
+		return err
+	}
+	if err := w.remember(name); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(w.file(name)), 0o755); err != nil { //nolint:gosec // G301: sources of a module are for everybody.
 		return err
 	}
+	return replaceFile(w.file(name), data)
+}
+
+// remember keeps what a file is, so that it can be taken back.
+func (w *writer) remember(names ...string) error {
+	for _, name := range names {
+		if _, remembered := w.before[name]; remembered {
+			continue
+		}
+		text, err := os.ReadFile(w.file(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		w.before[name] = text
+	}
+	return nil
+}
+
+// replaceFile writes a file as a whole: if that fails, or the process ends, it is what it was before.
+func replaceFile(name string, data []byte) error {
 	mode := os.FileMode(0o644)
 	if strings.HasSuffix(name, ".sh") {
 		mode = 0o755
 	}
-	return os.WriteFile(w.file(name), data, mode)
+	if file, err := os.Stat(name); err == nil {
+		mode = file.Mode()
+	}
+	// Go ignores files with a dot. The next attempt takes the same name.
+	part := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".part")
+	err := os.WriteFile(part, data, mode)
+	if err == nil {
+		err = os.Rename(part, name)
+	}
+	if err != nil {
+		_ = os.Remove(part)
+	}
+	return err
 }
 
 // edit changes a file that exists.

@@ -240,12 +240,9 @@ if they would be written differently now. Then it generates code, unless --gener
 A module that replaces the library by a checkout gets what the checkout has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			other, err := kit.Require(cmd.Context(), dir, version)
-			if err != nil {
+			done, err := kit.UpgradeTo(cmd.Context(), dir, version, generate, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err != nil || done {
 				return err
-			}
-			if other {
-				return kit.RunRequired(cmd.Context(), dir, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			result, err := kit.Upgrade(cmd.Context(), dir)
 			if err != nil {
