@@ -26,6 +26,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -117,16 +118,17 @@ doctor: {enabled: true}
 			require.Equal(t, []string{"--secure-port=8443", "--v=2"}, container.Args)
 			require.Equal(t, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, container.Env[len(container.Env)-1])
 			require.Equal(t, corev1.VolumeMount{Name: "files", MountPath: "/etc/files"}, container.VolumeMounts[len(container.VolumeMounts)-1])
-			require.Equal(t, "files", pod.Volumes[len(pod.Volumes)-1].Secret.SecretName)
+			require.Contains(t, pod.Volumes, corev1.Volume{Name: "files", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "files"}}})
 			require.Equal(t, "3Gi", container.Resources.Limits.Memory().String())
 			require.Equal(t, "192Mi", container.Resources.Requests.Memory().String())
-			require.NotNil(t, pod.Affinity.NodeAffinity)
-			require.Len(t, pod.TopologySpreadConstraints, 1)
-			require.Equal(t, "rack", pod.TopologySpreadConstraints[0].TopologyKey)
-			require.Equal(t, map[string]string{"app.kubernetes.io/name": name}, pod.TopologySpreadConstraints[0].LabelSelector.MatchLabels)
+			require.Equal(t, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}, pod.Affinity)
+			require.Equal(t, []corev1.TopologySpreadConstraint{{
+				TopologyKey: "rack", MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": name}},
+			}}, pod.TopologySpreadConstraints)
 			require.True(t, pod.HostNetwork)
 			require.Equal(t, corev1.DNSClusterFirstWithHostNet, pod.DNSPolicy)
-			require.Equal(t, []string{"192.0.2.53"}, pod.DNSConfig.Nameservers)
+			require.Equal(t, &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.53"}}, pod.DNSConfig)
 			trial := templates["backup"].Spec.Containers[0]
 			require.Equal(t, "--encryption-provider-config=/etc/keys/encryption.yaml", trial.Args[len(trial.Args)-1])
 			require.Equal(t, "/etc/keys", trial.VolumeMounts[len(trial.VolumeMounts)-1].MountPath)
