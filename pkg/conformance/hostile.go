@@ -197,6 +197,9 @@ func (p *Probe) below(all []attack) (below []attack) {
 			if verb == "" || a.method == http.MethodPost && a.code == http.StatusUnprocessableEntity || p.lacks(subresource, verb) != "" {
 				continue
 			}
+			if a.method == http.MethodPost { // It may be a connection, which has no dry run: 400.
+				a.code = min(a.code, refusal)
+			}
 			_, query, _ := strings.Cut(a.path, "?")
 			a.path = "{object}/" + subresource + "?" + query
 			below = append(below, a)
@@ -206,12 +209,13 @@ func (p *Probe) below(all []attack) (below []attack) {
 }
 
 // fair takes codes from attacks that only what is stored is answered with: kube-apiserver does not validate the
-// metadata of its own reviews, nor the versions of lists that it computes.
+// metadata of its own reviews, nor the versions of lists that it computes. Without an example no object is stored.
 func (p *Probe) fair(attacks []attack) []attack {
 	unstored, computed := p.lacks("", "get") != "", p.lacks("", "watch") != ""
 	for i := range attacks {
 		a := &attacks[i]
-		if unstored && a.code == http.StatusUnprocessableEntity && strings.HasSuffix(a.path, "?dryRun=All") ||
+		if p.Example == nil && a.method != http.MethodGet && strings.HasPrefix(a.path, "{object}") ||
+			unstored && a.code == http.StatusUnprocessableEntity && strings.HasSuffix(a.path, "?dryRun=All") ||
 			computed && (strings.Contains(a.path, "continue=") || strings.Contains(a.path, "resourceVersion=")) {
 			a.code = 0
 		}

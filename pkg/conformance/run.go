@@ -24,7 +24,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -81,8 +80,6 @@ type Options struct {
 type run struct {
 	Options
 	id string
-	// manager is the field manager of requests that name none.
-	manager string
 	// probes counts the probes, whose identifiers have its value.
 	probes atomic.Int64
 	// main is kube-apiserver with the credentials of the run, anonymous without any.
@@ -193,12 +190,12 @@ func newRun(config *rest.Config, options Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	manager, _, _ := strings.Cut(cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent()), "/")
-	return &run{Options: options, id: "conformance-" + rand.String(5), manager: manager, main: main, anonymous: anonymous, wrap: config.WrapTransport}, nil
+	return &run{Options: options, id: "conformance-" + rand.String(5), main: main, anonymous: anonymous, wrap: config.WrapTransport}, nil
 }
 
 func newEndpoint(config *rest.Config) (*endpoint, error) {
 	config = rest.CopyConfig(config)
+	config.UserAgent = manager
 	// Checks read what came, not what a transport made of it.
 	config.DisableCompression = true
 	client, err := rest.HTTPClientFor(config)
