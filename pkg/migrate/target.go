@@ -285,18 +285,30 @@ type throughKube struct {
 }
 
 // encode leaves out of the comparison what two etcds can't have in common, and what kube-apiserver
-// sets itself.
+// sets itself. Managers that BypassVersion has left behind are no such thing.
 func (throughKube) encode(move move, object *unstructured.Unstructured) (wanted, error) {
 	object.SetAPIVersion(move.from.GroupVersion().String())
 	object.SetResourceVersion("")
 	compared := object.DeepCopy()
-	compared.SetManagedFields(nil)
+	var managers []metav1.ManagedFieldsEntry
+	for _, manager := range object.GetManagedFields() {
+		if ofBypass(manager) {
+			managers = append(managers, manager)
+		}
+	}
+	compared.SetManagedFields(managers)
 	withoutSetByKube(compared)
 	if object.GetDeletionTimestamp() != nil {
 		_ = unstructured.SetNestedField(compared.Object, true, "metadata", "deletionTimestamp")
 	}
 	data, err := compared.MarshalJSON()
 	return wanted{content: contentOf(data), object: object}, err
+}
+
+// ofBypass tells whether a manager of fields has written them in BypassVersion. Nobody could apply the object any
+// more when that is gone.
+func ofBypass(manager metav1.ManagedFieldsEntry) bool {
+	return path.Base(manager.APIVersion) == BypassVersion
 }
 
 // withoutSetByKube removes the metadata that kube-apiserver sets itself.
@@ -365,13 +377,23 @@ func (m throughKube) write(ctx context.Context, move move, key string, before *h
 	}
 	object.SetAPIVersion(m.resource(move).GroupVersion().String())
 	withoutSetByKube(object)
-	var err error
+	var (
+		written *unstructured.Unstructured
+		err     error
+	)
+	update := func(uid types.UID, resourceVersion string) {
+		object.SetUID(uid)
+		object.SetResourceVersion(resourceVersion)
+		written, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
 	if before == nil {
-		_, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+		written, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
-		object.SetUID(before.uid)
-		object.SetResourceVersion(before.resourceVersion)
-		_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+		update(before.uid, before.resourceVersion)
+	}
+	if err == nil && slices.ContainsFunc(written.GetManagedFields(), ofBypass) {
+		// An update of nothing else leaves the managers as they are to be.
+		update(written.GetUID(), written.GetResourceVersion())
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
 		err = nil // It was sent twice. What is written is compared afterwards.

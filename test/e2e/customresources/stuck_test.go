@@ -73,7 +73,7 @@ func (c converted) outcome(err error) string {
 		return "ok"
 	}
 	message := regexp.MustCompile(`revision=\d+`).ReplaceAllString(err.Error(), "revision")
-	return strings.NewReplacer(c.group, "GROUP", c.namespace("used"), "used").Replace(fmt.Sprint(apierrors.ReasonForError(err), ": ", message))
+	return strings.NewReplacer(c.group, "GROUP", c.namespace("used"), "used", c.namespace("deleted"), "deleted").Replace(fmt.Sprint(apierrors.ReasonForError(err), ": ", message))
 }
 
 // firstEvents are those of a watch that begins with the widgets that there are, up to an error or for five seconds.

@@ -220,7 +220,7 @@ func withoutOwn(object *unstructured.Unstructured) *unstructured.Unstructured {
 		return nil
 	}
 	object = object.DeepCopy()
-	for _, field := range []string{"uid", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"} {
+	for _, field := range []string{"uid", "generation", "creationTimestamp", "deletionTimestamp"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}
 	return object
