@@ -33,6 +33,9 @@ func TestEncode(t *testing.T) {
 		going  = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "generation": 2, "finalizers": ["example.com/kept"], "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"size": 1}}`
 		later  = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "generation": 2, "finalizers": ["example.com/kept"], "deletionTimestamp": "2026-01-01T00:00:09Z"}, "spec": {"size": 1}}`
 		stored = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "resourceVersion": "8", "generation": 2, "finalizers": ["example.com/kept"]}, "spec": {"size": 1}}`
+		// managed and bypassed differ in the version of their manager.
+		managed  = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "generation": 2, "finalizers": ["example.com/kept"], "managedFields": [{"manager": "a", "apiVersion": "example.com/v1"}]}, "spec": {"size": 1}}`
+		bypassed = `{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "uid": "1", "generation": 2, "finalizers": ["example.com/kept"], "managedFields": [{"manager": "a", "apiVersion": "example.com/migrate"}]}, "spec": {"size": 1}}`
 	)
 	for name, test := range map[string]struct {
 		a, b          string
@@ -43,6 +46,8 @@ func TestEncode(t *testing.T) {
 		"another spec":       {usual, size, false, false},
 		"being deleted":      {usual, going, false, false},
 		"deleted later":      {going, later, true, false},
+		"managed":            {usual, managed, true, false},
+		"managed by migrate": {managed, bypassed, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for etcd, want := range map[*clientv3.Client]bool{nil: test.byAPI, {}: test.byEtcd} {
