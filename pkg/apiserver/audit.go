@@ -87,7 +87,7 @@ func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 
 // validPatch returns a patch as JSON. The library takes all YAML that begins with a brace for JSON. An event that has
 // such a patch can't be encoded, and is lost with all others of its batch.
-// Upstream fault 84.
+// Upstream fault 86.
 func validPatch(patch *runtime.Unknown) *runtime.Unknown {
 	if json.Valid(patch.Raw) {
 		return patch

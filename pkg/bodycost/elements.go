@@ -60,6 +60,9 @@ func CheckJSONElements(text []byte, limit int) error {
 
 // JSONElements returns how many elements all lists and objects of a text in JSON have together.
 func JSONElements(text []byte) int {
+	if len(text) == 0 {
+		return 0
+	}
 	count := 1
 	for c := range structure(text) {
 		if c == ',' {

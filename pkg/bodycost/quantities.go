@@ -23,7 +23,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
@@ -125,15 +124,7 @@ func expensiveNumber(mediaType string, body []byte) string {
 		}
 	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
 		// It is served behind an alpha feature gate only.
-		var object any
-		if err := direct.Unmarshal(body, &object); err != nil {
-			return "" // The decoder says what is wrong.
-		}
-		converted, err := json.Marshal(object)
-		if err != nil {
-			return ""
-		}
-		return expensiveInJSON(converted)
+		return expensiveInJSON(cborToJSON(body))
 	default:
 		if isSuspicious(body) || bytes.ContainsRune(body, '\\') {
 			return expensiveInJSON(body)

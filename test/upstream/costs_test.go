@@ -20,12 +20,16 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
+	"k8s.io/kube-openapi/pkg/validation/validate"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/yaml"
@@ -152,5 +156,44 @@ func TestYAMLTakesQuotedKeyForMerge(t *testing.T) {
 	read := map[string]string{}
 	if err := yaml.Unmarshal(written, &read); err == nil {
 		fixed(t, "the key << is written as %s, and read as it was", written)
+	}
+}
+
+func TestPathOfEachElementIsMade(t *testing.T) {
+	const key, elements = 10_000, 1000
+	list := &apiextensions.JSONSchemaProps{Type: "array", Items: &apiextensions.JSONSchemaPropsOrArray{Schema: &apiextensions.JSONSchemaProps{Type: "string"}}}
+	validator, _, err := validation.NewSchemaValidator(&apiextensions.JSONSchemaProps{
+		Type: "object", AdditionalProperties: &apiextensions.JSONSchemaPropsOrBool{Allows: true, Schema: list},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := map[string]any{strings.Repeat("k", key): slices.Repeat([]any{"a"}, elements)}
+	size := allocated(func() { validator.Validate(object) })
+	if size < key*elements {
+		fixed(t, "a valid list of %d elements below a key of %d bytes is validated in %d bytes", elements, key, size)
+	}
+}
+
+// comparedError counts how often it is read.
+type comparedError struct {
+	text  string
+	reads *int
+}
+
+func (e comparedError) Error() string {
+	*e.reads++
+	return e.text
+}
+
+func TestErrorsAreComparedWithEachOther(t *testing.T) {
+	const errors = 100
+	reads := 0
+	var result validate.Result
+	for i := range errors {
+		result.AddErrors(comparedError{fmt.Sprint(i), &reads})
+	}
+	if reads < errors*errors/2 {
+		fixed(t, "%d errors are added by %d comparisons", errors, reads/2)
 	}
 }

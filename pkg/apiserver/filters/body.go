@@ -45,7 +45,7 @@ import (
 func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, maxBody int64) http.Handler {
 	server := next
 	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
-		return checkText(bounds, verb, mediaTypeOf(req), body, maxBody, func() int { return storedElements(server, req) })
+		return checkText(bounds, verb, mediaTypeOf(req), body, maxBody, func() []byte { return storedObject(server, req) })
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
@@ -83,13 +83,16 @@ func checkNamespace(namespace string) error {
 	return nil
 }
 
-func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int64, storedElements func() int) error {
+func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int64, stored func() []byte) error {
 	if verb == "patch" && bodycost.NestingExceeds(body, b.PatchDepth) {
 		return fmt.Errorf("the patch is nested more than %d levels deep", b.PatchDepth)
 	}
 	err := bodycost.CheckElements(mediaType, body, b.BodyElements, maxBody)
 	if err != nil && (verb == "update" || verb == "patch") {
-		err = bodycost.CheckElements(mediaType, body, b.BodyElements+storedElements(), maxBody)
+		err = bodycost.CheckElements(mediaType, body, b.BodyElements+bodycost.JSONElements(stored()), maxBody)
+	}
+	if err == nil {
+		err = checkPaths(b, verb, mediaType, body, stored)
 	}
 	if err != nil {
 		return err
@@ -100,8 +103,31 @@ func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int
 	return bodycost.CheckQuantities(mediaType, body)
 }
 
-// storedElements is how many elements the object of a request has, or 0 if it can't be got.
-func storedElements(server http.Handler, req *http.Request) int {
+// checkPaths refuses bodies whose elements have long paths. A patch adds its elements to those that are stored, and
+// a JSON patch moves stored ones, too.
+func checkPaths(b limits.Bounds, verb, mediaType string, body []byte, stored func() []byte) error {
+	limit := b.FieldPathBytes
+	small := limit / 8
+	paths := bodycost.Paths(mediaType, body, small)
+	switch {
+	case mediaType == string(types.JSONPatchType):
+		if longest := bodycost.LongestPointer(body); paths+longest*b.BodyElements > limit {
+			paths += longest * (bodycost.JSONElements(body) + bodycost.JSONElements(stored()))
+		}
+	case verb == "patch" && paths > small:
+		paths += bodycost.JSONPaths(stored())
+		limit *= 2
+	case verb == "update" && paths > limit:
+		limit += bodycost.JSONPaths(stored())
+	}
+	if paths > limit {
+		return fmt.Errorf("the paths of all elements together must not be longer than %d bytes: use shorter names for fields with many elements", b.FieldPathBytes)
+	}
+	return nil
+}
+
+// storedObject is the object of a request in JSON, or nothing if it can't be got.
+func storedObject(server http.Handler, req *http.Request) []byte {
 	info, _ := genericapirequest.RequestInfoFrom(req.Context())
 	who, _ := genericapirequest.UserFrom(req.Context())
 	reading := *info
@@ -119,9 +145,9 @@ func storedElements(server http.Handler, req *http.Request) int {
 	response := responsewriter.NewInMemoryResponseWriter()
 	server.ServeHTTP(response, get)
 	if response.RespCode() != http.StatusOK {
-		return 0
+		return nil
 	}
-	return bodycost.JSONElements(response.Data())
+	return response.Data()
 }
 
 // mediaTypeOf ignores the parameters, as the handler of patches does, even if they

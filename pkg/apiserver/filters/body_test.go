@@ -118,3 +118,54 @@ func TestBodiesOfLargeObjects(t *testing.T) {
 		})
 	}
 }
+
+// The library repeats the path of an element when it validates it.
+func TestBodiesWithLongPaths(t *testing.T) {
+	bounds := limits.DefaultBounds()
+	bounds.FieldPathBytes = 1 << 20
+	const message = "the paths of all elements together must not be longer than 1048576 bytes: use shorter names for fields with many elements"
+	// Paths of so many kibibytes.
+	paths := func(kibibytes int) string {
+		return `{"` + strings.Repeat("k", 1<<10-len(".[0]")) + `":[` + strings.Repeat("0,", kibibytes-2) + "0]}"
+	}
+	copies := func(length int) string {
+		return `[{"op":"copy","from":"/a","path":"/` + strings.Repeat("a", length) + `"}]`
+	}
+	const json, merge, patch, apply = "application/json", "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"
+	for name, test := range map[string]struct {
+		verb, mediaType, stored, body string
+		refused, reads                bool
+	}{
+		"a creation":                            {"create", json, "", paths(1024), false, false},
+		"a creation that is longer":             {"create", json, "", paths(1025), true, false},
+		"an update":                             {"update", json, "", paths(1024), false, false},
+		"an update that is longer":              {"update", json, "{}", paths(1025), true, true},
+		"an update of what is longer":           {"update", json, paths(1100), paths(1100), false, true},
+		"a merge patch":                         {"patch", merge, paths(1024), paths(1024), false, true},
+		"a merge patch that is longer":          {"patch", merge, paths(1024), paths(1025), true, true},
+		"an apply patch":                        {"patch", apply, paths(1024), paths(1024), false, true},
+		"an apply patch that is longer":         {"patch", apply, paths(1100), paths(1000), true, true},
+		"a small patch of what is much longer":  {"patch", merge, paths(5000), `{"metadata":{"finalizers":null}}`, false, false},
+		"a JSON patch":                          {"patch", patch, "{}", copies(40), false, false},
+		"a JSON patch with a long path":         {"patch", patch, paths(500), copies(1000), false, true},
+		"a JSON patch that moves many elements": {"patch", patch, paths(1500), copies(1000), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reads := false
+			handler := WithBodyBounds(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if info, _ := genericapirequest.RequestInfoFrom(req.Context()); info.Verb == "get" {
+					reads = true
+					_, _ = io.WriteString(w, test.stored)
+				}
+			}), requests.NewCodecs(), requests.IsWatch, bounds, 3<<20)
+			req := httptest.NewRequest(http.MethodPatch, "/one", strings.NewReader(test.body))
+			req.Header.Set("Content-Type", test.mediaType)
+			want := ""
+			if test.refused {
+				want = message
+			}
+			requests.RequireStatus(t, requests.Serve(handler, requests.WithInfo(req, test.verb)), want, http.StatusBadRequest)
+			require.Equal(t, test.reads, reads)
+		})
+	}
+}

@@ -21,12 +21,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -309,4 +311,30 @@ func TestAdmission(t *testing.T) {
 		require.ErrorContains(t, err, "no green")
 		return nil
 	})
+}
+
+// A dry run of 1 MiB ended the process: each of a thousand errors had a path of 1 MiB.
+func TestLongPaths(t *testing.T) {
+	t.Parallel()
+	const group = "paths.example.com"
+	definition := widgets(group, false)
+	spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	spec.Properties["lists"] = apiextensionsv1.JSONSchemaProps{Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{
+		Allows: true, Schema: &apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}},
+	}}
+	define(t, definition)
+
+	one := widget(group, "v1", "one", 1)
+	for name, test := range map[string]struct {
+		key     string
+		refused bool
+	}{
+		"a short key": {"k", false},
+		"a long key":  {strings.Repeat("k", 1<<20), true},
+	} {
+		one.Object["spec"].(map[string]any)["lists"] = map[string]any{test.key: slices.Repeat([]any{"a"}, 1000)}
+		_, err := widgetsIn(group, "v1", "default").Create(t.Context(), one, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		require.Equal(t, test.refused, apierrors.IsBadRequest(err), "%s: %v", name, err)
+		require.Equal(t, test.refused, err != nil, "%s: %.300v", name, err)
+	}
 }
