@@ -205,7 +205,7 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 	definitions := importedVersions(crd, options)
 	kind.Versions = slices.Collect(maps.Keys(definitions))
 	if len(definitions) == 0 {
-		return nil, fmt.Errorf("it serves none of these versions: %s", strings.Join(options.Versions, ", "))
+		return nil, fmt.Errorf("it serves no version with a schema%s: name others by --versions, or serve one", among(options.Versions))
 	}
 	if err := kind.complete(); err != nil {
 		return nil, err
@@ -234,6 +234,14 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 	kind.Status = preferred.definition.Subresources != nil && preferred.definition.Subresources.Status != nil
 	kind.find()
 	return kind, nil
+}
+
+// among says which versions were asked for.
+func among(versions []string) string {
+	if len(versions) == 0 {
+		return ""
+	}
+	return " among " + strings.Join(versions, ", ")
 }
 
 // open opens the module for the group of the kind.

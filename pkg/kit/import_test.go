@@ -420,8 +420,8 @@ func TestImportedNamesOfKinds(t *testing.T) {
 	const code = "\"x\\n}\\nfunc init() {}\""
 	for name, test := range map[string]struct{ old, replacement, want string }{
 		"the kind":     {"kind: Bread,", "kind: " + code + ",", `"x\n}\nfunc init() {}" can't be a kind: use letters and digits, beginning with a capital, such as Bread`},
-		"the plural":   {"plural: breads", "plural: " + code, `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits`},
-		"a short name": {"plural: breads", "plural: breads, shortNames: [" + code + "]", `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits`},
+		"the plural":   {"plural: breads", "plural: " + code, `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits, and dashes between them`},
+		"a short name": {"plural: breads", "plural: breads, shortNames: [" + code + "]", `"x\n}\nfunc init() {}" can't be the name of a resource: use small letters and digits, and dashes between them`},
 		"a version":    {"name: v1\n", "name: " + code + "\n", `"x\n}\nfunc init() {}" can't be a version: use v1, v1beta1, v2alpha1 and the like`},
 		"the group": {"group: bakery.example.com", "group: " + code,
 			"the module has no group x\n}\nfunc init() {}, but bakery.example.com: create it by \"kit create group\""},
@@ -525,7 +525,7 @@ func TestImportErrorsNameTheFix(t *testing.T) {
 		"another group": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}},
 			`pizzas.restaurant.programming-kubernetes.info: the module has no group restaurant.programming-kubernetes.info, but bakery.example.com: create it by "kit create group"`},
 		"no such version": {kit.ImportOptions{Files: []string{"../../artifacts/crd/pizzas.yaml"}, Versions: []string{"v2"}},
-			"pizzas.restaurant.programming-kubernetes.info: it serves none of these versions: v2"},
+			"pizzas.restaurant.programming-kubernetes.info: it serves no version with a schema among v2: name others by --versions, or serve one"},
 		"something else": {kit.ImportOptions{Files: []string{other}}, other + " has no CustomResourceDefinition of apiextensions.k8s.io/v1"},
 	} {
 		t.Run(name, func(t *testing.T) {

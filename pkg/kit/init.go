@@ -26,6 +26,8 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // InitOptions say what module Init writes.
@@ -70,6 +72,9 @@ func (o *InitOptions) complete() error {
 // Init writes a module with a server for an API group that has no kinds yet.
 func Init(ctx context.Context, options InitOptions) (result *Result, err error) {
 	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	if err := codegen.CheckVendor(options.Dir); err != nil {
 		return nil, err
 	}
 	made := newWriter(ctx, options.Dir)

@@ -25,9 +25,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
 // KindOptions say what kind CreateKind writes.
@@ -82,8 +83,8 @@ func (k *KindOptions) complete() error {
 		k.Resource = k.Kind.Plural()
 	}
 	for _, name := range append([]string{k.Resource}, k.Short...) {
-		if !regexp.MustCompile(`^[a-z][a-z0-9]*$`).MatchString(name) {
-			return fmt.Errorf("%q can't be the name of a resource: use small letters and digits", name)
+		if errs := utilvalidation.IsDNS1035Label(name); len(errs) > 0 {
+			return fmt.Errorf("%q can't be the name of a resource: use small letters and digits, and dashes between them", name)
 		}
 	}
 	k.Status = k.Status || k.Scale

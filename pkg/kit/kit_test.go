@@ -166,6 +166,24 @@ func TestTypesElsewhere(t *testing.T) {
 	require.FileExists(t, dir+"/pkg/registry/bakery/bread.go")
 }
 
+// Generators guess plurals, and no guess is the one of a person.
+func TestPlurals(t *testing.T) {
+	dir := newModule(t)
+	for kind, plural := range map[kit.Name]string{"Person": "people", "Sheep": "sheep", "RyeBread": "rye-breads"} {
+		create(t, dir, kit.KindOptions{Kind: kind, Resource: plural, Versions: []string{"v1"}})
+		require.Contains(t, read(t, dir, "pkg/apis/bakery/v1/"+kind.File()+"_types.go"), "// +resourceName="+plural+"\n")
+		require.Regexp(t, `Resource: +"`+plural+`"`, read(t, dir, "pkg/registry/bakery/"+kind.File()+".go"))
+	}
+}
+
+// With this flag, Go reads go.mod.
+func TestVendorIsNotRead(t *testing.T) {
+	dir := newModule(t)
+	write(t, dir, "vendor/modules.txt", "")
+	t.Setenv("GOFLAGS", "-mod=mod")
+	create(t, dir, bread())
+}
+
 func TestErrorsNameTheFix(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind kit.KindOptions
@@ -186,10 +204,12 @@ func TestErrorsNameTheFix(t *testing.T) {
 		"a part that another kind has": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) {
 			create(t, dir, kit.KindOptions{Kind: "BreadSpec", Versions: []string{"v1"}})
 		}, want: "the kind can't be called Bread: its type BreadSpec would have the name of one in pkg/apis/bakery/breadspec_types.go"},
-		"not a plural":      {kind: kit.KindOptions{Kind: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits`},
+		"not a plural":      {kind: kit.KindOptions{Kind: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits, and dashes between them`},
 		"in other versions": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
 		"not a module": {kind: bread(), prepare: func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "go.mod"))) },
 			want: `there is no module in DIR: run "kit init" there first, or name the directory of a go.mod by --dir`},
+		"a directory vendor": {kind: bread(), prepare: func(t *testing.T, dir string) { write(t, dir, "vendor/modules.txt", "") },
+			want: `DIR has a directory vendor, which Go would read instead of go.mod: set GOFLAGS=-mod=mod for this command, and run "go mod vendor" afterwards`},
 		"no group": {kind: bread(), prepare: func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(dir+"/pkg/apis/bakery/doc.go"))
 		}, want: `DIR has no API group: run "kit init" there, or write pkg/apis/<group>/doc.go with the comment // +groupName=<name>`},

@@ -29,6 +29,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 // sums is a file with the checksums of what Init has written, by which Upgrade knows what
@@ -76,6 +78,9 @@ func (w *writer) writeSums(recorded map[string]string) error {
 // that kit knows what it writes. It does nothing for the version "current", which is the one that go.mod has, or if the
 // library is replaced by a checkout. If it fails before code is generated, go.mod requires what it did.
 func UpgradeTo(ctx context.Context, dir, version string, generate bool, out, notes io.Writer) (done bool, err error) {
+	if err := codegen.CheckVendor(dir); err != nil {
+		return false, err
+	}
 	w := newWriter(ctx, dir)
 	own, err := w.goMod(ctx)
 	if err != nil || version == "current" || slices.ContainsFunc(own.Replace, func(r replacement) bool { return r.Old.Path == library }) {

@@ -59,6 +59,9 @@ func Generate(ctx context.Context, config Config) error {
 	if g.Module, err = filepath.Abs(g.Module); err != nil {
 		return err
 	}
+	if err := CheckVendor(g.Module); err != nil {
+		return err
+	}
 	if g.Header, err = g.header(); err != nil {
 		return err
 	}
