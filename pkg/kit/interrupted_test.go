@@ -18,7 +18,6 @@ package kit_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -107,7 +106,7 @@ spec:
 func TestImportTakesBack(t *testing.T) {
 	dir := newModule(t)
 	// There is no way to write a file in place of a directory.
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "pkg/registry/bakery/oven.yaml/full"), 0o755))
+	require.NoError(t, os.MkdirAll(dir+"/pkg/registry/bakery/oven.yaml/full", 0o755))
 	before := files(t, dir)
 	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", "field: {type: string}"), versionedDefinition(t)}})
 	require.ErrorContains(t, err, "ovens.bakery.example.com: ")
@@ -119,10 +118,10 @@ func TestFileThatCannotBeReplaced(t *testing.T) {
 	dir := newModule(t)
 	create(t, dir, bread())
 	// It is written under this name first.
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "pkg/registry/bakery/.kinds.go.part/full"), 0o755))
+	require.NoError(t, os.MkdirAll(dir+"/pkg/registry/bakery/.kinds.go.part/full", 0o755))
 	before := files(t, dir)
 	_, err := kit.CreateKind(t.Context(), kit.Target{Dir: dir}, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}})
 	var failed *os.PathError
-	require.True(t, errors.As(err, &failed), err)
+	require.ErrorAs(t, err, &failed)
 	require.Equal(t, before, files(t, dir))
 }
