@@ -256,7 +256,7 @@ func (p *Probe) owners(answer Answer) map[string][]string {
 	for _, entry := range p.Object(answer, answer.Code).GetManagedFields() {
 		version := entry.APIVersion[strings.LastIndex(entry.APIVersion, "/")+1:]
 		owner := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", entry.Manager, entry.Operation, version, entry.Subresource))
-		if entry.Manager == manager || !slices.Contains(managers, entry.Manager) {
+		if entry.Manager == manager || !slices.Contains(managers(), entry.Manager) {
 			continue
 		}
 		p.Require(answer, owners[owner] == nil && entry.FieldsV1 != nil, "one entry with fields is expected for %s", owner)
