@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -35,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -46,8 +48,21 @@ type converted struct {
 	group string
 }
 
+// once makes client-go send requests once that get 429 or 503.
+type once struct{ http.RoundTripper }
+
+func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := o.RoundTripper.RoundTrip(req)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
 func (c converted) widgets(version, namespace string) dynamic.ResourceInterface {
-	return framework.Dynamic(c.ControlPlane).Resource(schema.GroupVersionResource{Group: c.group, Version: version, Resource: "widgets"}).Namespace(namespace)
+	config := rest.CopyConfig(framework.Config(c.ControlPlane))
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return once{next} })
+	return dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: c.group, Version: version, Resource: "widgets"}).Namespace(namespace)
 }
 
 // namespace is one of the group's own.
@@ -200,7 +215,6 @@ func TestStuckObject(t *testing.T) {
 			})
 		}
 		want := outcomes(kept)
-		t.Logf("%s: %q", when, want)
 		require.Equal(t, want, outcomes(moved), when)
 		for _, request := range []string{"get v1", "list v1", "delete v1", "delete collection v1"} {
 			require.Equal(t, "ok", want[request], request)
@@ -224,6 +238,10 @@ func TestStuckObject(t *testing.T) {
 		for _, name := range []string{"used", "deleted"} {
 			require.NoError(t, c.widgets("v1", c.namespace(name)).Delete(t.Context(), "stuck", metav1.DeleteOptions{}))
 		}
+	}
+	// It would try again later and later.
+	require.NoError(t, cp.ControllerManager.Restart(t.Context()))
+	for _, c := range groups {
 		collected(c, "stuck")
 		controlplane.Eventually(t, func() error {
 			_, err := kube.CoreV1().Namespaces().Get(t.Context(), c.namespace("deleted"), metav1.GetOptions{})
