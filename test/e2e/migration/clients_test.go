@@ -290,7 +290,7 @@ func (c *cluster) follow(t *testing.T) *follower {
 func (f *follower) run(ctx context.Context, pizzas dynamic.ResourceInterface) error {
 	list, err := pizzas.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil //nolint:nilerr // client-go has tried ten times; it is listed again.
+		return nil // client-go has tried ten times; it is listed again.
 	}
 	f.mu.Lock()
 	f.lists++
