@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	runtimejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/kube-openapi/pkg/common"
@@ -47,6 +48,8 @@ type Definition interface {
 type Schema interface {
 	// Coerce drops what the schema does not know, and returns the paths of that.
 	Coerce(object map[string]any) (unknown []string, err error)
+	// CheckDefaults returns an error if what is missing is too much to fill in.
+	CheckDefaults(object map[string]any) error
 	// Default fills in what is missing.
 	Default(object map[string]any)
 	// Validate returns what is wrong with an object. The old one is that which it replaces, or
@@ -98,6 +101,9 @@ func (g Group) installDefaults(scheme *runtime.Scheme) error {
 		scheme.AddTypeDefaultingFunc(object, func(object any) {
 			typed.Default(object.(runtime.Object))
 			fields, err := toFields(object)
+			if err == nil {
+				err = of.CheckDefaults(fields)
+			}
 			if err == nil {
 				of.Default(fields)
 				err = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, object)
@@ -192,6 +198,9 @@ func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	if err != nil {
 		return nil, gvk, err
 	}
+	if err := of.CheckDefaults(sent.Object); err != nil {
+		return nil, gvk, err
+	}
 	of.Default(sent.Object)
 	coerced, err := json.Marshal(sent.Object)
 	if err != nil {
@@ -284,8 +293,17 @@ func isLost(sent, kept any) bool {
 // addDefined adds what the Definition of the kind, if it has one, refuses in the version of the request, and what is
 // not among the errors.
 func (s strategy[O]) addDefined(ctx context.Context, obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
+	type place struct {
+		of    field.ErrorType
+		field string
+	}
+	known := sets.New[place]()
+	for _, err := range errs {
+		known.Insert(place{err.Type, err.Field})
+	}
 	for _, err := range s.validateDefined(ctx, obj, old) {
-		if !slices.ContainsFunc(errs, func(other *field.Error) bool { return other.Type == err.Type && other.Field == err.Field }) {
+		if at := (place{err.Type, err.Field}); !known.Has(at) {
+			known.Insert(at)
 			errs = append(errs, err)
 		}
 	}
@@ -310,6 +328,10 @@ func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Objec
 	}
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	// A server-side apply has no body that is a whole object.
+	if err := of.CheckDefaults(object); err != nil {
+		return field.ErrorList{field.Forbidden(nil, err.Error())}
 	}
 	return of.Validate(ctx, object, before, info.Subresource == "status")
 }

@@ -162,6 +162,11 @@ func (s *versionSchema) Coerce(object map[string]any) (unknown []string, err err
 	return slices.Concat(unknown, embedded), nil
 }
 
+// CheckDefaults implements registry.Schema.
+func (s *versionSchema) CheckDefaults(object map[string]any) error {
+	return checkDefaults(object, s.structural)
+}
+
 // Default implements registry.Schema.
 func (s *versionSchema) Default(object map[string]any) { defaulting.Default(object, s.structural) }
 

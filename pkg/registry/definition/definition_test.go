@@ -18,6 +18,8 @@ package definition_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -147,6 +149,64 @@ func TestValidate(t *testing.T) {
 const blocked = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
 
 // Documents have what every object has beside the schema, and in version 2 no more than that version can have.
+// What defaults add is refused before it is made.
+func TestCheckDefaults(t *testing.T) {
+	of, err := definition.New(`
+metadata: {name: sites.workshop.example.com}
+spec:
+  group: workshop.example.com
+  names: {kind: Site, plural: sites}
+  versions:
+    - name: v1
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            few: {type: array, items: {type: object, properties: {a: {type: string, default: b}, c: {type: string, nullable: true, default: d}}}}
+            long: {type: array, items: {type: object, properties: {a: {type: string, default: ` + strings.Repeat("b", 1000) + `}}}}
+            nulls: {type: array, items: {type: string, default: b}}
+            nested: {type: object, additionalProperties: {type: object, properties: {a: {type: object, default: {}, properties: {b: {type: array, items: {type: string}, default: [c, d]}}}}}}
+`).Schema("v1")
+	require.NoError(t, err)
+	const tooMuch = "the defaults of fields that are missing must not be more than 20000 values or 3145728 bytes together"
+	list := func(name, item string, count int) string {
+		return `{"` + name + `":[` + strings.TrimSuffix(strings.Repeat(item+",", count), ",") + `]}`
+	}
+	entries := func(count int) string {
+		all := map[string]any{}
+		for i := range count {
+			all[fmt.Sprint(i)] = map[string]any{}
+		}
+		text, err := json.Marshal(map[string]any{"nested": all})
+		require.NoError(t, err)
+		return string(text)
+	}
+	for name, test := range map[string]struct{ object, err string }{
+		"many values":                {list("few", `{}`, 10_000), ""},
+		"too many values":            {list("few", `{}`, 10_001), tooMuch},
+		"values that are there":      {list("few", `{"a":"b","c":"d"}`, 10_001), ""},
+		"null that has a default":    {list("few", `{"a":null,"c":"d"}`, 20_001), tooMuch},
+		"null in a list":             {list("nulls", `null`, 20_001), tooMuch},
+		"null that stays":            {list("few", `{"a":"b","c":null}`, 20_001), ""},
+		"many bytes":                 {list("long", `{}`, 3000), ""},
+		"too many bytes":             {list("long", `{}`, 3200), tooMuch},
+		"defaults of a default":      {entries(5000), ""},
+		"too many of them":           {entries(5001), tooMuch},
+		"what the schema lacks":      {`{"other":[{},{}]}`, ""},
+		"what is of another type":    {`{"few":{"a":[{}]},"nested":1}`, ""},
+		"an object without anything": {`{}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := of.CheckDefaults(object(t, test.object))
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
 func TestOpenAPI(t *testing.T) {
 	made := schema(t).OpenAPI(func(name string) spec.Ref { return spec.MustCreateRef("#/" + name) })
 	require.Equal(t, []string{"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}, made.Dependencies)

@@ -17,6 +17,7 @@ limitations under the License.
 package definition_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,7 @@ spec:
                 capacity: {type: integer, format: int32, minimum: 2, x-kubernetes-validations: [{rule: self != 7}]}
                 size: {type: integer}
                 region: {type: string, nullable: true, default: north, minLength: 2}
+                parts: {type: array, items: {type: object, properties: {kind: {type: string, default: part}}}}
 `
 
 // group has sites with that definition.
@@ -90,6 +92,7 @@ func TestDecode(t *testing.T) {
 		"unknown and strict": {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"capacity":3,"other":1}}`, strict: true, err: `strict decoding error: duplicate field "spec.capacity", unknown field "spec.other"`},
 		"no kind":            {sent: `{` + apiVersion + `"spec":{"capacity":3}}`, err: `Object 'Kind' is missing in '{` + apiVersion + `"spec":{"capacity":3}}'`},
 		"no version":         {sent: `{` + kind + `"spec":{"capacity":3}}`, err: `Object 'apiVersion' is missing in '{` + kind + `"spec":{"capacity":3}}'`},
+		"too many defaults":  {sent: `{` + apiVersion + kind + `"spec":{"capacity":3,"parts":[` + strings.Repeat("{},", 20_000) + `{}]}}`, err: `the defaults of fields that are missing must not be more than 20000 values or 3145728 bytes together`},
 		"another type":       {sent: `{` + apiVersion + kind + `"spec":{"capacity":"3"}}`, err: `json: cannot unmarshal string into Go struct field SiteSpec.spec.capacity of type int32`},
 	} {
 		t.Run(name, func(t *testing.T) {
