@@ -32,6 +32,10 @@ import (
 // as less. Check its elements before. Protobuf is of types in Go, whose validation makes paths of few elements.
 // Upstream fault 84.
 func Paths(mediaType string, body []byte, limit int) int {
+	// Each element has a byte, and a path shorter than the body, unless aliases of YAML repeat both.
+	if len(body) <= limit/max(1, len(body)) && !bytes.ContainsRune(body, '*') {
+		return 0
+	}
 	switch mediaType {
 	case runtime.ContentTypeProtobuf:
 		return 0
@@ -46,10 +50,6 @@ func Paths(mediaType string, body []byte, limit int) int {
 		body = converted
 	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
 		body = cborToJSON(body)
-	}
-	// Each element has a byte, and a path shorter than the body.
-	if len(body) <= limit/max(1, len(body)) {
-		return 0
 	}
 	return JSONPaths(body)
 }

@@ -69,6 +69,7 @@ func TestPaths(t *testing.T) {
 		"an apply patch":              {"application/apply-patch+yaml", "? " + key + "\n: [" + list + "]", true},
 		"keys of YAML by an alias":    {"application/yaml", "a: &k " + key + "\n*k :\n" + strings.Repeat("- 0\n", 4<<10), true},
 		"a list of YAML by its alias": {"application/yaml", "a: &l [" + list + "]\n? " + key + "\n: *l\n", true},
+		"a small text with aliases":   {"application/yaml", "a: &a [0,0,0,0,0,0,0,0,0,0]\nb: &b [" + strings.Repeat("*a, ", 9) + "0]\n? " + key + "\n: [" + strings.Repeat("*b, ", 50) + "0]\n", true},
 		"CBOR":                        {"application/cbor", string(inCBOR), true},
 		"what is no CBOR":             {"application/cbor", "\xff", false},
 		"what is no YAML":             {"application/yaml", "a: b: c", false},
