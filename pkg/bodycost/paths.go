@@ -63,10 +63,10 @@ func JSONPaths(text []byte) (total int) {
 	}
 	in := container{}
 	var around []container
-	for start, i := 0, 0; i < len(text); i++ {
+	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			start = i + 1
+			start := i + 1
 			for i++; i < len(text) && text[i] != '"'; i++ {
 				if text[i] == '\\' {
 					i++
