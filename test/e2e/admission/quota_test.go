@@ -17,13 +17,16 @@ limitations under the License.
 package admission
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,15 +38,30 @@ import (
 // countPizzas is what ResourceQuotas call the number of pizzas.
 const countPizzas = corev1.ResourceName("count/pizzas.restaurant.programming-kubernetes.info")
 
-// limitPizzas limits the pizzas of the test's namespace by a ResourceQuota named
-// menu, and returns when the quota controller has counted them.
+// limitPizzas limits the pizzas of the test's namespace by a ResourceQuota named menu, and returns when the quota
+// controller has counted them, and the server knows of the limit. Until then it counts nothing, as kube-apiserver.
 func (s *scope) limitPizzas(t *testing.T, limit int64) {
 	t.Helper()
-	_, err := framework.Kube(cp).CoreV1().ResourceQuotas(s.Namespace).Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "menu"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{countPizzas: *apiresource.NewQuantity(limit, apiresource.DecimalSI)}},
+	quotas := framework.Kube(cp).CoreV1().ResourceQuotas(s.Namespace)
+	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "menu"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{countPizzas: apiresource.MustParse("0")}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	tried := func() error {
+		_, err := s.pizzas("v1").Create(t.Context(), s.pizza("v1", "tried"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	controlplane.Eventually(t, func() error {
+		err := tried()
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "limited: "+string(countPizzas)+"=0") {
+			return nil
+		}
+		return errors.Join(errors.New("the server does not know of the quota"), err)
+	})
+	patch := fmt.Appendf(nil, `{"spec":{"hard":{%q:"%d"}}}`, countPizzas, limit)
+	_, err = quotas.Patch(t.Context(), quota.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+	controlplane.Eventually(t, tried)
 	s.requireUsed(t, 0)
 }
 
