@@ -28,7 +28,7 @@ import (
 )
 
 // Paths returns how many bytes the paths of all elements of a body have together, such as spec.rules.a.hosts[3].
-// JSON is assumed if the media type is not a known one. A body for which that can't be above the limit may count
+// JSON is assumed if the media type is not a known one. A body that can't have more than the limit may count
 // as less. Check its elements before. Protobuf is of types in Go, whose validation makes paths of few elements.
 // Upstream fault 84.
 func Paths(mediaType string, body []byte, limit int) int {

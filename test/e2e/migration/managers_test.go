@@ -199,7 +199,7 @@ func TestManagersOfGoneVersions(t *testing.T) {
 	}
 }
 
-// A value that a type in Go writes in another way belongs to its manager as before, who can apply it again. Several
+// A value that a type in Go writes in another way belongs to its manager as before, which can apply it again. Several
 // managers have to write it as it is stored, as with quantities of Kubernetes' own kinds.
 func TestManagersOfRewrittenValues(t *testing.T) {
 	framework.Long(t, "objects move there and back")
