@@ -73,72 +73,30 @@ func expression(root *goStruct, jsonPath, none string, format func(*goType, stri
 }
 
 // returned returns a value as it is in Go.
-func returned(value string) string { return "return " + value + "\n" }
-
-// cell returns a value in a table.
-func cell(t *goType, value string) string {
-	if t.text == "intstr.IntOrString" {
-		return returned(value + ".String()")
-	}
-	return returned(value)
-}
-
-// ageCell returns the age of a time in a table, as a column of the type date has it.
-func ageCell(t *goType, value string) string {
-	if t.text != "string" {
-		return cell(t, value)
-	}
-	return "var at metav1.Time\nif at.UnmarshalQueryParameter(" + value + ") != nil {\nreturn \"<invalid>\"\n}\nreturn table.ConvertToHumanReadableDateType(at)\n"
-}
+func returned(_ *goType, value string) string { return "return " + value + "\n" }
 
 // label returns a value of a field selector.
 func label(t *goType, value string) string {
 	if slices.Contains([]string{"int32", "int64", "bool", "float64"}, t.text) {
-		return returned("fmt.Sprint(" + value + ")")
+		value = "fmt.Sprint(" + value + ")"
+	} else if t.text == "intstr.IntOrString" {
+		value += ".String()"
 	}
-	return cell(t, value)
+	return returned(t, value)
 }
 
-// column is a column of "kubectl get", or a field selector, with the statements that return its value.
-type column struct {
-	apiextensionsv1.CustomResourceColumnDefinition
-	Value string
-}
-
-// columns are the columns of "kubectl get" but the age, and what could not be written.
-func columns(root *goStruct, definitions []apiextensionsv1.CustomResourceColumnDefinition) (made []column, age bool, findings []string) {
-	age = len(definitions) == 0
-	for _, definition := range definitions {
-		if definition.JSONPath == ".metadata.creationTimestamp" {
-			age = true
-			continue
-		}
-		shown := cell
-		if definition.Type == "date" {
-			shown = ageCell
-		}
-		value := expression(root, definition.JSONPath, "nil", shown)
-		if value == "" {
-			findings = append(findings, fmt.Sprintf("the column %s: a function can show %s, write it by hand", definition.Name, definition.JSONPath))
-			continue
-		}
-		if definition.Type == "date" {
-			definition.Type = "string"
-		}
-		made = append(made, column{definition, value})
-	}
-	return made, age, findings
-}
+// selector is a field selector, with the statements that return its value.
+type selector struct{ Name, Value string }
 
 // selectable are the field selectors of a kind.
-func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []column, findings []string) {
+func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []selector, findings []string) {
 	for _, field := range fields {
 		value := expression(root, field.JSONPath, `""`, label)
 		if value == "" {
 			findings = append(findings, "the field selector "+field.JSONPath+": write it by hand")
 			continue
 		}
-		made = append(made, column{apiextensionsv1.CustomResourceColumnDefinition{Name: strings.TrimPrefix(field.JSONPath, ".")}, value})
+		made = append(made, selector{strings.TrimPrefix(field.JSONPath, "."), value})
 	}
 	return made, findings
 }
@@ -152,10 +110,10 @@ func scaled(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScal
 		return nil, nil
 	}
 	whole := func(t *goType, value string) string {
-		if t.text == "int32" {
-			return returned(value)
+		if t.text != "int32" {
+			value = "int32(" + value + ")"
 		}
-		return returned("int32(" + value + ")")
+		return returned(t, value)
 	}
 	spec, replicas := root.field("spec"), (*goField)(nil)
 	if spec != nil && spec.goType.fields != nil {
@@ -163,7 +121,7 @@ func scaled(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScal
 	}
 	made = &scaleCode{StatusReplicas: expression(root, scale.StatusReplicasPath, "0", whole), Selector: `return ""` + "\n"}
 	if scale.LabelSelectorPath != nil {
-		made.Selector = expression(root, *scale.LabelSelectorPath, `""`, func(_ *goType, value string) string { return returned(value) })
+		made.Selector = expression(root, *scale.LabelSelectorPath, `""`, returned)
 	}
 	if scale.SpecReplicasPath != ".spec.replicas" || replicas == nil || replicas.goType.text != "int32" || made.StatusReplicas == "" || made.Selector == "" {
 		return nil, []string{"the subresource scale: its replicas have to be an int32 at .spec.replicas, write it by hand"}

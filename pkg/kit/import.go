@@ -56,13 +56,12 @@ type ImportOptions struct {
 type imported struct {
 	Doc, Imports, RootFields, Types string
 	Categories                      []string
-	Columns, Fields                 []column
-	Age                             bool
+	Fields                          []selector
 	Scaled                          *scaleCode
 	// Definition is the CustomResourceDefinition in YAML.
-	Definition                                                  string
-	KeepSpec                                                    string
-	UsesMeta, UsesMetaV1, UsesTable, UsesFmt, HasSpec, OnlySpec bool
+	Definition                           string
+	KeepSpec                             string
+	UsesMeta, UsesFmt, HasSpec, OnlySpec bool
 }
 
 // CategoryList is the categories in Go.
@@ -348,10 +347,9 @@ func (k *importedKind) find() {
 		}
 	}
 	root, made := preferred.root, imported{Doc: preferred.root.doc, Categories: names.Categories}
-	var notes [3][]string
+	var notes [2][]string
 	made.Scaled, notes[0] = scaled(root, scaleOf(preferred.definition))
-	made.Columns, made.Age, notes[1] = columns(root, preferred.definition.AdditionalPrinterColumns)
-	made.Fields, notes[2] = selectable(root, preferred.definition.SelectableFields)
+	made.Fields, notes[1] = selectable(root, preferred.definition.SelectableFields)
 	k.Scale, k.made = made.Scaled != nil, made
 	k.findings = append(k.findings, slices.Concat(notes[:]...)...)
 	for _, name := range k.Versions {
@@ -419,15 +417,14 @@ func (m *module) declareImported(k *importedKind) (err error) {
 	if made.Definition, err = k.definition(); err != nil {
 		return err
 	}
-	made.UsesMetaV1 = len(made.Columns) > 0
 	code := ""
 	if made.Scaled != nil {
 		code = made.Scaled.StatusReplicas + made.Scaled.Selector
 	}
-	for _, column := range slices.Concat(made.Columns, made.Fields) {
-		code += column.Value
+	for _, field := range made.Fields {
+		code += field.Value
 	}
-	for name, uses := range map[string]*bool{"meta.Find": &made.UsesMeta, "table.Convert": &made.UsesTable, "fmt.Sprint": &made.UsesFmt} {
+	for name, uses := range map[string]*bool{"meta.Find": &made.UsesMeta, "fmt.Sprint": &made.UsesFmt} {
 		*uses = strings.Contains(code, name)
 	}
 	for _, field := range preferred.root.fields {

@@ -191,7 +191,6 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	require.NoError(t, err)
 	const pizzas, toppings = "pizzas.restaurant.programming-kubernetes.info: ", "toppings.restaurant.programming-kubernetes.info: "
 	require.Equal(t, []string{
-		pizzas + "the column Toppings: a function can show .spec.toppings, write it by hand",
 		pizzas + "v1: Pizza.status.conditions: fractions of times, and an observedGeneration of 0, are dropped, and a message that is missing is empty",
 		toppings + "v1: Topping.spec.cost: integers beyond 32 bits are refused",
 	}, findings)
@@ -199,10 +198,6 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	declaration := read(t, dir, "pkg/registry/bakery/pizza.go")
 	for _, want := range []string{
 		"\t\tNamespaced: true,\n\t\tShortNames: []string{\"pz\"},\n\t\tCategories: []string{\"restaurant\"},\n",
-		"\t\t\t\tTableColumnDefinition: metav1.TableColumnDefinition{Name: \"Desired\", Type: \"integer\", Description: \"How many of the pizza the kitchen keeps baked.\"},\n",
-		"\t\t\t\t\tif o.Status.Cost == nil {\n\t\t\t\t\t\treturn nil\n\t\t\t\t\t}\n\t\t\t\t\treturn *o.Status.Cost\n",
-		"Description: \"The reason of the condition.\", Priority: 1},\n\t\t\t\tCell: func(o *bakery.Pizza) any {\n\t\t\t\t\tif c := meta.FindStatusCondition(o.Status.Conditions, \"Ready\"); c != nil {\n\t\t\t\t\t\treturn c.Reason\n",
-		"\t\t\tregistry.AgeColumn[*bakery.Pizza](),\n",
 		"\t\t\t\"status.replicas\": func(o *bakery.Pizza) string {\n\t\t\t\tif o.Status.Replicas == nil {\n\t\t\t\t\treturn \"\"\n\t\t\t\t}\n\t\t\t\treturn fmt.Sprint(*o.Status.Replicas)\n",
 		"\t\t\t\treturn o.Spec.Replicas\n",
 		"//go:embed pizza.yaml\nvar pizzaDefinition string\n",
@@ -211,6 +206,7 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	} {
 		require.Contains(t, declaration, want)
 	}
+	require.NotContains(t, declaration, "Columns:")
 	require.Contains(t, read(t, dir, "pkg/registry/bakery/pizza.yaml"), "\nkind: CustomResourceDefinition\nmetadata:\n  name: pizzas.restaurant.programming-kubernetes.info\nspec:\n")
 	require.Contains(t, read(t, dir, "artifacts/deploy/base/rbac-topping.yaml"), "name: bakery:topping-editor\n")
 
@@ -329,22 +325,6 @@ func TestImportedDefinitions(t *testing.T) {
 				require.Contains(t, versioned, line)
 			}
 		})
-	}
-}
-
-// A column of the type date shows an age, and one of another type the time as it is.
-func TestImportedAges(t *testing.T) {
-	dir := newModule(t)
-	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{"testdata/crds/times.yaml"}})
-	require.NoError(t, err)
-	declaration := read(t, dir, "pkg/registry/bakery/rental.go")
-	for _, want := range []string{
-		"\t\"k8s.io/apimachinery/pkg/api/meta/table\"\n",
-		"Name: \"Renewed\", Type: \"string\", Description: \"\"},\n\t\t\t\tCell: func(o *bakery.Rental) any {\n\t\t\t\t\tif o.Spec.RenewTime == nil {\n\t\t\t\t\t\treturn nil\n\t\t\t\t\t}\n" +
-			"\t\t\t\t\tvar at metav1.Time\n\t\t\t\t\tif at.UnmarshalQueryParameter(*o.Spec.RenewTime) != nil {\n\t\t\t\t\t\treturn \"<invalid>\"\n\t\t\t\t\t}\n\t\t\t\t\treturn table.ConvertToHumanReadableDateType(at)\n",
-		"\t\t\t\t\treturn *o.Spec.Day\n",
-	} {
-		require.Contains(t, declaration, want)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kube-openapi/pkg/common"
 )
 
@@ -55,9 +57,13 @@ type Schema interface {
 	// Validate returns what is wrong with an object. The old one is that which it replaces, or
 	// nil. For an update of /status, status is true.
 	Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList
+	// Table shows objects of the version, and lists of them, in the columns that it has for them.
+	Table() rest.TableConvertor
 	// OpenAPI returns the schema as documents have it.
 	OpenAPI(ref common.ReferenceCallback) common.OpenAPIDefinition
 }
+
+var errNoVersion = errors.New("the request has no version")
 
 // schemas returns those of all kinds with a Definition, in all versions.
 func (g Group) schemas(scheme *runtime.Scheme) (map[schema.GroupVersionKind]Schema, error) {
@@ -316,7 +322,7 @@ func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Objec
 	}
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	if !ok {
-		return field.ErrorList{field.InternalError(nil, errors.New("the request has no version"))}
+		return field.ErrorList{field.InternalError(nil, errNoVersion)}
 	}
 	of, err := s.kind.Definition.Schema(info.APIVersion)
 	var object, before map[string]any
@@ -343,4 +349,24 @@ func (s strategy[O]) fieldsIn(info *genericapirequest.RequestInfo, obj runtime.O
 		return nil, err
 	}
 	return toFields(versioned)
+}
+
+// definedTable shows objects in the columns that the Definition of the kind has in the version of the request.
+type definedTable[O Object] struct{ strategy[O] }
+
+// ConvertToTable implements rest.TableConvertor.
+func (t definedTable[O]) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok {
+		return nil, errNoVersion
+	}
+	of, err := t.kind.Definition.Schema(info.APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	versioned, err := t.ConvertToVersion(obj, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion})
+	if err != nil {
+		return nil, err
+	}
+	return of.Table().ConvertToTable(ctx, versioned, options)
 }

@@ -50,7 +50,8 @@ type Kind[O Object] struct {
 	// ShortNames and Categories are what kubectl accepts besides the names.
 	ShortNames, Categories []string
 
-	// Columns are the cells of a row in the answer to "kubectl get".
+	// Columns are the cells of a row in the answer to "kubectl get". Left out, they are those of the
+	// Definition.
 	Columns []Column[O]
 	// Fields are selectable by field selectors, besides metadata.name and
 	// metadata.namespace. They are computed for every object of every event,

@@ -110,7 +110,7 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 		UpdateStrategy:            main,
 		DeleteStrategy:            main,
 		ResetFieldsStrategy:       main,
-		TableConvertor:            tableConvertor[O](k.Columns),
+		TableConvertor:            main.table(),
 		PredicateFunc:             k.predicate,
 	}
 	if k.CheckGracefulDelete != nil {

@@ -46,6 +46,14 @@ type tableConvertor[O Object] []Column[O]
 
 var _ rest.TableConvertor = tableConvertor[Object]{}
 
+// table shows objects in the columns of the kind, or in those of its Definition.
+func (s strategy[O]) table() rest.TableConvertor {
+	if s.kind.Definition != nil && len(s.kind.Columns) == 0 {
+		return definedTable[O]{s}
+	}
+	return tableConvertor[O](s.kind.Columns)
+}
+
 // cells is a row.
 func (c tableConvertor[O]) cells(o O) []any {
 	cells := make([]any, len(c))

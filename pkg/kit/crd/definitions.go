@@ -144,7 +144,11 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 	if err != nil {
 		return nil, err
 	}
-	props, err := e.schema(d, gvk, tags)
+	kept, err := keptVersion(d, gvk)
+	if err != nil {
+		return nil, err
+	}
+	props, err := e.schema(kept, gvk, tags)
 	if err != nil {
 		return nil, err
 	}
@@ -175,26 +179,37 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 		}
 		version.Subresources.Scale = scale
 	}
-	if version.AdditionalPrinterColumns, err = p.columns(); err != nil {
+	if kept != nil && len(d.Features.Columns) == 0 {
+		version.AdditionalPrinterColumns = slices.Clone(kept.AdditionalPrinterColumns)
+	} else if version.AdditionalPrinterColumns, err = p.columns(); err != nil {
 		return nil, err
 	}
 	version.SelectableFields = p.selectable()
 	return version, nil
 }
 
-// schema is what the definition of the kind has, or what its types have.
-func (e *exporter) schema(d registry.Description, gvk schema.GroupVersionKind, tags *tagsOfVersion) (*props, error) {
-	if kept, ok := d.Features.Definition.(*definition.Definition); ok {
-		crd, err := kept.CRD()
-		if err != nil {
-			return nil, err
+// keptVersion is the version in the definition of the kind, or nil if the kind has none.
+func keptVersion(d registry.Description, gvk schema.GroupVersionKind) (*apiextensionsv1.CustomResourceDefinitionVersion, error) {
+	kept, ok := d.Features.Definition.(*definition.Definition)
+	if !ok {
+		return nil, nil
+	}
+	crd, err := kept.CRD()
+	if err != nil {
+		return nil, err
+	}
+	for i, version := range crd.Spec.Versions {
+		if version.Name == gvk.Version && version.Schema != nil {
+			return &crd.Spec.Versions[i], nil
 		}
-		for _, version := range crd.Spec.Versions {
-			if version.Name == gvk.Version && version.Schema != nil {
-				return version.Schema.OpenAPIV3Schema.DeepCopy(), nil
-			}
-		}
-		return nil, fmt.Errorf("the definition of the kind %s has no schema of this version", gvk.Kind)
+	}
+	return nil, fmt.Errorf("the definition of the kind %s has no schema of this version", gvk.Kind)
+}
+
+// schema is what the kept version has, or what the types have.
+func (e *exporter) schema(kept *apiextensionsv1.CustomResourceDefinitionVersion, gvk schema.GroupVersionKind, tags *tagsOfVersion) (*props, error) {
+	if kept != nil {
+		return kept.Schema.OpenAPIV3Schema.DeepCopy(), nil
 	}
 	model, err := e.scheme.ToOpenAPIDefinitionName(gvk)
 	if err != nil {

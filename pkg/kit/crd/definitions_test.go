@@ -154,14 +154,15 @@ func TestForGroup(t *testing.T) {
 	}, findings)
 }
 
-// A kind with a definition has its schemas.
-func TestKeptSchemas(t *testing.T) {
+// A kind with a definition has its schemas and columns.
+func TestKeptDefinition(t *testing.T) {
 	t.Parallel()
 	const kept = `{type: object, properties: {spec: {type: object, properties: {region: {type: string, pattern: "^[a-z]+$"}}, oneOf: [{required: [region]}]}}}`
 	group := workshop.Group()
 	sites := workshop.Site()
+	sites.Columns = nil
 	sites.Definition = definition.New(`{spec: {group: workshop.example.com, scope: Cluster, names: {kind: Site, plural: sites}, ` +
-		`versions: [{name: v1, schema: {openAPIV3Schema: ` + kept + `}}, {name: v1alpha1, schema: {openAPIV3Schema: ` + kept + `}}]}}`)
+		`versions: [{name: v1, schema: {openAPIV3Schema: ` + kept + `}, additionalPrinterColumns: [{name: First, type: string, jsonPath: ".spec.list[0]"}]}, {name: v1alpha1, schema: {openAPIV3Schema: ` + kept + `}}]}}`)
 	group.Kinds = []registry.Declaration{sites}
 	crds, findings, err := ForGroup(group, Options{Sources: os.DirFS("../../../test/workshop/apis/workshop")})
 	require.NoError(t, err)
@@ -170,6 +171,8 @@ func TestKeptSchemas(t *testing.T) {
 	for _, version := range crds[0].Spec.Versions {
 		require.Equal(t, &want, version.Schema.OpenAPIV3Schema)
 	}
+	require.Equal(t, []apiextensionsv1.CustomResourceColumnDefinition{{Name: "First", Type: "string", JSONPath: ".spec.list[0]"}}, crds[0].Spec.Versions[0].AdditionalPrinterColumns)
+	require.Empty(t, crds[0].Spec.Versions[1].AdditionalPrinterColumns)
 }
 
 // TestSelectable has a field of each type. A definition can select some of them.

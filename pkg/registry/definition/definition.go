@@ -33,10 +33,13 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
@@ -101,6 +104,7 @@ type strategy interface {
 // versionSchema is what a definition says of one version.
 type versionSchema struct {
 	structural     *structuralschema.Structural
+	table          rest.TableConvertor
 	object, status strategy
 }
 
@@ -139,7 +143,21 @@ func newSchema(crd *apiextensionsv1.CustomResourceDefinition, version apiextensi
 	}
 	kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
 	object := customresource.NewStrategy(nil, crd.Spec.Scope == apiextensionsv1.NamespaceScoped, kind, validator, statusValidator, structural, status, scale, nil)
-	return &versionSchema{structural, object, customresource.NewStatusStrategy(object)}, nil
+	table, err := tableconvertor.New(columns(version))
+	if err != nil {
+		return nil, err
+	}
+	return &versionSchema{structural, table, object, customresource.NewStatusStrategy(object)}, nil
+}
+
+// columns are those that kube-apiserver shows besides the name.
+func columns(version apiextensionsv1.CustomResourceDefinitionVersion) []apiextensionsv1.CustomResourceColumnDefinition {
+	if len(version.AdditionalPrinterColumns) > 0 {
+		return version.AdditionalPrinterColumns
+	}
+	return []apiextensionsv1.CustomResourceColumnDefinition{{
+		Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],
+	}}
 }
 
 // Coerce implements registry.Schema.
@@ -169,6 +187,9 @@ func (s *versionSchema) CheckDefaults(object map[string]any) error {
 
 // Default implements registry.Schema.
 func (s *versionSchema) Default(object map[string]any) { defaulting.Default(object, s.structural) }
+
+// Table implements registry.Schema.
+func (s *versionSchema) Table() rest.TableConvertor { return s.table }
 
 // Validate implements registry.Schema.
 func (s *versionSchema) Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList {

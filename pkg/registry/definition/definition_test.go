@@ -23,6 +23,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
@@ -103,6 +105,46 @@ func TestCoerce(t *testing.T) {
 			require.Equal(t, asJSON(t, object(t, test.want)), asJSON(t, sent))
 		})
 	}
+}
+
+// Objects are shown as kube-apiserver shows custom resources. A version without columns shows the age.
+func TestTable(t *testing.T) {
+	const columns = `
+      additionalPrinterColumns:
+        - {name: Region, type: string, jsonPath: .spec.region, description: where it is, priority: 1}
+        - {name: Size, type: integer, jsonPath: .spec.size}
+        - {name: First, type: string, jsonPath: ".spec.tags[0]"}
+        - {name: All, type: string, jsonPath: .spec.tags}
+        - {name: Opened, type: date, jsonPath: .spec.note}
+`
+	const site = `{metadata: {name: a}, spec: {region: north, size: 3, tags: [b, c], note: today}}`
+	for name, test := range map[string]struct {
+		columns, object string
+		headers         []string
+		cells           []any
+	}{
+		"columns":         {columns, site, []string{"Name", "Region", "Size", "First", "All", "Opened"}, []any{"a", "north", int64(3), "b", `["b","c"]`, "<invalid>"}},
+		"what is missing": {columns, `{metadata: {name: a}, spec: {}}`, []string{"Name", "Region", "Size", "First", "All", "Opened"}, []any{"a", nil, nil, nil, nil, nil}},
+		"no columns":      {"\n", site, []string{"Name", "Age"}, []any{"a", nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of, err := definition.New(sites[:len(sites)-1] + test.columns).Schema("v1")
+			require.NoError(t, err)
+			table, err := of.Table().ConvertToTable(t.Context(), &unstructured.Unstructured{Object: object(t, test.object)}, nil)
+			require.NoError(t, err)
+			require.Equal(t, test.headers, headers(table))
+			require.Equal(t, test.cells, table.Rows[0].Cells)
+		})
+	}
+	_, err := definition.New(sites[:len(sites)-1] + "\n      additionalPrinterColumns: [{name: A, type: string, jsonPath: \"[\"}]\n").Schema("v1")
+	require.EqualError(t, err, `sites.workshop.example.com in version v1: unrecognized column definition "["`)
+}
+
+func headers(table *metav1.Table) (names []string) {
+	for _, column := range table.ColumnDefinitions {
+		names = append(names, column.Name)
+	}
+	return names
 }
 
 func asJSON(t *testing.T, value any) string {

@@ -21,13 +21,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/definition"
+	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
 	workshopkinds "restaurant.programming-kubernetes.info/apiserver/test/workshop"
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
@@ -127,6 +130,35 @@ func TestDefault(t *testing.T) {
 	site := &workshopv1.Site{}
 	scheme.Default(site)
 	require.Equal(t, "north", site.Spec.Region)
+}
+
+// A kind without columns of its own has those of its definition, for objects and lists.
+func TestColumns(t *testing.T) {
+	for name, test := range map[string]struct {
+		own     []registry.Column[*workshop.Site]
+		headers []string
+		cells   []any
+	}{
+		"of the definition": {nil, []string{"Name", "Capacity"}, []any{"a", int64(3)}},
+		"own":               {[]registry.Column[*workshop.Site]{registry.NameColumn[*workshop.Site]()}, []string{"Name"}, []any{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sites := workshopkinds.Site()
+			sites.Definition = definition.New(typedSites + "      additionalPrinterColumns: [{name: Capacity, type: integer, jsonPath: .spec.capacity}]\n")
+			sites.Columns = test.own
+			of := group()
+			of.Kinds = []registry.Declaration{sites}
+			storage := registrytesting.NewStorage(t, of)
+			site := &workshop.Site{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: workshop.SiteSpec{Capacity: 3}}
+			for _, object := range []runtime.Object{site, &workshop.SiteList{Items: []workshop.Site{*site}}} {
+				table, err := storage.ByVersion["v1"]["sites"].(rest.TableConvertor).ConvertToTable(storage.Context(t.Context(), "v1", "sites", ""), object, nil)
+				require.NoError(t, err)
+				require.Equal(t, test.headers, headers(table))
+				require.Len(t, table.Rows, 1)
+				require.Equal(t, test.cells, table.Rows[0].Cells)
+			}
+		})
+	}
 }
 
 // Objects without messages are stored as JSON.
