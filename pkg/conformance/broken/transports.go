@@ -257,12 +257,12 @@ func old(matches ...match) Transport {
 	}, matches...)
 }
 
-// many leaves out one of a hundred events of all watches together.
+// many leaves out the last of many objects in one of the watches that see it.
 func many() Transport {
 	var events atomic.Int64
 	return answers(func(_ *http.Request, response *http.Response) {
 		lines(response, func(line []byte) []byte {
-			if bytes.Contains(line, []byte(`"name":"`)) && events.Add(1)%101 == 100 {
+			if bytes.Contains(line, []byte(`-19","namespace"`)) && events.Add(1) == 10 {
 				return nil
 			}
 			return line
