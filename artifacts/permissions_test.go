@@ -111,7 +111,7 @@ func documented(t *testing.T) (rows []permission) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(page), "| role | may | for, and what it could be used for |\n| --- | --- | --- |\n")
+	_, table, found := strings.Cut(string(page), "| role | may | purpose; possible misuse |\n| --- | --- | --- |\n")
 	if !found {
 		t.Fatal("docs/permissions.md has no table of permissions")
 	}
