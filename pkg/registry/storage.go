@@ -19,6 +19,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -101,6 +102,9 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	main := newStrategy(&k, in.Scheme, in.Versions)
+	if main.fresh, err = k.fresh(in.Scheme, kind); err != nil {
+		return nil, err
+	}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return k.New() },
 		NewListFunc:               k.NewList,
@@ -144,6 +148,25 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	return paths, nil
+}
+
+// fresh returns an empty object with its defaults in the storage version. Reading a stored object fills in
+// the same, so a new object that lacked them would be written by an update that changes nothing.
+func (k Kind[O]) fresh(scheme *runtime.Scheme, kind schema.GroupKind) (O, error) {
+	object := k.New()
+	version, err := storageVersion(scheme, kind, k.StorageVersion)
+	if err != nil {
+		return object, err
+	}
+	versioned, err := scheme.ConvertToVersion(object, version)
+	if err == nil {
+		scheme.Default(versioned)
+		err = scheme.Convert(versioned, object, nil)
+	}
+	if err != nil {
+		return object, fmt.Errorf("an empty %s can't be converted: accept objects without fields, which clients can send: %w", kind.Kind, err)
+	}
+	return object, nil
 }
 
 // objectREST serves a kind itself.

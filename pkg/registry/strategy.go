@@ -44,6 +44,8 @@ type strategy[O Object] struct {
 	// reset are the fields this strategy takes from the stored object instead of
 	// the request, so that server-side apply does not give them an owner.
 	reset map[fieldpath.APIVersion]*fieldpath.Set
+	// fresh has the status of a new object.
+	fresh O
 }
 
 var (
@@ -110,12 +112,12 @@ func (s strategy[O]) warnings(ctx context.Context, o, old O) []string {
 
 func (s strategy[O]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return s.reset }
 
-// PrepareForCreate drops a status that was sent along.
+// PrepareForCreate replaces a status that was sent along by that of a new object.
 func (s strategy[O]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	o := obj.(O)
 	o.SetGeneration(1)
 	if s.kind.KeepStatus != nil {
-		s.kind.KeepStatus(o, s.kind.New())
+		s.kind.KeepStatus(o, s.fresh.DeepCopyObject().(O))
 	}
 	if s.kind.Prepare != nil {
 		var none O

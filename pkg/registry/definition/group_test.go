@@ -161,6 +161,40 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// An update that changes nothing writes nothing, though the status of a new object has defaults.
+func TestUnchanged(t *testing.T) {
+	machines := workshopkinds.Machine()
+	machines.Subresources = nil
+	machines.Definition = definition.New(`
+metadata: {name: machines.workshop.example.com}
+spec:
+  group: workshop.example.com
+  scope: Namespaced
+  names: {kind: Machine, plural: machines}
+  versions:
+    - name: v1
+      subresources: {status: {}}
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+            status: {type: object, default: {}, properties: {replicas: {type: integer}, selector: {type: string, default: none}}}
+`)
+	of := group()
+	of.Kinds = []registry.Declaration{machines}
+	stored := registrytesting.NewStorage(t, of)
+	ctx, kind := stored.Context(t.Context(), "v1", "machines", "default"), stored.ByVersion["v1"]["machines"].(rest.StandardStorage)
+
+	sent := &workshop.Machine{ObjectMeta: metav1.ObjectMeta{Name: "mill", Namespace: "default"}, Status: workshop.MachineStatus{Replicas: 3}}
+	created, err := kind.Create(ctx, sent, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, workshop.MachineStatus{Selector: "none"}, created.(*workshop.Machine).Status)
+	updated, _, err := kind.Update(ctx, "mill", rest.DefaultUpdatedObjectInfo(created), nil, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, created, updated)
+}
+
 // Objects without messages are stored as JSON.
 func TestStoredAsJSON(t *testing.T) {
 	scheme := runtime.NewScheme()
