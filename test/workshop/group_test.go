@@ -20,10 +20,16 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
+
+// TestRoundTrip needs no messages, which the workshop's types don't have.
+func TestRoundTrip(t *testing.T) {
+	registrytesting.RoundTrip(t, Install, func(serializer.CodecFactory) []any { return nil })
+}
 
 func TestMachine(t *testing.T) {
 	registrytesting.TestKind(t, Group(), registrytesting.Case[*workshop.Machine]{
