@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -78,6 +79,8 @@ type Config struct {
 	base    *Base
 	streams *filters.Streams
 	drain   *transport.Drain
+	// withoutMessages are the resources whose types have no protobuf messages.
+	withoutMessages map[schema.GroupVersionResource]bool
 	// frontProxy is nil if no request headers are believed.
 	frontProxy *authentication.FrontProxy
 	// etcd is nil if it does not run inside this server.
@@ -144,12 +147,19 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 		etcd:    etcd,
 
 		embeddedEtcd: o.EmbeddedEtcd,
+
+		withoutMessages: map[schema.GroupVersionResource]bool{},
 	}
 	config.closeOnce = sync.OnceValue(config.close)
 	for _, group := range o.groups {
 		if err := group.InstallTypes(scheme); err != nil {
 			return config, err
 		}
+		withoutMessages, err := group.WithoutMessages(scheme)
+		if err != nil {
+			return config, err
+		}
+		maps.Copy(config.withoutMessages, withoutMessages)
 	}
 	if err := config.setOpenAPI(); err != nil {
 		return config, err
@@ -350,6 +360,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	handler = c.storage.WithReferences(handler)
 	handler = filters.WithCurrentOpenAPI(handler)
 	handler = c.streams.WithShutdown(handler, config)
+	handler = filters.WithoutProtobuf(handler, c.withoutMessages)
 	handler = filters.WithBodyBounds(handler, codecs, longRunning, c.Bounds, config.MaxRequestBodyBytes)
 	handler = limits.WithClientsThatWait(handler) // Ends the count of WithInFlightLimit.
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)

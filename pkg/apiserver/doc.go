@@ -45,6 +45,7 @@ limitations under the License.
 //     impersonation, priority and fairness, authorization.
 //   - WithClientsThatWait begins no work on a request whose client has left.
 //   - WithBodyBounds reads the body of a client that may write, and refuses one that costs too much.
+//   - WithoutProtobuf has objects without protobuf messages sent as JSON.
 //   - WithShutdown ends streams when the server stops.
 //   - WithCurrentOpenAPI serves the OpenAPI documents of the server's own groups.
 //   - WithReferences lets admission add conditions to the transaction that stores the object.

@@ -262,30 +262,26 @@ func (g Group) StorageVersions(scheme *runtime.Scheme) (map[schema.GroupResource
 	return versions, nil
 }
 
-// StoredAsJSON returns the resources whose objects have no protobuf messages. The scheme must have the
-// group's types.
-func (g Group) StoredAsJSON(scheme *runtime.Scheme) ([]schema.GroupResource, error) {
-	versions, err := g.StorageVersions(scheme)
-	if err != nil {
-		return nil, err
-	}
-	var resources []schema.GroupResource
+// WithoutMessages returns the resources whose types have no protobuf messages. Their objects are stored, and sent, as
+// JSON. The scheme must have the group's types.
+func (g Group) WithoutMessages(scheme *runtime.Scheme) (map[schema.GroupVersionResource]bool, error) {
+	resources := map[schema.GroupVersionResource]bool{}
 	for _, kind := range g.Kinds {
-		resource := schema.GroupResource{Group: g.Name, Resource: kind.Describe().Resource}
-		version, stored := versions[resource]
-		if !stored {
-			continue
-		}
 		gvk, err := internalKind(scheme, kind)
 		if err != nil {
 			return nil, err
 		}
-		object, err := scheme.New(version.WithKind(gvk.Kind))
-		if err != nil {
-			return nil, err
-		}
-		if _, ok := object.(runtime.ProtobufMarshaller); !ok {
-			resources = append(resources, resource)
+		for _, version := range scheme.PrioritizedVersionsForGroup(g.Name) {
+			if !scheme.Recognizes(version.WithKind(gvk.Kind)) {
+				continue
+			}
+			object, err := scheme.New(version.WithKind(gvk.Kind))
+			if err != nil {
+				return nil, err
+			}
+			if _, has := object.(runtime.ProtobufMarshaller); !has {
+				resources[version.WithResource(kind.Describe().Resource)] = true
+			}
 		}
 	}
 	return resources, nil

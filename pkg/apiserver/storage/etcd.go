@@ -222,26 +222,28 @@ func (o Config) applyStored(options *genericoptions.EtcdOptions, config *generic
 func (o Config) storageFactory(options *genericoptions.EtcdOptions, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
 	encoding := serverstorage.NewDefaultResourceEncodingConfig(scheme)
 	prefixes := map[schema.GroupResource]string{}
+	var asJSON []schema.GroupResource
 	for _, group := range o.Groups {
 		maps.Copy(prefixes, group.StoragePrefixes())
 		versions, err := group.StorageVersions(scheme)
 		if err != nil {
 			return nil, err
 		}
+		withoutMessages, err := group.WithoutMessages(scheme)
+		if err != nil {
+			return nil, err
+		}
 		for resource, version := range versions {
+			if withoutMessages[version.WithResource(resource.Resource)] {
+				asJSON = append(asJSON, resource)
+			}
 			encoding.SetResourceEncoding(resource, version, schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal})
 		}
 	}
 	factory := serverstorage.NewDefaultStorageFactory(options.StorageConfig, options.DefaultStorageMediaType, codecs,
 		encoding, serverstorage.NewResourceConfig(), prefixes)
-	for _, group := range o.Groups {
-		resources, err := group.StoredAsJSON(scheme)
-		if err != nil {
-			return nil, err
-		}
-		for _, resource := range resources {
-			factory.SetSerializer(resource, runtime.ContentTypeJSON, nil)
-		}
+	for _, resource := range asJSON {
+		factory.SetSerializer(resource, runtime.ContentTypeJSON, nil)
 	}
 	overrides, err := genericoptions.ParseEtcdServersOverrides(options.EtcdServersOverrides)
 	if err != nil {

@@ -195,13 +195,13 @@ spec:
 	require.Equal(t, created, updated)
 }
 
-// Objects without messages are stored as JSON.
-func TestStoredAsJSON(t *testing.T) {
+// The workshop's types have no messages.
+func TestWithoutMessages(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, group().InstallTypes(scheme))
-	resources, err := group().StoredAsJSON(scheme)
+	resources, err := group().WithoutMessages(scheme)
 	require.NoError(t, err)
-	require.Equal(t, []runtimeschema.GroupResource{{Group: workshop.GroupName, Resource: "sites"}}, resources)
+	require.Equal(t, map[runtimeschema.GroupVersionResource]bool{{Group: workshop.GroupName, Version: "v1", Resource: "sites"}: true}, resources)
 }
 
 // A version that the definition lacks keeps the server from starting.
