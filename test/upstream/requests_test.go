@@ -34,11 +34,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/apis/example"
+	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -98,6 +100,50 @@ func TestResourceVersionOfNewObjectIsInternalError(t *testing.T) {
 	a := send(t, http.MethodPost, servePods(t), "application/json", strings.Replace(newPod("a"), `"name"`, `"resourceVersion":"1","name"`, 1))
 	if a.code != http.StatusInternalServerError {
 		fixed(t, "a new object with a resourceVersion is answered with %d: %s", a.code, a.body)
+	}
+}
+
+// note is an object without protobuf messages.
+type note struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+}
+
+func (n *note) DeepCopyObject() runtime.Object { return &note{n.TypeMeta, *n.DeepCopy()} }
+
+// OpenAPIModelName is that of a definition that allows anything.
+func (note) OpenAPIModelName() string { return examplev1.Pod{}.OpenAPIModelName() }
+
+// noteREST deletes a note that does not exist.
+type noteREST struct{}
+
+func (noteREST) New() runtime.Object     { return &note{} }
+func (noteREST) Destroy()                {}
+func (noteREST) NamespaceScoped() bool   { return false }
+func (noteREST) GetSingularName() string { return "note" }
+func (noteREST) Delete(context.Context, string, rest.ValidateObjectFunc, *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	return &note{}, false, nil
+}
+
+func TestObjectWithoutMessagesIsSentAsProtobuf(t *testing.T) {
+	config, scheme, codecs := newConfig(t)
+	for _, version := range []schema.GroupVersion{example.SchemeGroupVersion, examplev1.SchemeGroupVersion} {
+		scheme.AddKnownTypes(version, &note{})
+	}
+	info := genericapiserver.NewDefaultAPIGroupInfo(example.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
+	info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"notes": noteREST{}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, serve(t, config, &info)+"/apis/"+example.GroupName+"/v1/notes/a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/vnd.kubernetes.protobuf,application/json")
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusNotAcceptable {
+		fixed(t, "an object without messages is answered with %s, as %s", response.Status, response.Header.Get("Content-Type"))
 	}
 }
 
