@@ -41,9 +41,6 @@ cp --recursive artifacts/chart/templates LICENSE "${out}"
 cp "artifacts/chart/${chart}/NOTES.txt" "${out}/templates"
 cat "artifacts/chart/${chart}/values.yaml" <(sed '1,/^# Values of both/d' artifacts/chart/values.yaml) |
 	our_registry >"${out}/values.yaml"
-while IFS='=' read -r name digest; do
-	sed --in-place "\|repository: ${registry}/${name}\$|,/digest:/ s|digest: \"\"|digest: ${digest}|" "${out}/values.yaml"
-done <"${DIGESTS:-/dev/null}"
 {
 	cat "artifacts/chart/${chart}/README.md"
 	printf '\n## Values\n\n| value | type | default | what it is |\n|---|---|---|---|\n'
@@ -68,6 +65,13 @@ END
 }
 instance crd crd-apiserver >"${work}/crd.yaml"
 instance the-instance the-namespace >"${work}/instance.yaml"
+# Not in values.yaml: "helm upgrade --reuse-values" keeps the values of the chart before.
+{
+	echo 'images:'
+	while IFS='=' read -r name digest; do
+		echo "- {name: ${name}, digest: \"${digest}\"}"
+	done <"${DIGESTS:-/dev/null}"
+} >"${work}/images.yaml"
 artifacts=$(realpath --relative-to="${work}" artifacts)
 readonly artifacts
 
@@ -89,7 +93,7 @@ render() {
 		done
 	} >"${work}/kustomization.yaml"
 	_output/bin/kubectl kustomize "${work}" >"${work}/plain.yaml"
-	cat >"${work}/kustomization.yaml" <<END
+	cat - "${work}/images.yaml" >"${work}/kustomization.yaml" <<END
 resources: [plain.yaml, instance.yaml]
 components: [${artifacts}/deploy/components/instance]
 END
@@ -111,7 +115,7 @@ sed "1,/limitations under/d; s/the-server/${chart#restaurant-}/" artifacts/chart
 	cat "artifacts/chart/${chart}/Chart.yaml"
 	echo '  artifacthub.io/images: |'
 	cat "${out}"/manifests/*.yaml | sed -n 's/^ *image: //p' | sort --unique | while read -r image; do
-		[[ ${image} == */* ]] || image=${registry}/${image}:${version}
+		[[ ${image} == */* ]] || image=${registry}/${image%@*}:${version}
 		name=${image##*/}
 		printf '    - name: %s\n      image: %s\n' "${name%%:*}" "${image}"
 	done
@@ -119,3 +123,4 @@ sed "1,/limitations under/d; s/the-server/${chart#restaurant-}/" artifacts/chart
 	printf 'version: %s\nappVersion: %s\n' "${version#v}" "${version}"
 	printf 'icon: data:image/svg+xml;base64,%s\n' "$(base64 --wrap=0 artifacts/chart/icon.svg)"
 } >"${out}/Chart.yaml"
+link_version "${out}"

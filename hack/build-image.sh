@@ -50,7 +50,7 @@ apiserver | crd-apiserver | webhook)
 		"-label=org.opencontainers.image.licenses=Apache-2.0"
 		"-label=org.opencontainers.image.url=${home}"
 		"-label=org.opencontainers.image.source=${home}"
-		"-label=org.opencontainers.image.documentation=${home}/blob/main/docs/README.md"
+		"-label=org.opencontainers.image.documentation=${home}/blob/${VERSION:-main}/docs/README.md"
 		-file=LICENSE
 		"-file=${work}/NOTICES"
 	)

@@ -45,6 +45,13 @@ home() {
 	echo "https://${module}"
 }
 
+# link_version DIRECTORY has files of a release link to its pages, and not to those of later ones.
+link_version() {
+	local url
+	url=$(home)/blob
+	find "$1" -type f -exec sed --in-place "s|${url}/main/|${url}/${VERSION:-main}/|g" {} +
+}
+
 # files prints the files of the working tree that match the given git path
 # patterns, committed or about to be: all that is neither ignored nor deleted.
 files() {

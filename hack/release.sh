@@ -115,7 +115,11 @@ install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/externa
 } | sort --unique >"${out}/images.txt"
 
 # The chart is a file of its own, and tests are for those who have the repository.
-archive "${out}/manifests-${version}.tar.gz" . --exclude='*.go' --exclude=artifacts/chart artifacts
+mkdir "${out}/work"
+cp --recursive artifacts "${out}/work"
+VERSION=${version} link_version "${out}/work"
+archive "${out}/manifests-${version}.tar.gz" "${out}/work" --exclude='*.go' --exclude=artifacts/chart artifacts
+rm -r "${out}/work"
 for name in "${!digests[@]}"; do echo "${name}=${digests[${name}]}"; done >"${out}/digests"
 for chart in restaurant-apiserver crd-apiserver; do
 	VERSION=${version} REGISTRY=${registry} DIGESTS=${out}/digests hack/build-chart.sh "${out}/chart/${chart}" "${chart}"

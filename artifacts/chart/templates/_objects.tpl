@@ -174,7 +174,9 @@
 {{- end }}
 {{- range $group := .object.spec.groups }}
 {{- range $rule := $group.rules }}
-{{- $_ := set $rule.annotations "runbook_url" (printf "%s#%s" $values.runbooks (splitList "#" $rule.annotations.runbook_url | last)) }}
+{{- with $values.runbooks }}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s#%s" . (splitList "#" $rule.annotations.runbook_url | last)) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -214,8 +216,10 @@
 {{- $images := dict (include "server" .root) $values.image "webhook" (dict) }}
 {{- with $values.webhook }}{{ $_ := set $images "webhook" .image }}{{ end }}
 {{- range $container := concat $pod.containers ($pod.initContainers | default list) }}
-{{- if hasKey $images $container.image }}
-{{- $_ := set $container "image" (include "image" (dict "image" (get $images $container.image) "tag" $version)) }}
+{{- /* Manifests of a release have the digest. */}}
+{{- $own := splitList "@" $container.image }}
+{{- if hasKey $images (first $own) }}
+{{- $_ := set $container "image" (include "image" (dict "image" (get $images (first $own)) "tag" $version "digest" (rest $own | first))) }}
 {{- if ne $values.image.pullPolicy "IfNotPresent" }}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy }}
 {{- end }}
@@ -227,10 +231,12 @@
 
 {{- define "image" }}
 {{- if and .image.digest .image.tag }}
-{{- fail (printf "the tag %s of the image %s would be ignored, since it has a digest: set the digest to \"\" as well" .image.tag .image.repository) }}
-{{- else if .image.digest }}
-{{- printf "%s@%s" .image.repository .image.digest }}
+{{- fail (printf "the tag %s of the image %s would be ignored, since it has a digest: set one of them" .image.tag .image.repository) }}
+{{- else if .image.tag }}
+{{- printf "%s:%s" .image.repository .image.tag }}
+{{- else if or .image.digest .digest }}
+{{- printf "%s@%s" .image.repository (.image.digest | default .digest) }}
 {{- else }}
-{{- printf "%s:%s" .image.repository (.image.tag | default .tag) }}
+{{- printf "%s:%s" .image.repository .tag }}
 {{- end }}
 {{- end }}

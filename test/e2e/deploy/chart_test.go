@@ -57,8 +57,8 @@ type chart struct {
 	required []string
 }
 
-// newChart builds a chart.
-func newChart(t *testing.T, name string) *chart {
+// newChart builds a chart, of a release that env can describe.
+func newChart(t *testing.T, name string, env ...string) *chart {
 	t.Helper()
 	home := t.TempDir()
 	c := &chart{dir: filepath.Join(home, "chart"), helm: framework.GoTool(t, root, "helm", "helm"), env: append(os.Environ(),
@@ -66,7 +66,8 @@ func newChart(t *testing.T, name string) *chart {
 	if name == crdChart {
 		c.required = []string{"--set=groups={a.example.com,b.example.com}"}
 	}
-	program(t, append(os.Environ(), "VERSION="+chartVersion, "REGISTRY=registry.example.org/a"), filepath.Join(root, "hack", "build-chart.sh"), c.dir, name)
+	env = slices.Concat(os.Environ(), []string{"VERSION=" + chartVersion, "REGISTRY=registry.example.org/a"}, env)
+	program(t, env, filepath.Join(root, "hack", "build-chart.sh"), c.dir, name)
 	return c
 }
 
@@ -204,6 +205,7 @@ func asSet(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 			`"image":"(apiserver|crd-apiserver|webhook)"`: `"image":"registry.example.org/a/$1:` + chartVersion + `"`,
 			`https://etcd-0\.example\.com:2379[^"]*`:      "https://a:2379,https://b:2379",
 			`"value":"example\.com"`:                      `"value":"a.example.com,b.example.com"`,
+			`/blob/main/`:                                 `/blob/` + chartVersion + `/`,
 		} {
 			text = regexp.MustCompile(pattern).ReplaceAll(text, []byte(replacement))
 		}
@@ -381,6 +383,53 @@ func TestChartUpgrade(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, changed.UID, unchanged.UID)
 	require.Equal(t, changed.Generation, unchanged.Generation)
+}
+
+// TestChartUpgradeReusesValues runs the image of the chart, and what the operator has chosen.
+func TestChartUpgradeReusesValues(t *testing.T) {
+	framework.Long(t, "Helm is built")
+	digests := func(digit string) string {
+		return "sha256:" + strings.Repeat(digit, 64)
+	}
+	release := func(version, digit string) *chart {
+		return newChart(t, restaurantChart, "VERSION="+version, "DIGESTS="+framework.File(t, "apiserver="+digests(digit)+"\nwebhook="+digests("0")+"\n"))
+	}
+	older, newer := release("v0.37.0", "1"), release("v0.37.1", "2")
+	monitoringKinds(t)
+	before, err := framework.Inventory(t.Context(), cp)
+	require.NoError(t, err)
+	kubectl(t, "create", "namespace", systemNamespace)
+	t.Cleanup(func() { older.remove(t, before, systemNamespace) })
+	const image = "registry.example.org/a/apiserver"
+	requireImage := func(want string) {
+		t.Helper()
+		jsonpath := "--output=jsonpath={.spec.template.spec.containers[0].image} {.spec.replicas}"
+		require.Equal(t, want+" 2", kubectl(t, "get", "deployment", "apiserver", "--namespace="+systemNamespace, jsonpath))
+	}
+	requireRunbook := func(version string) {
+		t.Helper()
+		rule := kubectl(t, "get", "prometheusrule", "apiserver", "--namespace="+systemNamespace, "--output=jsonpath={.spec.groups[0].rules[0].annotations.runbook_url}")
+		require.Contains(t, rule, "/apiserver/blob/"+version+"/docs/operations/runbooks.md#")
+	}
+	program(t, older.env, older.helm, "install", "restaurant", older.dir, "--set=mode=ha,server.replicas=2,monitoring.enabled=true", "--namespace="+systemNamespace)
+	requireImage(image + "@" + digests("1"))
+	requireRunbook("v0.37.0")
+	upgrade := func(set ...string) {
+		t.Helper()
+		program(t, newer.env, newer.helm, append([]string{"upgrade", "restaurant", newer.dir, "--namespace=" + systemNamespace}, set...)...)
+	}
+	upgrade("--reset-then-reuse-values")
+	requireImage(image + "@" + digests("2"))
+	requireRunbook("v0.37.1")
+	program(t, older.env, older.helm, "rollback", "restaurant", "1", "--namespace="+systemNamespace)
+	requireImage(image + "@" + digests("1"))
+	upgrade("--reuse-values")
+	requireImage(image + "@" + digests("2"))
+	requireRunbook("v0.37.1")
+	upgrade("--reuse-values", "--set=image.tag=patched")
+	requireImage(image + ":patched")
+	upgrade("--reuse-values", "--set=image.tag=,image.digest=" + digests("3"))
+	requireImage(image + "@" + digests("3"))
 }
 
 // uninstall uninstalls a release, and does for the pod of the hook what a node does.

@@ -282,7 +282,7 @@ func TestChartRefusals(t *testing.T) {
 			"no flag":                 {"server.extraArgs={v=2}", "'v=2' does not match pattern"},
 			"a variable without name": {"server.extraEnv[0].value=a", "at '/server/extraEnv/0': missing property 'name'"},
 			"no share":                {"mode=ha,server.podDisruptionBudget.maxUnavailable=half", "'half' does not match pattern"},
-			"a tag and a digest":      {"image.tag=v0.37.1,image.digest=sha256:" + strings.Repeat("5", 64), `the tag v0.37.1 of the image registry.example.org/a/apiserver would be ignored, since it has a digest: set the digest to "" as well`},
+			"a tag and a digest":      {"image.tag=v0.37.1,image.digest=sha256:" + strings.Repeat("5", 64), `the tag v0.37.1 of the image registry.example.org/a/apiserver would be ignored, since it has a digest: set one of them`},
 			"no digest of etcd":       {"mode=ha,etcd.image.digest=v1", "at '/etcd/image/digest': 'v1' does not match pattern"},
 			"no digest of a webhook":  {"webhook.image.digest=v1", "at '/webhook/image/digest': 'v1' does not match pattern"},
 			"no address of etcd":      {"mode=external-etcd,etcd.servers={a:2379}", "at '/etcd/servers/0': 'a:2379' does not match pattern"},

@@ -90,7 +90,7 @@ func TestImage(t *testing.T) {
 			"org.opencontainers.image.licenses":      "Apache-2.0",
 			"org.opencontainers.image.url":           home,
 			"org.opencontainers.image.source":        home,
-			"org.opencontainers.image.documentation": home + "/blob/main/docs/README.md",
+			"org.opencontainers.image.documentation": home + "/blob/v0.37.0/docs/README.md",
 		}, config.Config.Labels)
 		require.Len(t, manifest.Layers, 1)
 		layer, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
