@@ -43,6 +43,10 @@ changes=$(git status --porcelain)
 [[ -z ${changes} ]] ||
 	fail "${changes}" 'These files differ from the last commit. Commit or remove them: a release is made of a commit.'
 
+# It signs what is made last.
+[[ -z ${SIGNING_KEY:-} ]] || openssl pkey -in "${SIGNING_KEY}" -noout 2>/dev/null ||
+	fail "openssl can't read SIGNING_KEY=${SIGNING_KEY}: name the file of a private key, or none."
+
 # Everything has the time of the commit.
 created=$(git log -1 --format=%ct)
 readonly created

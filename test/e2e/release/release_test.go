@@ -177,6 +177,7 @@ func TestRelease(t *testing.T) {
 		require.Contains(t, packed, "artifacts/deploy/components/etcd/etcd.yaml\n")
 		require.NotContains(t, packed, ".go\n")
 		require.NotContains(t, packed, "artifacts/chart")
+		requireLinks(t, run(t, source, nil, "tar", "--extract", "--to-stdout", "--file="+path("manifests-"+version+".tar.gz")))
 		for file, test := range map[string]struct {
 			deployments     int
 			server, overlay string
@@ -206,6 +207,7 @@ func TestRelease(t *testing.T) {
 		} {
 			archive := path(test.chart + "-" + chartVersion + ".tgz")
 			require.Contains(t, run(t, source, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
+			requireLinks(t, run(t, source, nil, helm, "show", "all", archive))
 			objects := run(t, source, nil, helm, "template", "release", archive, "--namespace="+test.namespace, "--no-hooks", "--set=createNamespace=true,storage.keep=false,"+test.set)
 			// A digest is all that a chart names an image by.
 			want := strings.ReplaceAll(string(files["install-"+install+".yaml"]), ":"+version+"@sha256:", "@sha256:")
@@ -315,6 +317,13 @@ func digest(t *testing.T, source, archive string) string {
 	return index.Manifests[0].Digest
 }
 
+// requireLinks finds links to the pages of the version, and to no others.
+func requireLinks(t *testing.T, text string) {
+	t.Helper()
+	require.Contains(t, text, "https://restaurant.programming-kubernetes.info/apiserver/blob/"+version+"/docs/")
+	require.NotContains(t, text, "https://restaurant.programming-kubernetes.info/apiserver/blob/main/")
+}
+
 // decode returns objects by what tells them apart.
 func decode(t *testing.T, manifests string) map[string]any {
 	t.Helper()
@@ -338,11 +347,12 @@ func decode(t *testing.T, manifests string) map[string]any {
 // commit.
 func TestReleaseRefusals(t *testing.T) {
 	source := clone(t)
-	for name, test := range map[string]struct{ version, file, want string }{
-		"no version":                {"latest", "", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
-		"nothing in the change log": {"v99.0.0", "", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
-		"a new file":                {version, "new", "?? new\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
-		"a changed file":            {version, "LICENSE", " M LICENSE\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
+	for name, test := range map[string]struct{ version, file, key, want string }{
+		"no version":                {"latest", "", "", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
+		"nothing in the change log": {"v99.0.0", "", "", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
+		"a new file":                {version, "new", "", "?? new\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
+		"a changed file":            {version, "LICENSE", "", " M LICENSE\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
+		"a key that is none":        {version, "", "LICENSE", "openssl can't read SIGNING_KEY=LICENSE: name the file of a private key, or none.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.file != "" {
@@ -351,6 +361,8 @@ func TestReleaseRefusals(t *testing.T) {
 			}
 			cmd := exec.CommandContext(t.Context(), "hack/release.sh", test.version)
 			cmd.Dir = source
+			// What is not refused ends at once.
+			cmd.Env = append(os.Environ(), "PLATFORMS=none/none", "SIGNING_KEY="+test.key)
 			output, err := cmd.CombinedOutput()
 			require.Error(t, err)
 			require.Equal(t, test.want, string(output))
