@@ -81,6 +81,23 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// TestWithin tells values that are missing from others: a definition may have no schema for its status.
+func TestWithin(t *testing.T) {
+	for name, test := range map[string]struct {
+		whole any
+		want  bool
+	}{
+		"missing":   {nil, false},
+		"empty":     {map[string]any{}, false},
+		"different": {map[string]any{"phase": "Ready"}, false},
+		"more":      {map[string]any{"phase": "Tried", "replicas": 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, within(map[string]any{"phase": "Tried"}, test.whole))
+		})
+	}
+}
+
 func TestRequestIsShown(t *testing.T) {
 	request := newRequest(http.MethodPost, "/apis/example.com/v1/loaves", map[string]any{"name": "it's"}, Query("dryRun", "All"), As("jane", "bakers"))
 	require.Equal(t, "POST /apis/example.com/v1/loaves?dryRun=All\nContent-Type: application/json\nImpersonate-Group: bakers\nImpersonate-User: jane\n\n"+`{"name":"it's"}`,

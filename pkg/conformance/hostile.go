@@ -108,6 +108,10 @@ func removingNothing(body string) attack {
 	return attack{method: http.MethodDelete, path: "{object}-missing", kind: asJSON, body: body}
 }
 
+func deleting(path string) attack {
+	return attack{method: http.MethodDelete, path: strings.Replace(path, "{object}", "{object}-missing", 1) + "?dryRun=All"}
+}
+
 func getting(path string) attack  { return attack{method: http.MethodGet, path: path} }
 func listing(query string) attack { return getting("{collection}?" + query) }
 
@@ -366,10 +370,12 @@ func hostileChecks() []Check {
 				each(attack{code: 404, upstream: customObjects}, []string{"{root}/unknown"}, getting),
 				each(attack{}, []string{
 					"{object}/", "{collection}/", "{collection}//", "{object}/..", "{object}/.", "{collection}/%00", "{collection}/%2e%2e", "{collection}/%2F", "{collection}/a%2Fb", "{collection}/%25", "{collection}/%ff%fe",
-					"{collection}/" + strings.Repeat("a", 10_000), "{collection}/Upper", "{collection}/a%20b", "{root}/namespaces/%25/{resource}", "{root}/namespaces/a%20b/{resource}", "{root}/namespaces/" + strings.Repeat("a", 300) + "/{resource}/a",
-				}, getting, func(path string) attack {
-					return attack{method: http.MethodDelete, path: strings.Replace(path, "{object}", "{object}-missing", 1) + "?dryRun=All"}
-				}),
+					"{collection}/" + strings.Repeat("a", 10_000), "{collection}/Upper", "{collection}/a%20b",
+				}, getting, deleting),
+				// Kinds without namespaces have no such paths.
+				each(attack{upstream: customObjects}, []string{
+					"{root}/namespaces/%25/{resource}", "{root}/namespaces/a%20b/{resource}", "{root}/namespaces/" + strings.Repeat("a", 300) + "/{resource}/a",
+				}, getting, deleting),
 				each(attack{upstream: noResource}, []string{"{root}/namespaces/../{resource}", "{root}/watch"}, getting),
 				each(attack{upstream: customObjects}, []string{"{root}/watch/unknown", "{root}/proxy/{resource}", "{root}//{resource}"}, getting),
 			)

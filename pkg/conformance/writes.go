@@ -403,5 +403,7 @@ func nulled(sent, came any) any {
 	return sent
 }
 
-// within tells whether a value has all that another has.
-func within(part, whole any) bool { return equality.Semantic.DeepDerivative(part, whole) }
+// within tells whether a value, which may be missing, has all that another has.
+func within(part, whole any) bool {
+	return whole != nil && equality.Semantic.DeepDerivative(part, whole)
+}

@@ -48,6 +48,8 @@ func TestDefinitions(t *testing.T) {
 	documents := documentsOf(t, kinds, "")
 
 	require.NoError(t, framework.RegisterCRDServer(t.Context(), cp, server, groups()...))
+	// Its watches of the definitions' objects in kube-apiserver would go on.
+	require.NoError(t, cp.ControllerManager.Restart(t.Context()))
 	for name, entries := range playAll(t, kinds, namespace) {
 		t.Run("same/"+name, func(t *testing.T) {
 			for i, entry := range entries {
