@@ -127,15 +127,18 @@ func toFields(object any) (map[string]any, error) {
 }
 
 // Models returns the OpenAPI definitions of the group's types. Those of kinds with a Definition are what that
-// says. The scheme must have the types.
+// says. It returns an error if both have different fields. The scheme must have the types.
 func (g Group) Models(scheme *runtime.Scheme) (common.GetOpenAPIDefinitions, error) {
 	schemas, err := g.schemas(scheme)
 	if err != nil {
 		return nil, err
 	}
-	names := map[schema.GroupVersionKind]string{}
-	for gvk := range schemas {
+	names, typed := map[schema.GroupVersionKind]string{}, g.OpenAPI(refer)
+	for gvk, of := range schemas {
 		if names[gvk], err = scheme.ToOpenAPIDefinitionName(gvk); err != nil {
+			return nil, err
+		}
+		if err := checkDefined(gvk, names[gvk], typed, of); err != nil {
 			return nil, err
 		}
 	}

@@ -34,6 +34,7 @@ import (
 	workshopkinds "restaurant.programming-kubernetes.info/apiserver/test/workshop"
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 	workshopv1 "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop/v1"
+	"restaurant.programming-kubernetes.info/apiserver/test/workshop/generated/openapi"
 )
 
 // typedSites is a definition of what the workshop's type of sites can hold.
@@ -202,6 +203,66 @@ func TestWithoutMessages(t *testing.T) {
 	resources, err := group().WithoutMessages(scheme)
 	require.NoError(t, err)
 	require.Equal(t, map[runtimeschema.GroupVersionResource]bool{{Group: workshop.GroupName, Version: "v1", Resource: "sites"}: true}, resources)
+}
+
+// Fields that only the type or only the definition has keep the server from starting.
+func TestDifferentFields(t *testing.T) {
+	for name, test := range map[string]struct{ spec, err string }{
+		"the same":        {spec: `{capacity: {type: integer}, region: {type: string}}`},
+		"added to a type": {spec: `{capacity: {type: integer}}`, err: "spec.region is only in the type: add it to the definition, or remove it there"},
+		"added to a definition": {
+			spec: `{capacity: {type: integer}, region: {type: string}, more: {type: string}, other: {type: object}}`,
+			err:  "spec.more is only in the definition: add it to the type, or remove it there; spec.other is only in the definition: add it to the type, or remove it there",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sites := workshopkinds.Site()
+			sites.Definition = definition.New(`
+metadata: {name: sites.workshop.example.com}
+spec:
+  group: workshop.example.com
+  scope: Cluster
+  names: {kind: Site, plural: sites}
+  versions:
+    - {name: v1, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: ` + test.spec + `}}}}}
+`)
+			of, scheme := group(), runtime.NewScheme()
+			of.Kinds, of.OpenAPI = []registry.Declaration{sites}, openapi.GetOpenAPIDefinitions
+			require.NoError(t, of.InstallTypes(scheme))
+			_, err := of.Models(scheme)
+			if test.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, "the Go type of workshop.example.com/v1, Kind=Site and its definition have different fields, which objects would lose: "+test.err)
+		})
+	}
+}
+
+// What keeps unknown fields, and what others have declared, may differ.
+func TestFieldsThatMayDiffer(t *testing.T) {
+	machines := workshopkinds.Machine()
+	machines.Definition = definition.New(`
+metadata: {name: machines.workshop.example.com}
+spec:
+  group: workshop.example.com
+  scope: Namespaced
+  names: {kind: Machine, plural: machines}
+  versions:
+    - name: v1
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            metadata: {type: object, properties: {name: {type: string}}}
+            spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {parts: {type: array, items: {type: object, properties: {name: {type: string}}}}}}
+`)
+	of, scheme := group(), runtime.NewScheme()
+	of.Kinds, of.OpenAPI = []registry.Declaration{machines}, openapi.GetOpenAPIDefinitions
+	require.NoError(t, of.InstallTypes(scheme))
+	_, err := of.Models(scheme)
+	require.EqualError(t, err, "the Go type of workshop.example.com/v1, Kind=Machine and its definition have different fields, which objects would lose: "+
+		"spec.parts[].count is only in the type: add it to the definition, or remove it there")
 }
 
 // A version that the definition lacks keeps the server from starting.

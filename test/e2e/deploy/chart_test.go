@@ -428,7 +428,7 @@ func TestChartUpgradeReusesValues(t *testing.T) {
 	requireRunbook("v0.37.1")
 	upgrade("--reuse-values", "--set=image.tag=patched")
 	requireImage(image + ":patched")
-	upgrade("--reuse-values", "--set=image.tag=,image.digest=" + digests("3"))
+	upgrade("--reuse-values", "--set=image.tag=,image.digest="+digests("3"))
 	requireImage(image + "@" + digests("3"))
 }
 
