@@ -261,17 +261,14 @@ func TakesMemory(ctx context.Context) bool {
 	return ok
 }
 
-// TakeObjectMemory takes memory for a request that reads or changes an object, as it is stored,
-// like TakeListMemory. Small objects take none.
-func TakeObjectMemory(ctx context.Context, object runtime.Object) error {
+// TakeObjectMemory takes memory for a request that reads or changes an object of that LargeSize, like
+// TakeListMemory, but as much as the largest of its objects needs.
+func TakeObjectMemory(ctx context.Context, size int64) error {
 	s, ok := ctx.Value(reservationKey{}).(listReservation)
-	if !ok {
+	if !ok || size == 0 || s.raiseList(size*s.object) {
 		return nil
 	}
-	if size := largeSize(object); size > 0 && !s.takeList(size*s.object) {
-		return errTooMuchMemory("large objects")
-	}
-	return nil
+	return errTooMuchMemory("large objects")
 }
 
 // KeepObjectMemory takes memory for what an object has been, from who has changed or deleted it,

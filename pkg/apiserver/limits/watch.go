@@ -69,7 +69,7 @@ type LargestObject struct {
 
 // Observe returns the size of an object that is stored, or 0 if it is not a large one.
 func (l *LargestObject) Observe(object runtime.Object) int64 {
-	size := largeSize(object)
+	size := LargeSize(object)
 	if size == 0 {
 		return 0
 	}
@@ -227,11 +227,11 @@ func eventSize(object runtime.Object) int64 {
 	if _, shared := object.(runtime.CacheableObject); shared {
 		return 0
 	}
-	return largeSize(object)
+	return LargeSize(object)
 }
 
-// largeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.
-func largeSize(object runtime.Object) int64 {
+// LargeSize is about how many bytes an object has, or 0 if these are less than 32 KiB.
+func LargeSize(object runtime.Object) int64 {
 	if size := sizeOf(reflect.ValueOf(object)); size >= largeObject {
 		return size
 	}

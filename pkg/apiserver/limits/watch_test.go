@@ -77,9 +77,9 @@ func TestLargeEvents(t *testing.T) {
 				requireTaken := func(times int64) {
 					t.Helper()
 					synctest.Wait()
-					bytes := largeSize(typed)
+					bytes := LargeSize(typed)
 					if test.object == untyped {
-						bytes = largeSize(untyped)
+						bytes = LargeSize(untyped)
 					}
 					require.Equal(t, times*bytes, budget.used)
 				}
@@ -105,7 +105,7 @@ func TestLargeEvents(t *testing.T) {
 func TestWatchesThatWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
-		budget := newBudget(userPart*(eventFactor+keptFactor)*largeSize(object), 1)
+		budget := newBudget(userPart*(eventFactor+keptFactor)*LargeSize(object), 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, *reservation) {
 			reservation, inner := budget.reserve(account{user: "anna"}), watch.NewFake()
 			watched, err := new(LargestObject).Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: reservation}), func() (watch.Interface, error) { return inner, nil })
@@ -139,7 +139,7 @@ func TestBeginOfWatches(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
 		var large LargestObject
 		large.Observe(object)
-		ahead := largeSize(object) * eventFactor
+		ahead := LargeSize(object) * eventFactor
 		budget := newBudget(userPart*ahead, 1)
 		begin := func() (*watch.FakeWatcher, watch.Interface, error) {
 			inner := watch.NewFake()
@@ -183,13 +183,13 @@ func TestLargestObjectIsForgotten(t *testing.T) {
 		then *metav1.PartialObjectMetadata
 		want int64
 	}{
-		"at once":                {0, nil, largeSize(large(size))},
-		"after a while":          {largestHalfLife, nil, largeSize(large(size)) / 2},
+		"at once":                {0, nil, LargeSize(large(size))},
+		"after a while":          {largestHalfLife, nil, LargeSize(large(size)) / 2},
 		"after a long time":      {5 * largestHalfLife, nil, 0},
 		"after a very long time": {1000 * largestHalfLife, nil, 0},
-		"seen again":             {5 * largestHalfLife, large(size), largeSize(large(size))},
-		"a smaller one at once":  {0, large(size / 2), largeSize(large(size))},
-		"a smaller one later":    {5 * largestHalfLife, large(size / 2), largeSize(large(size / 2))},
+		"seen again":             {5 * largestHalfLife, large(size), LargeSize(large(size))},
+		"a smaller one at once":  {0, large(size / 2), LargeSize(large(size))},
+		"a smaller one later":    {5 * largestHalfLife, large(size / 2), LargeSize(large(size / 2))},
 		"a small one":            {5 * largestHalfLife, large(1), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestWatchesAfterALargeObject(t *testing.T) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("x", largeObject)}}
 		var large LargestObject
 		large.Observe(object)
-		budget := newBudget(userPart*largeSize(object)*eventFactor, 1)
+		budget := newBudget(userPart*LargeSize(object)*eventFactor, 1)
 		time.Sleep(time.Hour)
 		for range 9 { // All before any of them is known to bring nothing.
 			watched, err := large.Watch(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation: budget.reserve(account{user: "anna"})}), func() (watch.Interface, error) { return watch.NewFake(), nil })

@@ -43,11 +43,34 @@ type boundedStorage struct {
 	// newObject makes an object to look one up in the cache, nil without a cache.
 	newObject func() runtime.Object
 	large     *limits.LargestObject
+	writes    *largeWrites
 
 	// average is the size of an object as it is stored, as it was at some nanosecond.
 	average, at atomic.Int64
 	// first is done when the average has been asked for once.
 	first sync.Once
+}
+
+// largeWrites are the large objects that this server has written of late. Watch caches get to know them
+// later, and a custom resource has a cache for each version. Without them, all requests for an object
+// until then would be let in.
+type largeWrites struct{ sizes sync.Map }
+
+// writeTime is how long a write is remembered, which is longer than watch caches are behind.
+const writeTime = time.Minute
+
+func (w *largeWrites) add(key string, size int64) {
+	if size == 0 {
+		return
+	}
+	w.sizes.Store(key, size)
+	time.AfterFunc(writeTime, func() { w.sizes.CompareAndDelete(key, size) })
+}
+
+func (w *largeWrites) size(key string) int64 {
+	size, _ := w.sizes.Load(key)
+	bytes, _ := size.(int64)
+	return bytes
 }
 
 // GetList lists objects as far as there is memory for them.
@@ -59,24 +82,20 @@ func (s *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 	return limits.TakeListMemory(ctx, int64(meta.LenList(list))*s.average.Load())
 }
 
-// takeFor takes memory for what is stored under a key, before it is read from etcd.
+// takeFor takes memory for what is stored under a key, as far as that is known before it is read from etcd.
 func (s *boundedStorage) takeFor(ctx context.Context, key string) error {
-	if s.newObject == nil || s.large.None() || !limits.TakesMemory(ctx) {
+	if !limits.TakesMemory(ctx) {
 		return nil
 	}
-	object := s.newObject()
-	if err := s.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: "0", IgnoreNotFound: true}, object); err != nil {
-		return nil //nolint:nilerr // Whoever asks is told when it is read from etcd.
+	size := s.writes.size(key)
+	if s.newObject != nil && !s.large.None() {
+		object := s.newObject()
+		// After an error, it is read from etcd.
+		if s.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: "0", IgnoreNotFound: true}, object) == nil {
+			size = max(size, limits.LargeSize(object))
+		}
 	}
-	return limits.TakeObjectMemory(ctx, object)
-}
-
-// takeRead takes memory for an object that has been read from etcd, unless takeFor has done so.
-func (s *boundedStorage) takeRead(ctx context.Context, object runtime.Object) error {
-	if s.newObject != nil {
-		return nil
-	}
-	return limits.TakeObjectMemory(ctx, object)
+	return limits.TakeObjectMemory(ctx, size)
 }
 
 // Get reads an object if there is memory for it.
@@ -87,12 +106,12 @@ func (s *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOp
 	if err := s.Interface.Get(ctx, key, opts, object); err != nil {
 		return err
 	}
-	return s.takeRead(ctx, object)
+	return limits.TakeObjectMemory(ctx, limits.LargeSize(object))
 }
 
 // Create stores an object.
 func (s *boundedStorage) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
-	s.large.Observe(object)
+	s.writes.add(key, s.large.Observe(object))
 	return s.Interface.Create(ctx, key, object, out, ttl)
 }
 
@@ -104,10 +123,14 @@ func (s *boundedStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 	var before uint64
 	update := func(object runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		before = meta.ResourceVersion
-		if err := s.takeRead(ctx, object); err != nil {
+		if err := limits.TakeObjectMemory(ctx, limits.LargeSize(object)); err != nil {
 			return nil, nil, err
 		}
-		return tryUpdate(object, meta)
+		changed, ttl, err := tryUpdate(object, meta)
+		if err == nil {
+			s.writes.add(key, s.large.Observe(changed))
+		}
+		return changed, ttl, err
 	}
 	err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
 	if err != nil {
@@ -126,7 +149,7 @@ func (s *boundedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 		return err
 	}
 	validateRead := func(ctx context.Context, object runtime.Object) error {
-		if err := s.takeRead(ctx, object); err != nil {
+		if err := limits.TakeObjectMemory(ctx, limits.LargeSize(object)); err != nil {
 			return err
 		}
 		return validate(ctx, object)

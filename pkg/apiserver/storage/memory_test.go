@@ -103,9 +103,22 @@ func TestListsTakeMemory(t *testing.T) {
 type storedObject struct {
 	storage.Interface
 	metav1.PartialObjectMetadata
+	// uncached is set if a watch cache does not have it, and reads is how often it has been read from etcd.
+	uncached bool
+	reads    int
 }
 
-func (s *storedObject) Get(_ context.Context, _ string, _ storage.GetOptions, object runtime.Object) error {
+func (*storedObject) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
+	return nil
+}
+
+func (s *storedObject) Get(_ context.Context, _ string, options storage.GetOptions, object runtime.Object) error {
+	if options.ResourceVersion == "0" && s.uncached {
+		return nil
+	}
+	if options.ResourceVersion != "0" {
+		s.reads++
+	}
 	s.DeepCopyInto(object.(*metav1.PartialObjectMetadata))
 	return nil
 }
@@ -135,30 +148,53 @@ func (s *storedObject) Delete(ctx context.Context, key string, object runtime.Ob
 	return validate(ctx, object)
 }
 
-// cachedObject stores an object that a watch cache knows.
-func cachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
-	large := new(limits.LargestObject)
-	large.Observe(&object)
-	return &boundedStorage{
-		Interface: &storedObject{PartialObjectMetadata: object}, large: large,
-		newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} },
+// storages are how an object may be stored, by what is known of it.
+func storages() map[string]func(*storedObject) *boundedStorage {
+	cached := func(object *storedObject) *boundedStorage {
+		large := new(limits.LargestObject)
+		large.Observe(&object.PartialObjectMetadata)
+		return &boundedStorage{
+			Interface: object, large: large, writes: new(largeWrites),
+			newObject: func() runtime.Object { return &metav1.PartialObjectMetadata{} },
+		}
+	}
+	return map[string]func(*storedObject) *boundedStorage{
+		"cached": cached,
+		"not cached yet": func(object *storedObject) *boundedStorage {
+			object.uncached = true
+			return cached(object)
+		},
+		"without a cache": func(object *storedObject) *boundedStorage {
+			return &boundedStorage{Interface: object, large: new(limits.LargestObject), writes: new(largeWrites)}
+		},
+		"created in another version": func(object *storedObject) *boundedStorage {
+			object.uncached = true
+			created, other := cached(object), cached(object)
+			other.writes = created.writes
+			_ = created.Create(context.Background(), "a", &object.PartialObjectMetadata, nil, 0) // It has no errors.
+			return other
+		},
+		"changed in another version": func(object *storedObject) *boundedStorage {
+			object.uncached = true
+			changed, other := cached(object), cached(object)
+			other.writes = changed.writes
+			_ = changed.GuaranteedUpdate(context.Background(), "a", &metav1.PartialObjectMetadata{}, false, nil, toVersion("2"), nil) // It has no errors.
+			object.reads = 0
+			return other
+		},
 	}
 }
 
-// uncachedObject stores an object without a watch cache.
-func uncachedObject(object metav1.PartialObjectMetadata) *boundedStorage {
-	return &boundedStorage{Interface: &storedObject{PartialObjectMetadata: object}, large: new(limits.LargestObject)}
-}
-
 func TestLargeObjectsTakeMemory(t *testing.T) {
-	t.Run("cached", func(t *testing.T) { testLargeObjects(t, cachedObject) })
-	t.Run("uncached", func(t *testing.T) { testLargeObjects(t, uncachedObject) })
+	for name, stored := range storages() {
+		t.Run(name, func(t *testing.T) { testLargeObjects(t, stored) })
+	}
 }
 
-func testLargeObjects(t *testing.T, stored func(metav1.PartialObjectMetadata) *boundedStorage) {
+func testLargeObjects(t *testing.T, stored func(*storedObject) *boundedStorage) {
 	t.Helper()
 	const size, part, most, about = 100 << 10, 4, 20, 1 << 10
-	store := stored(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}})
+	var store *boundedStorage
 	get := func(ctx context.Context) error {
 		return store.Get(ctx, "a", storage.GetOptions{}, &metav1.PartialObjectMetadata{})
 	}
@@ -185,6 +221,7 @@ func testLargeObjects(t *testing.T, stored func(metav1.PartialObjectMetadata) *b
 			synctest.Test(t, func(t *testing.T) {
 				bounds := limits.DefaultBounds()
 				bounds.RequestMemory = part * most * size
+				store = stored(&storedObject{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", size)}}}})
 				var work func(context.Context)
 				handler := filters.WithBodyBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					work(req.Context())
@@ -218,13 +255,22 @@ func testLargeObjects(t *testing.T, stored func(metav1.PartialObjectMetadata) *b
 
 // TestLargeObjectsThatWait has a user work on an object when there is no memory for that.
 func TestLargeObjectsThatWait(t *testing.T) {
-	t.Run("cached", func(t *testing.T) { testObjectThatWaits(t, cachedObject) })
-	t.Run("uncached", func(t *testing.T) { testObjectThatWaits(t, uncachedObject) })
+	unread := map[string]bool{"cached": true, "created in another version": true, "changed in another version": true}
+	for name, stored := range storages() {
+		t.Run(name, func(t *testing.T) {
+			reads := 1
+			if !unread[name] {
+				reads += 3
+			}
+			testObjectThatWaits(t, stored, reads)
+		})
+	}
 }
 
-func testObjectThatWaits(t *testing.T, stored func(metav1.PartialObjectMetadata) *boundedStorage) {
+func testObjectThatWaits(t *testing.T, stored func(*storedObject) *boundedStorage, reads int) {
 	t.Helper()
-	store := stored(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}})
+	object := &storedObject{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)}}}}
+	store := stored(object)
 	bounds := limits.DefaultBounds()
 	bounds.RequestMemory = 4 << 20
 	get := func(ctx context.Context) error {
@@ -256,4 +302,20 @@ func testObjectThatWaits(t *testing.T, stored func(metav1.PartialObjectMetadata)
 		})
 	})
 	require.Equal(t, 3, refused)
+	require.Equal(t, reads, object.reads)
+}
+
+func TestLargeWritesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var writes largeWrites
+		writes.add("a", 1<<20)
+		writes.add("b", 0)
+		require.Equal(t, int64(1<<20), writes.size("a"))
+		time.Sleep(writeTime / 2)
+		writes.add("a", 2<<20)
+		time.Sleep(writeTime/2 + time.Second)
+		require.Equal(t, int64(2<<20), writes.size("a"))
+		time.Sleep(writeTime / 2)
+		writes.sizes.Range(func(key, size any) bool { return assert.Fail(t, "It is still there.", "%v: %v", key, size) })
+	})
 }

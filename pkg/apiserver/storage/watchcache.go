@@ -44,7 +44,7 @@ import (
 
 // withCache is how a resource is stored that has a watch cache.
 func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
-	return watchHistory{getter, s.Etcd, raw, s.history}
+	return watchHistory{getter, s.Etcd, raw, s.history, new(largeWrites)}
 }
 
 // BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
@@ -62,6 +62,7 @@ type watchHistory struct {
 	etcd    *genericoptions.EtcdOptions
 	raw     rawStorage
 	history *history
+	writes  *largeWrites
 }
 
 // GetRESTOptions returns how a resource is stored.
@@ -124,7 +125,7 @@ func (h watchHistory) decorate(inner storage.Interface, wait func(context.Contex
 	if wait != nil {
 		inner = &awaitedCache{inner, wait, time.Now().Add(fillTimeout)}
 	}
-	inner = &boundedStorage{Interface: inner, newObject: newObject, large: large}
+	inner = &boundedStorage{Interface: inner, newObject: newObject, large: large, writes: h.writes}
 	return inner
 }
 
