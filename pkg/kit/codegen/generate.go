@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -51,8 +52,8 @@ const protoWork = work + "/proto"
 // Generate generates the code of all groups of a module, with the generators of the
 // Kubernetes version that the module is built with. What an earlier run has left is deleted
 // first, so that nothing stays that no tag asks for. If neither the types nor what was
-// generated have changed since the last run, nothing is done. If a generator fails, or its code does not
-// compile, what was generated before stays.
+// generated have changed since the last run, nothing is done. If only fields have, clientset, listers and informers
+// stay. If a generator fails, or its code does not compile, what was generated before stays.
 func Generate(ctx context.Context, config Config) error {
 	g := &generation{Config: config}
 	var err error
@@ -82,10 +83,13 @@ func Generate(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	if last, err := os.ReadFile(g.file(stamp)); err == nil && string(last) == current {
+	if g.isLast(stamp, current) {
 		g.progress("nothing has changed")
 		return nil
 	}
+	// What does not parse is for the generators to refuse.
+	clients, err := g.clientFingerprint(apis)
+	g.keepClients = err == nil && g.isLast(clientStamp, clients)
 	if err := os.MkdirAll(g.file(work), 0o750); err != nil {
 		return err
 	}
@@ -97,6 +101,7 @@ func Generate(ctx context.Context, config Config) error {
 		return err
 	}
 	if err := g.replaceAll(ctx, apis); err != nil {
+		g.keepClients = false
 		return errors.Join(err, g.restore(apis, before))
 	}
 	return nil
@@ -109,6 +114,8 @@ type generation struct {
 	name, goVersion string
 	// version is that of the module's Kubernetes libraries, and of the generators.
 	version string
+	// keepClients is true if clientset, listers and informers are what they would be again.
+	keepClients bool
 	// tools is the directory of the generators.
 	tools string
 	// libraries are the packages of other modules that have types of APIs, which those of this
@@ -159,16 +166,21 @@ func (g *generation) progress(message string) { fmt.Fprintln(g.Output, "generate
 
 func (g *generation) generate(ctx context.Context, apis []API) error {
 	for _, step := range []struct {
-		name string
-		do   func(context.Context, []API) error
+		name    string
+		do      func(context.Context, []API) error
+		clients bool
 	}{
-		{"registration, deep copies, defaults, conversions and validations", g.besideTypes},
-		{"protobuf", g.protobuf},
-		{"OpenAPI definitions", g.openAPI},
-		{"apply configurations", g.applyConfigurations},
-		{"clientset", g.clientset},
-		{"listers and informers", g.informers},
+		{"registration, deep copies, defaults, conversions and validations", g.besideTypes, false},
+		{"protobuf", g.protobuf, false},
+		{"OpenAPI definitions", g.openAPI, false},
+		{"apply configurations", g.applyConfigurations, false},
+		{"clientset", g.clientset, true},
+		{"listers and informers", g.informers, true},
 	} {
+		if step.clients && g.keepClients {
+			g.progress(step.name + " depend on nothing that has changed")
+			continue
+		}
 		g.progress(step.name)
 		if err := step.do(ctx, apis); err != nil {
 			return fmt.Errorf("generating %s: %w", step.name, err)
@@ -177,18 +189,28 @@ func (g *generation) generate(ctx context.Context, apis []API) error {
 	return nil
 }
 
-// clean deletes all that is generated.
+// clean deletes what is generated, but for clients that are kept.
 func (g *generation) clean(apis []API) error {
 	for _, api := range apis {
-		if err := os.RemoveAll(g.file(api.generated())); err != nil {
+		entries, err := os.ReadDir(g.file(api.generated()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-	}
-	return g.eachFile(apis, func(name string, generated bool) error {
-		if generated {
-			return os.Remove(name)
+		for _, entry := range entries {
+			if g.keepClients && slices.Contains(clientDirs(), entry.Name()) {
+				continue
+			}
+			if err := os.RemoveAll(filepath.Join(g.file(api.generated()), entry.Name())); err != nil {
+				return err
+			}
 		}
-		return nil
+	}
+	// What clients consist of has other names.
+	return g.eachFile(apis, func(name string, _ bool) error {
+		if generated, err := isGenerated(name); err != nil || !generated {
+			return err
+		}
+		return os.Remove(name)
 	})
 }
 

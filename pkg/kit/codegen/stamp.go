@@ -18,49 +18,140 @@ package codegen
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 )
 
-// stamp is the file with the fingerprint of the last run.
-const stamp = work + "/stamp"
+const (
+	// stamp is the file with the fingerprint of the last run.
+	stamp = work + "/stamp"
+	// clientStamp is that with the fingerprint of its clients.
+	clientStamp = work + "/stamp-clients"
+)
+
+// clientDirs are the directories of what is generated that do not depend on fields.
+func clientDirs() []string { return []string{"clientset", "informers", "listers"} }
 
 // fingerprint is a digest of everything that generated code depends on, and of that code:
 // the generators, this program, the header and all files of the APIs.
 func (g *generation) fingerprint(apis []API) (string, error) {
+	return g.digest(apis, func(string, bool) (func([]byte) ([]byte, error), bool) { return whole, true })
+}
+
+// clientFingerprint is a digest of everything that clientset, listers and informers depend on, and of those. Fields
+// of a type are only in it if the type can be a kind.
+func (g *generation) clientFingerprint(apis []API) (string, error) {
+	clients, packages := []string{}, map[string]bool{}
+	for _, api := range apis {
+		for _, dir := range clientDirs() {
+			clients = append(clients, g.file(path.Join(api.generated(), dir))+string(filepath.Separator))
+		}
+	}
+	for dir := range versions(apis...) {
+		packages[g.file(dir)] = true
+	}
+	return g.digest(apis, func(name string, generated bool) (func([]byte) ([]byte, error), bool) {
+		if slices.ContainsFunc(clients, func(dir string) bool { return strings.HasPrefix(name, dir) }) {
+			return whole, true
+		}
+		ofVersion := packages[filepath.Dir(name)] && filepath.Ext(name) == ".go"
+		return withoutFields, ofVersion && (!generated || filepath.Base(name) == tagsFile)
+	})
+}
+
+func whole(text []byte) ([]byte, error) { return text, nil }
+
+// withoutFields returns a file of Go without the fields of structs that can't be kinds, as these embed their TypeMeta.
+func withoutFields(text []byte) ([]byte, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "", text, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var fields []span
+	for _, declaration := range file.Decls {
+		types, ok := declaration.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range types.Specs {
+			of, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			fieldsOf, ok := of.Type.(*ast.StructType)
+			embeds := func(field *ast.Field) bool { return len(field.Names) == 0 }
+			if ok && !slices.ContainsFunc(fieldsOf.Fields.List, embeds) {
+				fields = append(fields, span{files.Position(fieldsOf.Fields.Opening).Offset, files.Position(fieldsOf.Fields.Closing).Offset})
+			}
+		}
+	}
+	return cut(text, fields), nil
+}
+
+// digest is one of the generators, this program, the header and the files of the APIs for which part returns true. It
+// has what the function that part returns makes of a file.
+func (g *generation) digest(apis []API, part func(name string, generated bool) (func([]byte) ([]byte, error), bool)) (string, error) {
 	digest := sha256.New()
-	fmt.Fprintln(digest, g.name, g.goVersion, g.version, g.NoProtobuf, g.NoClients)
+	fmt.Fprintf(digest, "%s %s %s %t %t %+v\n", g.name, g.goVersion, g.version, g.NoProtobuf, g.NoClients, apis)
 	program, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	add := func(name, path string) error {
+	add := func(name, path string, of func([]byte) ([]byte, error)) error {
 		data, err := os.ReadFile(path)
+		if err == nil {
+			data, err = of(data)
+		}
 		if err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(digest, "%s %x\n", name, sha256.Sum256(data))
 		return err
 	}
-	if err := add("program", program); err != nil {
+	if err := add("program", program, whole); err != nil {
 		return "", err
 	}
 	if g.Header != "" {
-		if err := add("header", g.Header); err != nil {
+		if err := add("header", g.Header, whole); err != nil {
 			return "", err
 		}
 	}
-	if err := g.eachFile(apis, func(path string, _ bool) error { return add(path, path) }); err != nil {
+	err = g.eachFile(apis, func(path string, generated bool) error {
+		if of, is := part(path, generated); is {
+			return add(path, path, of)
+		}
+		return nil
+	})
+	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%x\n", digest.Sum(nil)), nil
 }
 
-// remember keeps the fingerprint for the next run.
+// isLast tells whether a stamp has a fingerprint.
+func (g *generation) isLast(stamp, fingerprint string) bool {
+	last, err := os.ReadFile(g.file(stamp))
+	return err == nil && string(last) == fingerprint
+}
+
+// remember keeps the fingerprints for the next run.
 func (g *generation) remember(apis []API) error {
-	fingerprint, err := g.fingerprint(apis)
+	all, err := g.fingerprint(apis)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(g.file(stamp), []byte(fingerprint), 0o600)
+	clients, err := g.clientFingerprint(apis)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(g.file(stamp), []byte(all), 0o600), os.WriteFile(g.file(clientStamp), []byte(clients), 0o600))
 }
