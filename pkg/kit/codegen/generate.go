@@ -178,7 +178,7 @@ func (g *generation) generate(ctx context.Context, apis []API) error {
 		{"listers and informers", g.informers, true},
 	} {
 		if step.clients && g.keepClients {
-			g.progress(step.name + " depend on nothing that has changed")
+			g.progress(step.name + ": kept, since only fields have changed")
 			continue
 		}
 		g.progress(step.name)
