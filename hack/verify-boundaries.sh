@@ -35,7 +35,7 @@ pkg/crdserver(tests)          pkg/etcd
 pkg/kit/crd                   pkg/registry/definition pkg/registry pkg/kit/codegen
 pkg/kit/crd(tests)            test/workshop
 pkg/registry/definition       pkg/registry
-pkg/registry/definition(tests) test/workshop
+pkg/registry/definition(tests) pkg/registry/testing test/workshop
 pkg/registry/testing          pkg/registry pkg/etcd pkg/bodycost
 pkg/registry/testing(tests)   test/workshop
 pkg/groups/*/lookup           pkg/generated pkg/apis
