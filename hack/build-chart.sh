@@ -109,7 +109,9 @@ render doctor '' doctor
 if [[ ${chart} == restaurant-apiserver ]]; then
 	render webhook '' webhook
 fi
-sed "1,/limitations under/d; s/the-server/${chart#restaurant-}/" artifacts/chart/unregister.yaml >"${out}/manifests/unregister.yaml"
+sed "1,/limitations under/d; s/the-server/${chart#restaurant-}/" artifacts/chart/unregister.yaml >"${work}/unregister.yaml"
+cat - "${work}/images.yaml" >"${work}/kustomization.yaml" <<<'resources: [unregister.yaml]'
+_output/bin/kubectl kustomize "${work}" >"${out}/manifests/unregister.yaml"
 
 {
 	cat "artifacts/chart/${chart}/Chart.yaml"

@@ -395,6 +395,9 @@ func TestChartUpgradeReusesValues(t *testing.T) {
 		return newChart(t, restaurantChart, "VERSION="+version, "DIGESTS="+framework.File(t, "apiserver="+digests(digit)+"\nwebhook="+digests("0")+"\n"))
 	}
 	older, newer := release("v0.37.0", "1"), release("v0.37.1", "2")
+	for name, template := range podTemplates(t, older.templateAll(t, systemNamespace, "--set=mode=standalone,backup.enabled=true,webhook.enabled=true")) {
+		require.Contains(t, template.Spec.Containers[0].Image, "@sha256:", name)
+	}
 	monitoringKinds(t)
 	before, err := framework.Inventory(t.Context(), cp)
 	require.NoError(t, err)
