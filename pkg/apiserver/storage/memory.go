@@ -61,6 +61,7 @@ const writeTime = time.Minute
 
 func (w *largeWrites) add(key string, size int64) {
 	if size == 0 {
+		w.sizes.Delete(key)
 		return
 	}
 	w.sizes.Store(key, size)

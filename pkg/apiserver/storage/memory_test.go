@@ -309,7 +309,9 @@ func TestLargeWritesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var writes largeWrites
 		writes.add("a", 1<<20)
+		writes.add("b", 1<<20)
 		writes.add("b", 0)
+		require.Zero(t, writes.size("b"), "it has become small")
 		require.Equal(t, int64(1<<20), writes.size("a"))
 		time.Sleep(writeTime / 2)
 		writes.add("a", 2<<20)
