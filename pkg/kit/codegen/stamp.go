@@ -97,8 +97,8 @@ func withoutFields(text []byte) ([]byte, error) {
 	return cut(text, fields), nil
 }
 
-// digest is one of the generators, this program, the header and the files of the APIs for which part returns true. It
-// has what the function that part returns makes of a file.
+// digest is one of the generators, this program, the header and some files of the APIs. Part tells whether a file
+// belongs to it, and returns a function that reduces the file to what counts.
 func (g *generation) digest(apis []API, part func(name string, generated bool) (func([]byte) ([]byte, error), bool)) (string, error) {
 	digest := sha256.New()
 	fmt.Fprintf(digest, "%s %s %s %t %t %+v\n", g.name, g.goVersion, g.version, g.NoProtobuf, g.NoClients, apis)
