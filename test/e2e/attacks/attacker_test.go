@@ -19,19 +19,21 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"k8s.io/client-go/rest"
@@ -62,13 +64,66 @@ type attacker struct {
 	answers map[string]int
 }
 
-// newAttacker returns one with the credentials of a configuration.
-func newAttacker(t *testing.T, config *rest.Config) *attacker {
-	t.Helper()
-	trust, err := rest.TLSConfigFor(config)
-	require.NoError(t, err)
-	trust.ServerName = "localhost"
-	return &attacker{host: strings.TrimPrefix(config.Host, "https://"), tls: trust, addresses: 1, answers: map[string]int{}}
+// order is what the process of an attacker is told, which runs no tests.
+type order struct {
+	Attack      string
+	Host        string
+	Credentials rest.TLSClientConfig
+	Tokens      []string
+	Duration    time.Duration
+}
+
+// orders is the environment variable of such a process.
+const orders = "ATTACKER"
+
+// send has an attacker attack in a process of its own: in that of the tests, other users would wait for it even if
+// the server did not. The attack has begun when started is called.
+func (o order) send(ctx context.Context, started func()) (*attacker, error) {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), orders+"=1")
+	cmd.Stderr = os.Stderr
+	input, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin = bytes.NewReader(input)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	a, output := &attacker{}, json.NewDecoder(stdout)
+	if err = output.Decode(&a.answers); err == nil {
+		started()
+		err = output.Decode(&a.answers)
+	}
+	return a, errors.Join(err, cmd.Wait())
+}
+
+// obey attacks as it is told on stdin, and says on stdout when it begins, and what came of it.
+func obey() (err error) {
+	var o order
+	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
+		return err
+	}
+	attack := attacks()[o.Attack]
+	a := &attacker{host: strings.TrimPrefix(o.Host, "https://"), tokens: o.Tokens, addresses: max(1, attack.addresses), answers: map[string]int{}}
+	if a.tls, err = rest.TLSConfigFor(&rest.Config{Host: o.Host, TLSClientConfig: o.Credentials}); err != nil {
+		return err
+	}
+	a.tls.ServerName = "localhost"
+	output := json.NewEncoder(os.Stdout)
+	if err := output.Encode(a.answers); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), o.Duration)
+	defer stop()
+	attack.run(ctx, a)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return output.Encode(a.answers)
 }
 
 // got counts an answer.

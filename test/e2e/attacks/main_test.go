@@ -102,6 +102,13 @@ func (t *target) leave() error {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(orders) != "" {
+		if err := obey(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	config := controlplane.ServerConfig{ComponentConfig: controlplane.ComponentConfig{Off: true}}
 	if !framework.WithCRDServer() {
 		config.ComponentConfig = server.contained("server")

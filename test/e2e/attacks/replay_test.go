@@ -77,7 +77,7 @@ func TestAttacks(t *testing.T) {
 					framework.Long(t, shortAttack+" are the short one")
 				}
 				pid := attacked.PID()
-				seen := replay(t, all[name], attacked, door, duration)
+				seen := replay(t, name, all[name], attacked, door, duration)
 				rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, door.Name(), seen))
 				for name, had := range seen.innocent() {
 					assert.Zero(t, had.refused, "%s had %d requests", name, had.requests)
@@ -125,35 +125,40 @@ func (r result) String() string {
 	return strings.Join(append(cells, fmt.Sprint(refused), fmt.Sprint(failed)), " | ")
 }
 
-func replay(t *testing.T, a attack, attacked *target, door *controlplane.Component, duration time.Duration) result {
+func replay(t *testing.T, name string, a attack, attacked *target, door *controlplane.Component, duration time.Duration) result {
 	t.Helper()
 	config := framework.ConfigFor(t, cp, door, a.user)
 	if a.user == "" {
 		config = rest.AnonymousClientConfig(config)
 	}
-	attacker := newAttacker(t, config)
-	attacker.addresses = max(1, a.addresses)
+	order := order{Attack: name, Host: config.Host, Credentials: config.TLSClientConfig, Duration: duration}
 	for i := range a.accounts {
 		token, err := framework.Kube(cp).CoreV1().ServiceAccounts(attackedNamespace).CreateToken(t.Context(), fmt.Sprint(account, i), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		attacker.tokens = append(attacker.tokens, token.Status.Token)
+		order.Tokens = append(order.Tokens, token.Status.Token)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), duration)
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	peak := watchMemory(ctx, attacked.PID())
-	ready := use(ctx, lookReady(t, framework.ConfigFor(t, cp, server.Component, bystander)))
-	// A request that has begun may end.
-	direct := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, server.Component, bystander))...)
-	through := use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.KubeAPIServer, bystander))...)
-	available := use(ctx, lookAvailable(t.Context(), cp))
-	a.run(ctx, attacker)
+	var (
+		peak                              <-chan memory
+		ready, direct, through, available <-chan experience
+	)
+	attacker, err := order.send(t.Context(), func() {
+		peak = watchMemory(ctx, attacked.PID())
+		ready = use(ctx, lookReady(t, framework.ConfigFor(t, cp, server.Component, bystander)))
+		// A request that has begun may end.
+		direct = use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, server.Component, bystander))...)
+		through = use(ctx, readAndWrite(t.Context(), t, framework.ConfigFor(t, cp, cp.KubeAPIServer, bystander))...)
+		available = use(ctx, lookAvailable(t.Context(), cp))
+	})
+	require.NoError(t, err)
 	stop()
 	seen := result{<-peak, <-ready, <-direct, <-through, <-available}
 	t.Logf("attacker: %s", attacker)
 	t.Logf("memory: %d MiB", seen.peak>>20)
-	for name, had := range seen.innocent() {
-		t.Logf("%s: %s", name, had)
-		assert.Empty(t, had.failures[:min(3, len(had.failures))], name)
+	for who, had := range seen.innocent() {
+		t.Logf("%s: %s", who, had)
+		assert.Empty(t, had.failures[:min(3, len(had.failures))], who)
 	}
 	if a.allowed {
 		for _, refused := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity} {

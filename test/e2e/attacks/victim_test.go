@@ -193,16 +193,19 @@ func readAndWrite(ctx context.Context, t *testing.T, config *rest.Config) []func
 	config.QPS = -1
 	config.Wrap(func(delegate http.RoundTripper) http.RoundTripper { return unrepeated{delegate} })
 	pizzas := restaurantClient(config).RestaurantV1().Pizzas(bystanderNamespace)
+	mine := framework.Pizza("mine")
 	return []func() error{
-		func() error { _, err := pizzas.Get(ctx, "mine", metav1.GetOptions{}); return err },
+		func() error {
+			pizza, err := pizzas.Get(ctx, mine.Name, metav1.GetOptions{})
+			if err == nil {
+				mine = pizza
+			}
+			return err
+		},
 		func() error { _, err := pizzas.List(ctx, metav1.ListOptions{}); return err },
 		func() error {
-			pizza, err := pizzas.Get(ctx, "mine", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			pizza.Labels = map[string]string{"at": strconv.FormatInt(time.Now().UnixNano(), 10)}
-			_, err = pizzas.Update(ctx, pizza, metav1.UpdateOptions{})
+			mine.Labels = map[string]string{"at": strconv.FormatInt(time.Now().UnixNano(), 10)}
+			_, err := pizzas.Update(ctx, mine, metav1.UpdateOptions{})
 			return err
 		},
 	}
