@@ -20,6 +20,7 @@ limitations under the License.
 package bodycost
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -56,6 +57,18 @@ func CheckJSONElements(text []byte, limit int) error {
 		return errTooMany(limit)
 	}
 	return nil
+}
+
+// smallBody has too few elements to count them.
+const smallBody = 4 << 10
+
+// Elements returns how many elements all lists and objects of a body have together, if it is not a small one. JSON is
+// assumed if the media type is not a known one. Protobuf has none. Check them before.
+func Elements(mediaType string, body []byte) int {
+	if len(body) < smallBody && !bytes.ContainsRune(body, '*') {
+		return 0
+	}
+	return JSONElements(asJSON(mediaType, body))
 }
 
 // JSONElements returns how many elements all lists and objects of a text in JSON have together.

@@ -36,22 +36,28 @@ func Paths(mediaType string, body []byte, limit int) int {
 	if len(body) <= limit/max(1, len(body)) && !bytes.ContainsRune(body, '*') {
 		return 0
 	}
+	return JSONPaths(asJSON(mediaType, body))
+}
+
+// asJSON returns a body in JSON, or nothing of what can't be read: the decoder says what is wrong. Protobuf is none,
+// either.
+func asJSON(mediaType string, body []byte) []byte {
 	switch mediaType {
 	case runtime.ContentTypeProtobuf:
-		return 0
+		return nil
 	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
 		if json.Valid(body) {
 			break
 		}
 		converted, err := yaml.YAMLToJSON(body)
 		if err != nil {
-			return 0 // The decoder says what is wrong.
+			return nil
 		}
-		body = converted
+		return converted
 	case runtime.ContentTypeCBOR, string(types.ApplyCBORPatchType):
-		body = cborToJSON(body)
+		return cborToJSON(body)
 	}
-	return JSONPaths(body)
+	return body
 }
 
 // JSONPaths returns what Paths returns, of a text in JSON.
@@ -114,7 +120,6 @@ func LongestPointer(text []byte) (longest int) {
 	}
 }
 
-// cborToJSON returns nothing for what can't be read: the decoder says what is wrong.
 func cborToJSON(body []byte) []byte {
 	var object any
 	if err := direct.Unmarshal(body, &object); err != nil {

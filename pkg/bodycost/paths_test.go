@@ -82,6 +82,35 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+func TestElements(t *testing.T) {
+	const many = 4 << 10
+	list := "[" + strings.Repeat("0,", many-1) + "0]"
+	inCBOR, err := direct.Marshal(make([]any, many))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		mediaType, body string
+		want            int
+	}{
+		"JSON":                      {"application/json", list, many},
+		"a merge patch":             {"application/merge-patch+json", list, many},
+		"a small body":              {"application/json", "[0,0]", 0},
+		"JSON as YAML":              {"application/yaml", list, many},
+		"YAML":                      {"application/yaml", strings.Repeat("- 0\n", many), many},
+		"a small text with aliases": {"application/yaml", "a: &a [0,0,0,0]\nb: [*a, *a, *a]", 16},
+		"CBOR":                      {"application/cbor", string(inCBOR), many},
+		"protobuf":                  {"application/vnd.kubernetes.protobuf", list, 0},
+		"what is no YAML":           {"application/yaml", strings.Repeat("a: b: c\n", many), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Elements(test.mediaType, []byte(test.body)); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 func TestLongestPointer(t *testing.T) {
 	const patch = `[{"op":"copy","from":"/a/b","path":"/\u0061/b/c"},{"op":"add","path":"/a","value":"no/pointer/of/these"}]`
 	if got, want := LongestPointer([]byte(patch)), len("/a/b/c"); got != want {

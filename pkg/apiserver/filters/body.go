@@ -17,6 +17,7 @@ limitations under the License.
 package filters
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -40,12 +41,16 @@ import (
 
 // WithBodyBounds refuses bodies that cost the library much more to decode than their size
 // suggests, and namespaces that etcd's keys can't have in them, for which it would
-// answer 500. What changes an object may have as many elements more as the object has. It belongs behind authorization, so that the server reads bodies only from clients
-// that may write.
+// answer 500. What changes an object may have as many elements more as the object has. It belongs behind
+// authorization, so that the server reads bodies only from clients that may write.
 func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, maxBody int64) http.Handler {
 	server := next
 	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
-		return checkText(bounds, verb, mediaTypeOf(req), body, maxBody, func() []byte { return storedObject(server, req) })
+		mediaType, stored := mediaTypeOf(req), func() []byte { return storedObject(server, req) }
+		if err := checkText(bounds, verb, mediaType, body, maxBody, stored); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+		return limits.TakeElementsMemory(req.Context(), elementsOf(mediaType, body, stored), bounds.BodyElements)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
@@ -101,6 +106,16 @@ func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int
 		return fmt.Errorf("the patch has a list of more than %d elements: send a merge patch or an apply patch", b.PatchListElements)
 	}
 	return bodycost.CheckQuantities(mediaType, body)
+}
+
+// elementsOf returns how many elements a body has, with those that a JSON patch can copy from what is stored.
+func elementsOf(mediaType string, body []byte, stored func() []byte) int {
+	elements := bodycost.Elements(mediaType, body)
+	// An escaped name may be any.
+	if mediaType == string(types.JSONPatchType) && (bytes.Contains(body, []byte("from")) || bytes.Contains(body, []byte(`\`))) {
+		elements += bodycost.JSONElements(stored())
+	}
+	return elements
 }
 
 // checkPaths refuses bodies whose elements have long paths. A patch adds its elements to those that are stored, and

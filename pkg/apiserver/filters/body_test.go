@@ -119,6 +119,48 @@ func TestBodiesOfLargeObjects(t *testing.T) {
 	}
 }
 
+// One body at a time may have as many elements as there may be, which can all be invalid, or copy them.
+func TestBodiesOfManyElements(t *testing.T) {
+	const json, yaml, patch = "application/json", "application/yaml", "application/json-patch+json"
+	most := limits.DefaultBounds().BodyElements * 9 / 10
+	many := `{"a":[0` + strings.Repeat(",0", most) + "]}"
+	for name, test := range map[string]struct {
+		verb, mediaType, body string
+		refused               bool
+	}{
+		"few":                            {"create", json, `{"a":[0]}`, false},
+		"many":                           {"create", json, many, true},
+		"many in YAML":                   {"create", yaml, "a:\n" + strings.Repeat("- 0\n", most), true},
+		"a patch that may copy many":     {"patch", patch, `[{"op":"copy","from":"/a","path":"/b"}]`, true},
+		"one that spells it another way": {"patch", patch, `[{"op":"copy","fr\u006fm":"/a","path":"/b"}]`, true},
+		"one that does not":              {"patch", patch, `[{"op":"add","path":"/b","value":0}]`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serve := func(handler http.Handler, verb, mediaType, body, message string) {
+				req := httptest.NewRequest(http.MethodPost, "/one", strings.NewReader(body))
+				req.Header.Set("Content-Type", mediaType)
+				requests.RequireStatus(t, requests.Serve(handler, requests.WithInfo(req, verb)), message, http.StatusTooManyRequests)
+			}
+			// While the first is worked on, the second arrives.
+			var handler http.Handler
+			first := true
+			handler = WithBodyBounds(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if info, _ := genericapirequest.RequestInfoFrom(req.Context()); info.Verb == "get" {
+					_, _ = io.WriteString(w, many)
+				} else if first {
+					first = false
+					message := ""
+					if test.refused {
+						message = "other bodies of many elements take all the memory that there is for them, or for those of this user"
+					}
+					serve(handler, test.verb, test.mediaType, test.body, message)
+				}
+			}), requests.NewCodecs(), requests.IsWatch, limits.DefaultBounds(), 3<<20)
+			serve(handler, "create", json, many, "")
+		})
+	}
+}
+
 // The library repeats the path of an element when it validates it.
 func TestBodiesWithLongPaths(t *testing.T) {
 	bounds := limits.DefaultBounds()
@@ -146,7 +188,8 @@ func TestBodiesWithLongPaths(t *testing.T) {
 		"an apply patch":                        {"patch", apply, paths(1024), paths(1024), false, true},
 		"an apply patch that is longer":         {"patch", apply, paths(1100), paths(1000), true, true},
 		"a small patch of what is much longer":  {"patch", merge, paths(5000), `{"metadata":{"finalizers":null}}`, false, false},
-		"a JSON patch":                          {"patch", patch, "{}", copies(40), false, false},
+		"a JSON patch":                          {"patch", patch, "{}", `[{"op":"add","path":"/a","value":1}]`, false, false},
+		"a JSON patch that copies":              {"patch", patch, "{}", copies(40), false, true},
 		"a JSON patch with a long path":         {"patch", patch, paths(500), copies(1000), false, true},
 		"a JSON patch that moves many elements": {"patch", patch, paths(1500), copies(1000), true, true},
 	} {

@@ -150,7 +150,7 @@ func TestHistoryMemory(t *testing.T) {
 				time.Sleep(test.after)
 				reservation := memory.reserve(account{user: test.user})
 				require.Equal(t, test.want, reservation.take(bytes))
-				reservation.release()
+				reservation.release(false)
 				time.Sleep(2 * historyTime)
 				synctest.Wait()
 				require.Zero(t, memory.used)
@@ -160,13 +160,86 @@ func TestHistoryMemory(t *testing.T) {
 	}
 }
 
+// The work on a request goes on after the library has answered it, at the end of its time or after 34 seconds.
+func TestWorkThatGoesOn(t *testing.T) {
+	bounds := DefaultBounds()
+	bounds.RequestMemory = 400 * listFactor
+	for name, test := range map[string]struct {
+		work, timeout time.Duration
+		user          string
+		want          bool
+	}{
+		"ended in time":                     {time.Second, time.Minute, "anna", true},
+		"at the end of its time":            {2 * time.Second, time.Second, "anna", false},
+		"at the end of that of the library": {34 * time.Second, time.Minute, "anna", false},
+		"of another user":                   {2 * time.Second, time.Second, "ben", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var work time.Duration
+				var taken error
+				handler := WithMemoryBounds(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+					time.Sleep(work)
+					taken = TakeListMemory(req.Context(), 100)
+				}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<10, anyBody)
+				serve := func(user string) error {
+					ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
+					defer cancel()
+					req := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+					requests.RequireStatus(t, requests.Serve(handler, requests.As(requests.WithInfo(req, "list"), user)), "", http.StatusOK)
+					return taken
+				}
+				work = test.work
+				require.NoError(t, serve("anna"))
+				work = 0
+				require.Equal(t, test.want, serve(test.user) == nil)
+				time.Sleep(historyTime)
+				synctest.Wait()
+				require.NoError(t, serve(test.user))
+			})
+		})
+	}
+}
+
+// Bodies whose elements could all be invalid take the part of a user, for the square of how many there are.
+func TestElementsMemory(t *testing.T) {
+	const part, most = 1000, 100
+	for name, test := range map[string]struct {
+		before, elements int
+		want             bool
+	}{
+		"all that there may be":             {0, most, true},
+		"more, for an object that has them": {0, 10 * most, true},
+		"half beside half":                  {most / 2, most / 2, true},
+		"more beside half":                  {most / 2, 10 * most, false},
+		"some beside all":                   {most, 4, false},
+		"nothing beside all":                {most, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := newBudget(userPart*part, DefaultBounds().WaitsPerUser)
+			take := func(elements int) error {
+				reservation := memory.reserve(account{user: "anna"})
+				return TakeElementsMemory(context.WithValue(t.Context(), reservationKey{}, listReservation{reservation, 1, 1}), elements, most)
+			}
+			require.NoError(t, take(test.before))
+			err := take(test.elements)
+			if test.want {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, "other bodies of many elements take all the memory that there is for them, or for those of this user")
+			}
+		})
+	}
+	require.NoError(t, TakeElementsMemory(t.Context(), 1<<40, 1), "not a request of a client")
+}
+
 func TestBrokenBody(t *testing.T) {
 	memory := newBudget(1<<20, DefaultBounds().WaitsPerUser)
 	reservation := memory.reserve(account{})
 	failure := errors.New("broken")
 	_, err := reservation.read(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(failure)))
 	require.ErrorIs(t, err, failure)
-	reservation.release()
+	reservation.release(false)
 	require.Zero(t, memory.used)
 	require.Empty(t, memory.users)
 }

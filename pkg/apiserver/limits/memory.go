@@ -33,10 +33,16 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
+// handlerTime is when the library's handlers answer at the latest, if the time of the request is not over before.
+const handlerTime = 34 * time.Second
+
 // WithMemoryBounds bounds the memory that bodies and lists take, and the time that clients take
 // to send and to read them. Check is called with each body that is not larger than maxBody. The
 // handler belongs behind authorization, so that the server reads bodies only from clients that may
 // write.
+//
+// The work on a request whose time is over goes on in a goroutine of the library's, which tells nobody when it ends.
+// So what the request has taken counts in the part of its account for another while.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
 	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
@@ -44,7 +50,8 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 		if info, ok := genericapirequest.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
 			reservation := memory.reserve(accountOf(req))
 			reservation.watch = watchReservationOf(req)
-			defer reservation.release()
+			began := time.Now()
+			defer func() { reservation.release(req.Context().Err() != nil || time.Since(began) >= handlerTime) }()
 			w = withDeadlines(w, req, reservation, longRunning)
 			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{reservation, listFactorFor(req), objectFactorFor(req, info.Verb)}))
 			if err := checkBody(w, req, info.Verb, maxBody, reservation, check); err != nil {
@@ -87,10 +94,7 @@ func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody in
 	if int64(len(body)) > maxBody {
 		return nil // The handler says so.
 	}
-	if err := check(req, verb, body); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	return nil
+	return check(req, verb, body)
 }
 
 // listFactorFor returns the factor for a list in the form that a client accepts.

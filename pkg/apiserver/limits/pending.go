@@ -51,8 +51,8 @@ const (
 // It counts each until its work has ended, which the library does not: as soon as a client resets a
 // stream of HTTP/2, or closes its connection, it may have another, while the library goes on with the
 // first in a goroutine of its own. So the client's context is kept from the library, and
-// WithClientsThatWait looks at it before the work begins. That also ends the count, since the library
-// goes on with the work on a request whose time is over, too.
+// WithClientsThatWait looks at it before the work begins, and ends the count. The work on a request whose time is over
+// goes on even then; WithMemoryBounds counts that.
 //
 // Health checks and long-running requests, which end with their clients, are not counted. Nor is
 // what the front proxy asks about the server itself, such as discovery: kube-apiserver would take

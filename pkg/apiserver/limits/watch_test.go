@@ -94,7 +94,7 @@ func TestLargeEvents(t *testing.T) {
 				synctest.Wait()
 				_, open := <-watched.ResultChan()
 				require.False(t, open)
-				reservation.release()
+				reservation.release(false)
 				require.False(t, reservation.takeList(1))
 				require.Zero(t, budget.used)
 			})

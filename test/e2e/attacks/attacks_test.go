@@ -60,9 +60,9 @@ type attack struct {
 	accounts int
 	// addresses is how many the attacker has, if not one.
 	addresses int64
-	// builtIn attacks need what custom resources don't have, and toWebhook is of attacks on what
-	// converts and judges them.
-	builtIn, toWebhook bool
+	// builtIn attacks need what custom resources don't have, defined ones a custom resource, and
+	// toWebhook is of attacks on what converts and judges them.
+	builtIn, defined, toWebhook bool
 	// frames are not requests that kube-apiserver would forward, and direct attacks are of what it
 	// does itself.
 	frames, direct bool
@@ -312,7 +312,12 @@ func bodyAttacks() map[string]attack {
 			return call{method: http.MethodPatch, path: attackedPath + "/labelled", header: map[string]string{"Content-Type": mergeType}, body: fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, n)}
 		})(ctx, a)
 	}}
+	// Its objects are not judged by a webhook before they are validated.
+	outlived := write(http.MethodPost, framework.GroupPath+"/v1/namespaces/"+attackedNamespace+"/patterns"+dryRun+"&timeout=1s", jsonType, fmt.Appendf(nil,
+		`{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Pattern","metadata":{"name":"new"},"spec":{"pattern":["b"%s]}}`, strings.Repeat(`,"b"`, 18_000)))
+	outlived.defined = true
 	return map[string]attack{
+		"work that outlives its requests":            outlived,
 		"labels of a big object":                     labels,
 		"fieldManager of 15,000 NULs":                write(http.MethodPost, attackedPath+dryRun+"&fieldManager="+strings.Repeat("%00", 15_000), jsonType, plain(0)),
 		"YAML aliases of a long string":              write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(aliases)),

@@ -36,8 +36,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/clientset/versioned"
@@ -116,6 +118,30 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, &cp, controlplane.Config{APIServer: config}, serve, createToppings, permit, stock)
 }
 
+// patternDefinition is of a kind whose objects have many elements that can be invalid.
+const patternDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: patterns.restaurant.programming-kubernetes.info
+spec:
+  group: restaurant.programming-kubernetes.info
+  names: {kind: Pattern, plural: patterns}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                pattern: {type: array, items: {type: string, pattern: ^a$}}
+`
+
 // serve has the server that is attacked run.
 func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 	server.Component = cp.APIServer
@@ -123,6 +149,13 @@ func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 		return nil
 	}
 	if webhook.Component, err = framework.DefineRestaurant(ctx, cp, webhook.contained("webhook")); err != nil {
+		return err
+	}
+	patterns := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(patternDefinition), patterns); err != nil {
+		return err
+	}
+	if err := framework.Apply(ctx, cp, []*unstructured.Unstructured{patterns}); err != nil {
 		return err
 	}
 	server.Component, err = framework.StartCRDServer(ctx, cp, server.contained("crd-apiserver"), restaurant.GroupName)
@@ -176,7 +209,7 @@ func permit(ctx context.Context, cp *controlplane.ControlPlane) error {
 		meta := metav1.ObjectMeta{Name: role.user, Namespace: role.namespace}
 		if _, err := client.RbacV1().Roles(role.namespace).Create(ctx, &rbacv1.Role{
 			ObjectMeta: meta,
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"pizzas", "pizzas/track", "pizzas/bake", "pizzas/scale"}, Verbs: role.verbs}},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"pizzas", "pizzas/track", "pizzas/bake", "pizzas/scale", "patterns"}, Verbs: role.verbs}},
 		}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
