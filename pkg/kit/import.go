@@ -57,11 +57,10 @@ type imported struct {
 	Doc, Imports, RootFields, Types string
 	Categories                      []string
 	Fields                          []selector
-	Scaled                          *scaleCode
 	// Definition is the CustomResourceDefinition in YAML.
-	Definition                           string
-	KeepSpec                             string
-	UsesMeta, UsesFmt, HasSpec, OnlySpec bool
+	Definition                 string
+	KeepSpec                   string
+	UsesFmt, HasSpec, OnlySpec bool
 }
 
 // CategoryList is the categories in Go.
@@ -347,11 +346,11 @@ func (k *importedKind) find() {
 		}
 	}
 	root, made := preferred.root, imported{Doc: preferred.root.doc, Categories: names.Categories}
-	var notes [2][]string
-	made.Scaled, notes[0] = scaled(root, scaleOf(preferred.definition))
-	made.Fields, notes[1] = selectable(root, preferred.definition.SelectableFields)
-	k.Scale, k.made = made.Scaled != nil, made
-	k.findings = append(k.findings, slices.Concat(notes[:]...)...)
+	var notes []string
+	made.Fields, notes = selectable(root, preferred.definition.SelectableFields)
+	subresources := preferred.definition.Subresources
+	k.Scale, k.made = subresources != nil && subresources.Scale != nil, made
+	k.findings = append(k.findings, notes...)
 	for _, name := range k.Versions {
 		version := k.versions[name]
 		if version.definition.Deprecated {
@@ -417,16 +416,7 @@ func (m *module) declareImported(k *importedKind) (err error) {
 	if made.Definition, err = k.definition(); err != nil {
 		return err
 	}
-	code := ""
-	if made.Scaled != nil {
-		code = made.Scaled.StatusReplicas + made.Scaled.Selector
-	}
-	for _, field := range made.Fields {
-		code += field.Value
-	}
-	for name, uses := range map[string]*bool{"meta.Find": &made.UsesMeta, "fmt.Sprint": &made.UsesFmt} {
-		*uses = strings.Contains(code, name)
-	}
+	made.UsesFmt = slices.ContainsFunc(made.Fields, func(field selector) bool { return strings.Contains(field.Value, "fmt.Sprint") })
 	for _, field := range preferred.root.fields {
 		if field.json == "status" && m.Status {
 			continue
@@ -457,13 +447,6 @@ func (k *importedKind) definition() (string, error) {
 	delete(fields, "status")
 	text, err := yaml.Marshal(fields)
 	return string(text), err
-}
-
-func scaleOf(version *apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.CustomResourceSubresourceScale {
-	if version.Subresources == nil {
-		return nil
-	}
-	return version.Subresources.Scale
 }
 
 // fieldName is what the rules for Kubernetes APIs allow.

@@ -199,16 +199,17 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	for _, want := range []string{
 		"\t\tNamespaced: true,\n\t\tShortNames: []string{\"pz\"},\n\t\tCategories: []string{\"restaurant\"},\n",
 		"\t\t\t\"status.replicas\": func(o *bakery.Pizza) string {\n\t\t\t\tif o.Status.Replicas == nil {\n\t\t\t\t\treturn \"\"\n\t\t\t\t}\n\t\t\t\treturn fmt.Sprint(*o.Status.Replicas)\n",
-		"\t\t\t\treturn o.Spec.Replicas\n",
 		"//go:embed pizza.yaml\nvar pizzaDefinition string\n",
 		"\t\tDefinition: definition.New(pizzaDefinition),\n",
-		"\t\t\tSelector: func(o *bakery.Pizza) string {\n\t\t\t\tif o.Status.Selector == nil {\n\t\t\t\t\treturn \"\"\n\t\t\t\t}\n\t\t\t\treturn *o.Status.Selector\n",
 	} {
 		require.Contains(t, declaration, want)
 	}
-	require.NotContains(t, declaration, "Columns:")
+	for _, ofDefinition := range []string{"Columns:", "Scale:"} {
+		require.NotContains(t, declaration, ofDefinition)
+	}
 	require.Contains(t, read(t, dir, "pkg/registry/bakery/pizza.yaml"), "\nkind: CustomResourceDefinition\nmetadata:\n  name: pizzas.restaurant.programming-kubernetes.info\nspec:\n")
 	require.Contains(t, read(t, dir, "artifacts/deploy/base/rbac-topping.yaml"), "name: bakery:topping-editor\n")
+	require.Contains(t, read(t, dir, "artifacts/deploy/base/rbac-pizza.yaml"), "resources: [pizzas, pizzas/scale]\n")
 
 	again, err := kit.ImportCRD(t.Context(), dir, options)
 	require.NoError(t, err)

@@ -18,35 +18,31 @@ package kit
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// conditionPath is a JSON path to a field of a condition.
-var conditionPath = regexp.MustCompile(`^\.(\w+)\.conditions\[\?\(@\.type ?== ?['"](\w+)['"]\)\]\.(status|reason|message)$`)
+// selector is a field selector, with the statements that return its value.
+type selector struct{ Name, Value string }
 
-// expression returns the statements that return the value at a JSON path of an object o, or
-// none if it is not there. It is "" for paths that can't be followed. The function format writes the last
-// statements, which return a value.
-func expression(root *goStruct, jsonPath, none string, format func(*goType, string) string) string {
-	if found := conditionPath.FindStringSubmatch(jsonPath); found != nil {
-		status := root.field(found[1])
-		if status == nil || status.pointer || status.goType.fields == nil {
-			return ""
+// selectable are the field selectors of a kind.
+func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []selector, findings []string) {
+	for _, field := range fields {
+		value := expression(root, field.JSONPath)
+		if value == "" {
+			findings = append(findings, "the field selector "+field.JSONPath+": write it by hand")
+			continue
 		}
-		conditions := status.goType.fields.field("conditions")
-		if conditions == nil || conditions.goType.String() != "[]metav1.Condition" {
-			return ""
-		}
-		value := "c." + goName(found[3])
-		if found[3] == "status" {
-			value = "string(c.Status)"
-		}
-		return fmt.Sprintf("if c := meta.FindStatusCondition(o.%s.Conditions, %q); c != nil {\nreturn %s\n}\nreturn %s\n", status.name, found[2], value, none)
+		made = append(made, selector{strings.TrimPrefix(field.JSONPath, "."), value})
 	}
+	return made, findings
+}
+
+// expression returns the statements that return the value at a JSON path of an object o as a string, or "" if
+// the path can't be followed.
+func expression(root *goStruct, jsonPath string) string {
 	var statements strings.Builder
 	within, value := root, "o"
 	var last *goField
@@ -59,72 +55,21 @@ func expression(root *goStruct, jsonPath, none string, format func(*goType, stri
 		}
 		value += "." + last.name
 		if last.pointer {
-			fmt.Fprintf(&statements, "if %s == nil {\nreturn %s\n}\n", value, none)
+			fmt.Fprintf(&statements, "if %s == nil {\nreturn \"\"\n}\n", value)
 		}
 		within = last.goType.fields
 	}
-	if last.goType.fields != nil || last.goType.list || last.goType.dictionary || last.goType.text == "runtime.RawExtension" {
+	text := last.goType.text
+	if last.goType.fields != nil || last.goType.list || last.goType.dictionary || text == "runtime.RawExtension" {
 		return ""
 	}
-	if last.pointer && last.goType.text != "intstr.IntOrString" {
+	if text == "intstr.IntOrString" {
+		value += ".String()"
+	} else if last.pointer {
 		value = "*" + value
 	}
-	return statements.String() + format(last.goType, value)
-}
-
-// returned returns a value as it is in Go.
-func returned(_ *goType, value string) string { return "return " + value + "\n" }
-
-// label returns a value of a field selector.
-func label(t *goType, value string) string {
-	if slices.Contains([]string{"int32", "int64", "bool", "float64"}, t.text) {
+	if slices.Contains([]string{"int32", "int64", "bool", "float64"}, text) {
 		value = "fmt.Sprint(" + value + ")"
-	} else if t.text == "intstr.IntOrString" {
-		value += ".String()"
 	}
-	return returned(t, value)
-}
-
-// selector is a field selector, with the statements that return its value.
-type selector struct{ Name, Value string }
-
-// selectable are the field selectors of a kind.
-func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []selector, findings []string) {
-	for _, field := range fields {
-		value := expression(root, field.JSONPath, `""`, label)
-		if value == "" {
-			findings = append(findings, "the field selector "+field.JSONPath+": write it by hand")
-			continue
-		}
-		made = append(made, selector{strings.TrimPrefix(field.JSONPath, "."), value})
-	}
-	return made, findings
-}
-
-// scaleCode has the statements that return what /scale shows.
-type scaleCode struct{ StatusReplicas, Selector string }
-
-// scaled is what /scale reads and writes, or nil.
-func scaled(root *goStruct, scale *apiextensionsv1.CustomResourceSubresourceScale) (made *scaleCode, findings []string) {
-	if scale == nil {
-		return nil, nil
-	}
-	whole := func(t *goType, value string) string {
-		if t.text != "int32" {
-			value = "int32(" + value + ")"
-		}
-		return returned(t, value)
-	}
-	spec, replicas := root.field("spec"), (*goField)(nil)
-	if spec != nil && spec.goType.fields != nil {
-		replicas = spec.goType.fields.field("replicas")
-	}
-	made = &scaleCode{StatusReplicas: expression(root, scale.StatusReplicasPath, "0", whole), Selector: `return ""` + "\n"}
-	if scale.LabelSelectorPath != nil {
-		made.Selector = expression(root, *scale.LabelSelectorPath, `""`, returned)
-	}
-	if scale.SpecReplicasPath != ".spec.replicas" || replicas == nil || replicas.goType.text != "int32" || made.StatusReplicas == "" || made.Selector == "" {
-		return nil, []string{"the subresource scale: its replicas have to be an int32 at .spec.replicas, write it by hand"}
-	}
-	return made, nil
+	return statements.String() + "return " + value + "\n"
 }

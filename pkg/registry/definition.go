@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,6 +37,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kube-openapi/pkg/common"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Definition decides what objects of a kind may be, in each version. Package definition makes
@@ -59,6 +61,12 @@ type Schema interface {
 	Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList
 	// Table shows objects of the version, and lists of them, in the columns that it has for them.
 	Table() rest.TableConvertor
+	// Replicas is where objects have the number of replicas that /scale writes, or nil without /scale.
+	Replicas() fieldpath.Path
+	// SetReplicas changes that number.
+	SetReplicas(object map[string]any, replicas int32) error
+	// Scale returns what /scale shows of an object, or 404 without /scale.
+	Scale(object map[string]any) (autoscalingv1.ScaleSpec, autoscalingv1.ScaleStatus, error)
 	// OpenAPI returns the schema as documents have it.
 	OpenAPI(ref common.ReferenceCallback) common.OpenAPIDefinition
 }
@@ -323,17 +331,10 @@ func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Objec
 	if s.kind.Definition == nil {
 		return nil
 	}
-	info, ok := genericapirequest.RequestInfoFrom(ctx)
-	if !ok {
-		return field.ErrorList{field.InternalError(nil, errNoVersion)}
-	}
-	of, err := s.kind.Definition.Schema(info.APIVersion)
-	var object, before map[string]any
-	if err == nil {
-		object, err = s.fieldsIn(info, obj)
-	}
+	of, _, object, err := s.definedFields(ctx, obj)
+	var before map[string]any
 	if err == nil && old != nil {
-		before, err = s.fieldsIn(info, old)
+		_, _, before, err = s.definedFields(ctx, old)
 	}
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
@@ -342,16 +343,30 @@ func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Objec
 	if err := of.CheckDefaults(object); err != nil {
 		return field.ErrorList{field.Forbidden(nil, err.Error())}
 	}
+	info, _ := genericapirequest.RequestInfoFrom(ctx)
 	return of.Validate(ctx, object, before, info.Subresource == "status")
 }
 
-// fieldsIn are those of an object in the version of a request.
-func (s strategy[O]) fieldsIn(info *genericapirequest.RequestInfo, obj runtime.Object) (map[string]any, error) {
-	versioned, err := s.ConvertToVersion(obj, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion})
-	if err != nil {
-		return nil, err
+// defined returns what the Definition of the kind demands in the version of the request, and the object in it.
+func (s strategy[O]) defined(ctx context.Context, obj runtime.Object) (Schema, runtime.Object, error) {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok {
+		return nil, nil, errNoVersion
 	}
-	return toFields(versioned)
+	of, err := s.kind.Definition.Schema(info.APIVersion)
+	if err != nil {
+		return nil, nil, err
+	}
+	versioned, err := s.ConvertToVersion(obj, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion})
+	return of, versioned, err
+}
+
+// definedFields returns the same, and the fields of the object in that version.
+func (s strategy[O]) definedFields(ctx context.Context, obj runtime.Object) (of Schema, versioned runtime.Object, fields map[string]any, err error) {
+	if of, versioned, err = s.defined(ctx, obj); err == nil {
+		fields, err = toFields(versioned)
+	}
+	return of, versioned, fields, err
 }
 
 // definedTable shows objects in the columns that the Definition of the kind has in the version of the request.
@@ -359,15 +374,7 @@ type definedTable[O Object] struct{ strategy[O] }
 
 // ConvertToTable implements rest.TableConvertor.
 func (t definedTable[O]) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	info, ok := genericapirequest.RequestInfoFrom(ctx)
-	if !ok {
-		return nil, errNoVersion
-	}
-	of, err := t.kind.Definition.Schema(info.APIVersion)
-	if err != nil {
-		return nil, err
-	}
-	versioned, err := t.ConvertToVersion(obj, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion})
+	of, versioned, err := t.defined(ctx, obj)
 	if err != nil {
 		return nil, err
 	}

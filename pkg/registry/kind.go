@@ -116,7 +116,7 @@ type Kind[O Object] struct {
 	// rest.RESTGracefulDeleteStrategy.
 	CheckGracefulDelete func(ctx context.Context, o O, options *metav1.DeleteOptions) bool
 
-	// Scale is set for kinds with /scale.
+	// Scale is set for kinds with /scale. Left out, the kind has the one of its Definition.
 	Scale *Scale[O]
 	// Subresources are those of the kind's own, by name.
 	Subresources map[string]Subresource[O]

@@ -18,6 +18,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -43,11 +44,11 @@ func installScale(scheme *runtime.Scheme) {
 
 // scaleREST serves /scale as autoscaling/v1 Scale.
 type scaleREST[O Object] struct {
-	Scale[O]
 	tableConvertor[*autoscalingv1.Scale]
-	store *genericregistry.Store
+	strategy strategy[O]
+	store    *genericregistry.Store
 	// replicasPaths is where each version has the number of replicas, so that
-	// its owner stays the same whether it is written here or in the object.
+	// its owner stays the same whether it is written here or in the object. It is empty without /scale.
 	replicasPaths managedfields.ResourcePathMappings
 }
 
@@ -57,14 +58,21 @@ var (
 	_ rest.GroupVersionKindProvider = &scaleREST[Object]{}
 )
 
-func newScaleREST[O Object](scale Scale[O], store *genericregistry.Store, versions []schema.GroupVersion) *scaleREST[O] {
+func newScaleREST[O Object](strategy strategy[O], store *genericregistry.Store, versions []schema.GroupVersion) *scaleREST[O] {
 	paths := managedfields.ResourcePathMappings{}
 	for _, version := range versions {
-		paths[version.String()] = fieldpath.MakePathOrDie("spec", "replicas")
+		if strategy.kind.Scale != nil {
+			paths[version.String()] = fieldpath.MakePathOrDie("spec", "replicas")
+		} else if strategy.kind.Definition != nil {
+			// Only versions of other kinds are not in the Definition.
+			if of, err := strategy.kind.Definition.Schema(version.Version); err == nil && of.Replicas() != nil {
+				paths[version.String()] = of.Replicas()
+			}
+		}
 	}
 	return &scaleREST[O]{
-		Scale: scale,
-		store: store,
+		strategy: strategy,
+		store:    store,
 		tableConvertor: tableConvertor[*autoscalingv1.Scale]{
 			NameColumn[*autoscalingv1.Scale](),
 			{metav1.TableColumnDefinition{Name: "Desired", Type: "integer", Description: "The number of replicas that should exist."},
@@ -94,23 +102,30 @@ func (r *scaleREST[O]) Get(ctx context.Context, name string, options *metav1.Get
 	if err != nil {
 		return nil, err
 	}
-	return r.scaleOf(obj.(O)), nil
+	return r.scaleOf(ctx, obj.(O))
 }
 
 // Update writes the number of replicas. Admission sees the Scale, not the object.
 func (r *scaleREST[O]) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	validate := func(ctx context.Context, obj, old runtime.Object) error {
-		return update(ctx, r.scaleOf(obj.(O)), r.scaleOf(old.(O)))
+		after, err := r.scaleOf(ctx, obj.(O))
+		before, errBefore := r.scaleOf(ctx, old.(O))
+		if err := errors.Join(err, errBefore); err != nil {
+			return err
+		}
+		return update(ctx, after, before)
 	}
 	obj, _, err := r.store.Update(ctx, name, scaleUpdate[O]{checkedUpdate{info, autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), false}, r}, rest.ValidateAllObjectFunc, validate, false, options)
 	if err != nil {
 		return nil, false, err
 	}
-	return r.scaleOf(obj.(O)), false, nil
+	shown, err := r.scaleOf(ctx, obj.(O))
+	return shown, false, err
 }
 
-func (r *scaleREST[O]) scaleOf(o O) *autoscalingv1.Scale {
-	return &autoscalingv1.Scale{
+// scaleOf returns the Scale of an object, which has 0 replicas if the object has no number of them.
+func (r *scaleREST[O]) scaleOf(ctx context.Context, o O) (*autoscalingv1.Scale, error) {
+	shown := &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              o.GetName(),
 			Namespace:         o.GetNamespace(),
@@ -118,9 +133,36 @@ func (r *scaleREST[O]) scaleOf(o O) *autoscalingv1.Scale {
 			ResourceVersion:   o.GetResourceVersion(),
 			CreationTimestamp: o.GetCreationTimestamp(),
 		},
-		Spec:   autoscalingv1.ScaleSpec{Replicas: *r.Replicas(o)},
-		Status: autoscalingv1.ScaleStatus{Replicas: r.StatusReplicas(o), Selector: r.Selector(o)},
 	}
+	if scale := r.strategy.kind.Scale; scale != nil {
+		shown.Spec.Replicas = *scale.Replicas(o)
+		shown.Status = autoscalingv1.ScaleStatus{Replicas: scale.StatusReplicas(o), Selector: scale.Selector(o)}
+		return shown, nil
+	}
+	of, _, fields, err := r.strategy.definedFields(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	shown.Spec, shown.Status, err = of.Scale(fields)
+	return shown, err
+}
+
+func (r *scaleREST[O]) setReplicas(ctx context.Context, o O, replicas int32) error {
+	if scale := r.strategy.kind.Scale; scale != nil {
+		*scale.Replicas(o) = replicas
+		return nil
+	}
+	of, versioned, fields, err := r.strategy.definedFields(ctx, o)
+	if err == nil {
+		err = of.SetReplicas(fields, replicas)
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, versioned)
+	}
+	if err != nil {
+		return err
+	}
+	return r.strategy.Scheme.Convert(versioned, o, nil)
 }
 
 // scaleUpdate makes of an update of the Scale an update of the object.
@@ -135,8 +177,10 @@ func (u scaleUpdate[O]) UpdatedObject(ctx context.Context, stored runtime.Object
 	o := stored.DeepCopyObject().(O)
 	owners := managedfields.NewScaleHandler(o.GetManagedFields(), u.requestVersion(ctx), u.rest.replicasPaths)
 
-	before := u.rest.scaleOf(o)
-	var err error
+	before, err := u.rest.scaleOf(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	if before.ManagedFields, err = owners.ToSubresource(); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("reading the managed fields of %s: %w", o.GetName(), err))
 	}
@@ -153,7 +197,9 @@ func (u scaleUpdate[O]) UpdatedObject(ctx context.Context, stored runtime.Object
 		return nil, apierrors.NewConflict(u.rest.store.DefaultQualifiedResource, o.GetName(),
 			fmt.Errorf("the uid of the Scale is %s, but the object's is %s", after.UID, o.GetUID()))
 	}
-	*u.rest.Replicas(o) = after.Spec.Replicas
+	if err := u.rest.setReplicas(ctx, o, after.Spec.Replicas); err != nil {
+		return nil, err
+	}
 	if after.ResourceVersion != "" {
 		o.SetResourceVersion(after.ResourceVersion)
 	}

@@ -140,8 +140,8 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 		statusStore.ResetFieldsStrategy = status
 		paths[k.Resource+"/status"] = &statusREST{&statusStore, kind}
 	}
-	if k.Scale != nil {
-		paths[k.Resource+"/scale"] = newScaleREST(*k.Scale, &existing, in.Versions)
+	if scale := newScaleREST(main, &existing, in.Versions); len(scale.replicasPaths) > 0 {
+		paths[k.Resource+"/scale"] = scale
 	}
 	if err := addSubresources(paths, Parent[O]{Installation: in, Store: &existing, StatusStore: &statusStore, kind: &k}); err != nil {
 		store.Destroy()

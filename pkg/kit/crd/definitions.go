@@ -169,11 +169,16 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 	if d.Features.Status {
 		version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
 	}
+	var scale *apiextensionsv1.CustomResourceSubresourceScale
 	if d.Features.StatusReplicas != nil {
-		scale, err := p.scale()
-		if err != nil {
-			return nil, err
-		}
+		scale, err = p.scale()
+	} else if kept != nil && kept.Subresources != nil {
+		scale = kept.Subresources.Scale
+	}
+	if err != nil {
+		return nil, err
+	}
+	if scale != nil {
 		if version.Subresources == nil {
 			version.Subresources = &apiextensionsv1.CustomResourceSubresources{}
 		}

@@ -23,8 +23,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -34,12 +36,14 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
@@ -105,6 +109,7 @@ type strategy interface {
 type versionSchema struct {
 	structural     *structuralschema.Structural
 	table          rest.TableConvertor
+	scale          *apiextensions.CustomResourceSubresourceScale
 	object, status strategy
 }
 
@@ -147,7 +152,7 @@ func newSchema(crd *apiextensionsv1.CustomResourceDefinition, version apiextensi
 	if err != nil {
 		return nil, err
 	}
-	return &versionSchema{structural, table, object, customresource.NewStatusStrategy(object)}, nil
+	return &versionSchema{structural, table, scale, object, customresource.NewStatusStrategy(object)}, nil
 }
 
 // columns are those that kube-apiserver shows besides the name.
@@ -190,6 +195,45 @@ func (s *versionSchema) Default(object map[string]any) { defaulting.Default(obje
 
 // Table implements registry.Schema.
 func (s *versionSchema) Table() rest.TableConvertor { return s.table }
+
+// Replicas implements registry.Schema.
+func (s *versionSchema) Replicas() (path fieldpath.Path) {
+	if s.scale != nil {
+		for _, name := range names(s.scale.SpecReplicasPath) {
+			path = append(path, fieldpath.PathElement{FieldName: &name})
+		}
+	}
+	return path
+}
+
+// SetReplicas implements registry.Schema.
+func (s *versionSchema) SetReplicas(object map[string]any, replicas int32) error {
+	return unstructured.SetNestedField(object, int64(replicas), names(s.scale.SpecReplicasPath)...)
+}
+
+// Scale implements registry.Schema.
+func (s *versionSchema) Scale(object map[string]any) (spec autoscalingv1.ScaleSpec, status autoscalingv1.ScaleStatus, err error) {
+	if s.scale == nil {
+		return spec, status, apierrors.NewNotFound(schema.GroupResource{Resource: "scale"}, "of this version")
+	}
+	spec.Replicas, err = number(object, s.scale.SpecReplicasPath)
+	if err == nil {
+		status.Replicas, err = number(object, s.scale.StatusReplicasPath)
+	}
+	if err == nil && s.scale.LabelSelectorPath != nil {
+		status.Selector, _, err = unstructured.NestedString(object, names(*s.scale.LabelSelectorPath)...)
+	}
+	return spec, status, err
+}
+
+// number returns the integer at a path, or 0 if there is none.
+func number(object map[string]any, path string) (int32, error) {
+	found, _, err := unstructured.NestedInt64(object, names(path)...)
+	return int32(found), err
+}
+
+// names are those of the fields on a JSON path, which has no lists.
+func names(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
 // Validate implements registry.Schema.
 func (s *versionSchema) Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList {

@@ -23,6 +23,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -138,6 +140,43 @@ func TestTable(t *testing.T) {
 	}
 	_, err := definition.New(sites[:len(sites)-1] + "\n      additionalPrinterColumns: [{name: A, type: string, jsonPath: \"[\"}]\n").Schema("v1")
 	require.EqualError(t, err, `sites.workshop.example.com in version v1: unrecognized column definition "["`)
+}
+
+// The numbers of replicas are where the definition has them.
+func TestScale(t *testing.T) {
+	of, err := definition.New(strings.Replace(sites, "status: {}}", "status: {}, "+
+		"scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.parts.size, labelSelectorPath: .status.selector}}", 1)).Schema("v1")
+	require.NoError(t, err)
+	require.Equal(t, "spec.size", strings.TrimPrefix(of.Replicas().String(), "."))
+	for name, test := range map[string]struct {
+		object string
+		spec   int32
+		status autoscalingv1.ScaleStatus
+		err    string
+	}{
+		"all":          {`{spec: {size: 3}, status: {parts: {size: 2}, selector: a=b}}`, 3, autoscalingv1.ScaleStatus{Replicas: 2, Selector: "a=b"}, ""},
+		"nothing":      {`{spec: {}}`, 0, autoscalingv1.ScaleStatus{}, ""},
+		"another type": {`{spec: {size: "3"}}`, 0, autoscalingv1.ScaleStatus{}, `.spec.size accessor error: 3 is of the type string, expected int64`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := object(t, test.object)
+			spec, status, err := of.Scale(object)
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.spec, spec.Replicas)
+			require.Equal(t, test.status, status)
+			require.NoError(t, of.SetReplicas(object, 6))
+			spec, _, err = of.Scale(object)
+			require.NoError(t, err)
+			require.EqualValues(t, 6, spec.Replicas)
+		})
+	}
+	require.Nil(t, schema(t).Replicas())
+	_, _, err = schema(t).Scale(object(t, `{}`))
+	require.True(t, apierrors.IsNotFound(err))
 }
 
 func headers(table *metav1.Table) (names []string) {

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	apiservertesting "restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
@@ -52,6 +53,7 @@ spec:
     - name: v1
       served: true
       storage: true
+      subresources: {scale: {specReplicasPath: .spec.capacity, statusReplicasPath: .status.replicas}}
       schema:
         openAPIV3Schema:
           type: object
@@ -149,6 +151,34 @@ func TestRequests(t *testing.T) {
 			require.Empty(t, compareAnswers(a, b), "defined %s\ntyped %s", a.raw, b.raw)
 		})
 	}
+
+	for _, test := range []struct {
+		replicas string
+		code     int
+	}{{`6`, 200}, {`7`, 422}, {`2`, 422}, {`-2`, 422}, {`null`, 422}, {`"6"`, 422}} {
+		t.Run("scale to "+test.replicas, func(t *testing.T) {
+			a, b := both(t, http.MethodPatch, "/stored/scale", "", merge, `{"spec":{"replicas":`+test.replicas+`}}`)
+			require.Equal(t, test.code, a.code, "%s", a.raw)
+			require.Empty(t, compareAnswers(a, b), "defined %s\ntyped %s", a.raw, b.raw)
+		})
+	}
+	for _, name := range []string{"/stored", "/stored/scale"} {
+		a, b := both(t, http.MethodGet, name, "", json, "")
+		require.Empty(t, compareAnswers(a, b), "defined %s\ntyped %s", a.raw, b.raw)
+		require.Equal(t, owners(t, a), owners(t, b))
+	}
+}
+
+// owners are the fields that were written, by subresource.
+func owners(t *testing.T, a answer) map[string]string {
+	t.Helper()
+	var object metav1.PartialObjectMetadata
+	require.NoError(t, yaml.Unmarshal(a.raw, &object))
+	fields := map[string]string{}
+	for _, entry := range object.ManagedFields {
+		fields[entry.Subresource] = entry.FieldsV1.String()
+	}
+	return fields
 }
 
 // definedGroup has sites with the definition.
