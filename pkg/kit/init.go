@@ -47,8 +47,6 @@ type InitOptions struct {
 	// Replace is the directory of a checkout of the library that is used in place of a
 	// released version.
 	Replace string
-	// NoProtobuf is for a server that stores objects as JSON.
-	NoProtobuf bool
 }
 
 func (o *InitOptions) complete() error {
@@ -98,7 +96,7 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	}
 	d := &data{
 		Owner: options.Owner, Library: library, Module: options.Module, LintVersion: lintVersion,
-		apiGroup: group, Groups: groups, Server: group, Namespace: options.Namespace, Protobuf: !options.NoProtobuf,
+		apiGroup: group, Groups: groups, Server: group, Namespace: options.Namespace,
 	}
 	if err := w.writeHeader(d); err != nil {
 		return nil, err

@@ -46,6 +46,8 @@ type KindOptions struct {
 	Namespaced, Status, Scale bool
 	// NoClients is for a kind without a clientset, listers and informers.
 	NoClients bool
+	// NoProtobuf is for the first kind of a group that stores objects as JSON.
+	NoProtobuf bool
 }
 
 // OwnPlural is true if Resource is not what follows from the name.
@@ -106,6 +108,10 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 		return nil, err
 	}
 	m.KindOptions = kind
+	if kind.NoProtobuf && len(m.messages) > 0 {
+		return nil, fmt.Errorf("the group %s has protobuf messages, as its first kind: leave out --protobuf=false", m.Group)
+	}
+	m.Protobuf = m.Protobuf && !kind.NoProtobuf
 	if err := m.checkTypesOf(kind); err != nil {
 		return nil, err
 	}

@@ -176,6 +176,16 @@ func TestPlurals(t *testing.T) {
 	}
 }
 
+// The first kind of a group decides whether there are protobuf messages.
+func TestNoProtobuf(t *testing.T) {
+	dir := newModule(t)
+	create(t, dir, kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}, NoProtobuf: true})
+	create(t, dir, bread())
+	for _, version := range []string{"v1", "v1alpha1"} {
+		require.NotContains(t, read(t, dir, "pkg/apis/bakery/"+version+"/doc.go"), "protobuf")
+	}
+}
+
 // With this flag, Go reads go.mod.
 func TestVendorIsNotRead(t *testing.T) {
 	dir := newModule(t)
@@ -206,6 +216,8 @@ func TestErrorsNameTheFix(t *testing.T) {
 		}, want: "the kind can't be called Bread: its type BreadSpec would have the name of one in pkg/apis/bakery/breadspec_types.go"},
 		"not a plural":      {kind: kit.KindOptions{Kind: "Bread", Resource: "Breads", Versions: []string{"v1"}}, want: `"Breads" can't be the name of a resource: use small letters and digits, and dashes between them`},
 		"in other versions": {kind: kit.KindOptions{Kind: "Bread", Versions: []string{"v1"}}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) }, want: `Bread exists already, in v1alpha1: add a version by "kit create version v1 --kind Bread"`},
+		"messages in a group": {kind: kit.KindOptions{Kind: "Oven", Versions: []string{"v1"}, NoProtobuf: true}, prepare: func(t *testing.T, dir string) { create(t, dir, bread()) },
+			want: "the group bakery.example.com has protobuf messages, as its first kind: leave out --protobuf=false"},
 		"not a module": {kind: bread(), prepare: func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "go.mod"))) },
 			want: `there is no module in DIR: run "kit init" there first, or name the directory of a go.mod by --dir`},
 		"a directory vendor": {kind: bread(), prepare: func(t *testing.T, dir string) { write(t, dir, "vendor/modules.txt", "") },

@@ -179,12 +179,6 @@ func openModule(ctx context.Context, dir string) (*module, error) {
 	if m.Server, err = m.findServer(m.Groups); err != nil {
 		return nil, err
 	}
-	// A server that stores JSON says so where it is started.
-	main, err := os.ReadFile(m.file("cmd/apiserver/main.go"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	m.Protobuf = !bytes.Contains(main, []byte(`"storage-media-type"`))
 	return m, nil
 }
 
@@ -219,7 +213,7 @@ func (m *module) choose(group string) error {
 		}
 	}
 	// One group does not have both.
-	m.Protobuf = m.Protobuf && len(m.messages) == len(m.served)
+	m.Protobuf = len(m.messages) == len(m.served)
 	return nil
 }
 

@@ -33,8 +33,8 @@ import (
 func TestModuleWithoutProtobuf(t *testing.T) {
 	dir := t.TempDir()
 	runTwice(t, dir, [][]string{
-		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=../..", "--protobuf=false"},
-		{"create", "kind", "Bread", "--namespaced", "--versions=v1", "--status", "--generate=false"},
+		{"init", "--group=bakery.example.com", "--module=example.com/bakery", "--replace=../.."},
+		{"create", "kind", "Bread", "--namespaced", "--versions=v1", "--status", "--protobuf=false", "--generate=false"},
 		{"create", "controller", "Baking", "--kind=Bread"},
 	})
 	repairInterrupted(t, dir, "create", "controller", "Baking", "--kind=Bread")

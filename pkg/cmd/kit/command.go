@@ -69,7 +69,6 @@ func NewCommand(name string) *cobra.Command {
 
 func newInit() *cobra.Command {
 	var options kit.InitOptions
-	var protobuf bool
 	cmd := &cobra.Command{
 		Use:   "init --group NAME --module PATH",
 		Short: "Writes a module with an API server that has no kinds yet",
@@ -79,7 +78,6 @@ monitoring), and the configuration of CI and linters.`,
 		Example: "  kit init --group bakery.example.com --module example.com/bakery",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options.NoProtobuf = !protobuf
 			result, err := kit.Init(cmd.Context(), options)
 			return finish(cmd, result, err)
 		},
@@ -91,7 +89,6 @@ monitoring), and the configuration of CI and linters.`,
 	flags.StringVar(&options.Namespace, "namespace", "", "Namespace in which the manifests install the server. (default <name>-system)")
 	flags.StringVar(&options.Owner, "owner", "", "Who has the copyright, for the licence header. (default \"The <Name> API Server Authors\")")
 	flags.StringVar(&options.Replace, "replace", "", "Directory of a checkout of the library to use in place of a released version.")
-	flags.BoolVar(&protobuf, "protobuf", true, "Store objects as protobuf messages, rather than JSON.")
 	addDir(cmd, &options.Dir)
 	for _, name := range []string{"group", "module"} {
 		_ = cmd.MarkFlagRequired(name)
@@ -121,7 +118,7 @@ and to the manifests. From then on, the other commands are told by --group which
 func newCreateKind() *cobra.Command {
 	var options kit.KindOptions
 	var target kit.Target
-	var namespaced, clients, generate bool
+	var namespaced, clients, protobuf, generate bool
 	cmd := &cobra.Command{
 		Use:   "kind NAME --versions VERSION,...",
 		Short: "Adds a kind",
@@ -133,7 +130,7 @@ users. The kind has one field to begin with, spec.description. Then it generates
   kit create kind Bread --namespaced --versions v1alpha1,v1 --scale --short br`,
 		Args: exactly("kind"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options.Kind, options.Namespaced, options.NoClients = kit.Name(args[0]), namespaced, !clients
+			options.Kind, options.Namespaced, options.NoClients, options.NoProtobuf = kit.Name(args[0]), namespaced, !clients, !protobuf
 			result, err := kit.CreateKind(cmd.Context(), target, options)
 			if err != nil {
 				return err
@@ -149,6 +146,7 @@ users. The kind has one field to begin with, spec.description. Then it generates
 	flags.StringSliceVar(&options.Short, "short", nil, "Short names for kubectl, separated by commas.")
 	flags.StringVar(&options.Resource, "plural", "", "Plural name in paths. (default what follows from the name)")
 	flags.BoolVar(&clients, "clients", true, "Generate Go clients, listers and informers for the kind.")
+	flags.BoolVar(&protobuf, "protobuf", true, "Store objects of the group as protobuf messages, rather than JSON. The first kind decides.")
 	addGenerate(cmd, &generate)
 	addTarget(cmd, &target)
 	_ = cmd.MarkFlagRequired("versions")
