@@ -162,7 +162,7 @@ func (r *scaleREST[O]) setReplicas(ctx context.Context, o O, replicas int32) err
 	if err != nil {
 		return err
 	}
-	return r.strategy.Scheme.Convert(versioned, o, nil)
+	return r.strategy.Convert(versioned, o, nil)
 }
 
 // scaleUpdate makes of an update of the Scale an update of the object.

@@ -22,6 +22,7 @@ package definition
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -226,10 +227,10 @@ func (s *versionSchema) Scale(object map[string]any) (spec autoscalingv1.ScaleSp
 	return spec, status, err
 }
 
-// number returns the integer at a path, or 0 if there is none.
+// number returns the integer at a path, or 0 if there is none. Stored ones may be beyond what a Scale shows.
 func number(object map[string]any, path string) (int32, error) {
 	found, _, err := unstructured.NestedInt64(object, names(path)...)
-	return int32(found), err
+	return int32(max(min(found, math.MaxInt32), math.MinInt32)), err
 }
 
 // names are those of the fields on a JSON path, which has no lists.

@@ -155,6 +155,7 @@ func TestScale(t *testing.T) {
 		err    string
 	}{
 		"all":          {`{spec: {size: 3}, status: {parts: {size: 2}, selector: a=b}}`, 3, autoscalingv1.ScaleStatus{Replicas: 2, Selector: "a=b"}, ""},
+		"too many":     {`{spec: {size: 3000000000}}`, 2147483647, autoscalingv1.ScaleStatus{}, ""},
 		"nothing":      {`{spec: {}}`, 0, autoscalingv1.ScaleStatus{}, ""},
 		"another type": {`{spec: {size: "3"}}`, 0, autoscalingv1.ScaleStatus{}, `.spec.size accessor error: 3 is of the type string, expected int64`},
 	} {
