@@ -38,6 +38,8 @@ import (
 // It needs nothing of what a step of the migration does that could have failed for good, but that
 // APIServices can be changed if they have been.
 func (m *Migration) Abort(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s, err := m.resume(ctx, func(state State) error {
 		switch state.Phase {
 		case Copying, Freezing, Switching, Aborting:
@@ -55,6 +57,10 @@ func (m *Migration) Abort(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.abort(ctx)
+}
+
+func (s *session) abort(ctx context.Context) error {
 	if err := s.enter(ctx, Aborting); err != nil {
 		return err
 	}

@@ -108,15 +108,20 @@ func (m *Migration) Run(ctx context.Context) error { return m.move(ctx, m.resume
 func (m *Migration) Back(ctx context.Context) error { return m.move(ctx, m.resumeBack) }
 
 func (m *Migration) move(ctx context.Context, resume func(context.Context) (*session, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s, err := resume(ctx)
 	if err != nil {
 		return err
 	}
-	d := s.there()
+	return s.through(ctx, s.direction())
+}
+
+func (s *session) direction() direction {
 	if s.state.Returning {
-		d = s.back()
+		return s.back()
 	}
-	return s.through(ctx, d)
+	return s.there()
 }
 
 // resumeThere continues the way to the server, or begins it.
@@ -353,12 +358,16 @@ func (s *session) release(ctx context.Context) error {
 // goBack lets clients write again where they did, after an error.
 func (s *session) goBack(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
-	// Whoever has continued the migration decides about that.
-	if saveErr := s.save(ctx); saveErr != nil {
+	// Whoever has continued the migration decides about that. As soon as clients write, all has to be
+	// compared again.
+	if saveErr := s.enter(ctx, Freezing); saveErr != nil {
 		return errors.Join(err, saveErr)
 	}
 	s.frozen = false
-	return errors.Join(err, s.thaw(ctx, time.Time{}), s.enter(ctx, Copying))
+	if thawErr := s.thaw(ctx, time.Time{}); thawErr != nil {
+		return errors.Join(err, thawErr)
+	}
+	return errors.Join(err, s.enter(ctx, Copying))
 }
 
 // revisionOf returns a resourceVersion as the revision of etcd that it is.

@@ -44,6 +44,8 @@ const deletionTimeout = 10 * time.Minute
 // On the way back the copies are the server's. Otherwise they are kube-apiserver's, and are
 // removed with the CustomResourceDefinitions, unless the server needs those.
 func (m *Migration) Finish(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s, err := m.resume(ctx, func(state State) error { return m.finishable(ctx, state) })
 	if err != nil {
 		return err

@@ -97,6 +97,8 @@ type Migration struct {
 	metrics func(context.Context) ([]byte, error)
 	// dryRun is set while updates of definitions and APIServices are only tried.
 	dryRun []string
+	// claimed is the session of this process, if it has one.
+	claimed *session
 }
 
 // New returns a migration, which has done nothing yet.
@@ -110,7 +112,7 @@ func New(config Config) (*Migration, error) {
 	m.config.Cluster = rest.CopyConfig(config.Cluster)
 	m.config.Cluster.QPS = -1
 	clients := rest.CopyConfig(m.config.Cluster)
-	clients.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryTransport{next} })
+	clients.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{retryTransport{next}, m} })
 	var err error
 	if m.dynamic, err = dynamic.NewForConfig(clients); err != nil {
 		return nil, err

@@ -59,6 +59,26 @@ func (t retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
+// fence refuses writes of a process whose migration another one has continued, for example after the
+// machine of the first was suspended. Only a request that is on its way at that moment gets through.
+type fence struct {
+	http.RoundTripper
+	m *Migration
+}
+
+// RoundTrip sends a request.
+func (f fence) RoundTrip(req *http.Request) (*http.Response, error) {
+	if s := f.m.claimed; s != nil && req.Method != http.MethodGet && !req.URL.Query().Has("dryRun") {
+		if _, err := s.write(req.Context()); err != nil {
+			if req.Body != nil {
+				_ = req.Body.Close()
+			}
+			return nil, err
+		}
+	}
+	return f.RoundTripper.RoundTrip(req)
+}
+
 // readAll reads a response to its end, so that a connection that breaks before that is noticed.
 func readAll(response *http.Response) error {
 	defer response.Body.Close()

@@ -65,6 +65,8 @@ type State struct {
 	Changed time.Time `json:"changed"`
 	// Writer is of the process that has changed it.
 	Writer types.UID `json:"writer,omitempty"`
+	// Lease is one of the server's etcd that expires when that process has ended. Older releases had none.
+	Lease clientv3.LeaseID `json:"lease,omitempty"`
 	// Definitions are hashes of what the definitions were when the objects began to move, by name and field.
 	Definitions map[string]map[string]string `json:"definitions,omitempty"`
 	// Objects are how many were read from kube-apiserver last, by resource.
@@ -160,17 +162,23 @@ func (m *Migration) resume(ctx context.Context, check func(State) error) (*sessi
 		return nil, err
 	}
 	s := &session{Migration: m, state: state, revision: revision}
+	return s, s.claim(ctx)
+}
+
+// claim makes this process the one that may write, for as long as the context lasts.
+func (s *session) claim(ctx context.Context) (err error) {
 	s.state.Writer = uuid.NewUUID()
-	if err := s.save(ctx); err != nil {
-		return nil, err
+	if s.state.Lease, err = s.live(ctx); err != nil {
+		return err
 	}
-	return s, nil
+	s.claimed = s
+	return s.save(ctx)
 }
 
 // begin begins a migration of what these definitions define.
 func (m *Migration) begin(ctx context.Context, from ...definition) (*session, error) {
 	s := &session{Migration: m, state: State{
-		Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second), Writer: uuid.NewUUID(),
+		Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second),
 	}}
 	if len(from) > 0 {
 		var err error
@@ -178,10 +186,7 @@ func (m *Migration) begin(ctx context.Context, from ...definition) (*session, er
 			return nil, err
 		}
 	}
-	if err := s.save(ctx); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.claim(ctx)
 }
 
 // save writes the state, unless somebody else has.

@@ -58,6 +58,7 @@ const savedState = `{
 	"phase": "Switching",
 	"started": "2026-01-01T00:00:00Z",
 	"changed": "2026-01-01T00:01:00Z",
+	"lease": 7587899184414435001,
 	"definitions": {"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
 	"objects": {"things": 3},
 	"revisions": {"things": "41"},
@@ -80,7 +81,7 @@ func TestSavedState(t *testing.T) {
 	require.NoError(t, err)
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
 	want := State{
-		Group: "example.com", Phase: Switching, Started: at(0), Changed: at(1),
+		Group: "example.com", Phase: Switching, Started: at(0), Changed: at(1), Lease: 7587899184414435001,
 		Definitions: map[string]map[string]string{"things.example.com": {"metadata.uid": "1", "spec.scope": "abc"}},
 		Objects:     map[string]int{"things": 3}, Revisions: map[string]string{"things": "41"}, Finalized: []string{"things/default/a"},
 		Switched: at(2), Returning: true, NewUIDs: []string{"things/default/b"}, Served: map[string][]string{"things.example.com": {"v1", "v1beta1"}},
@@ -102,6 +103,8 @@ func TestSavedState(t *testing.T) {
 	delete(before, "changed")
 	delete(after, "changed")
 	delete(after, "writer")
+	delete(before, "lease")
+	delete(after, "lease")
 	assert.Empty(t, cmp.Diff(before, after))
 }
 

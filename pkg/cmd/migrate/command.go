@@ -106,7 +106,11 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			named := cmd.Flags().Changed("service-namespace") || cmd.Flags().Changed("service-name")
-			m, closeEtcd, err := o.migration(cmd.Context(), cmd.ErrOrStderr(), use, named)
+			completed, err := o.server.Complete()
+			if err != nil {
+				return err
+			}
+			m, closeEtcd, err := o.migration(cmd.Context(), completed, use, named, func(progress migrate.Progress) { o.report(cmd.ErrOrStderr(), progress) })
 			if err != nil {
 				return err
 			}
@@ -157,17 +161,13 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 
 // migration returns one with what the flags say, and a function that closes its client of
 // etcd.
-func (o *options) migration(ctx context.Context, progress io.Writer, use string, serviceNamed bool) (_ *migrate.Migration, closeEtcd func(), err error) {
-	completed, err := o.server.Complete()
-	if err != nil {
-		return nil, nil, err
-	}
+func (o *options) migration(ctx context.Context, completed apiserver.CompletedOptions, use string, serviceNamed bool, report func(migrate.Progress)) (_ *migrate.Migration, closeEtcd func(), err error) {
 	errs := append(completed.Validate(), tool.CheckFormat(o.format), o.completeGroup())
 	config := migrate.Config{
 		Group:   o.group,
 		Service: o.service,
 		Lease:   completed.LeaderElection.ResourceName,
-		Report:  func(reported migrate.Progress) { o.report(progress, reported) },
+		Report:  report,
 	}
 	config.RaiseRevision = o.raise
 	config.RequestTimeout = completed.ServerRun.RequestTimeout
@@ -240,15 +240,20 @@ func (o *options) report(out io.Writer, progress migrate.Progress) {
 	fmt.Fprintln(out, progress.Message)
 }
 
-// completeGroup fills in the group.
-func (o *options) completeGroup() error {
-	var names []string
+// names are those of the groups that the server has.
+func (o *options) names() (names []string) {
 	for _, group := range o.groups {
 		names = append(names, group.Name)
 	}
 	if o.server.Base != nil {
 		names = append(names, o.server.Base.Groups()...)
 	}
+	return names
+}
+
+// completeGroup fills in the group.
+func (o *options) completeGroup() error {
+	names := o.names()
 	if o.group == "" && len(names) == 1 {
 		o.group = names[0]
 	}
@@ -256,6 +261,11 @@ func (o *options) completeGroup() error {
 		return fmt.Errorf("--group must be one of %s, not %q", strings.Join(names, ", "), o.group)
 	}
 	return nil
+}
+
+// stateKey is the key of the state of a group's migration in the server's etcd.
+func stateKey(completed apiserver.CompletedOptions, group string) string {
+	return path.Join("/", completed.Etcd.StorageConfig.Prefix, "migrations", group)
 }
 
 // addStores says what the server has of the group.
@@ -269,7 +279,7 @@ func (o *options) addStores(ctx context.Context, completed apiserver.CompletedOp
 			return err
 		}
 	}
-	config.StateKey = path.Join("/", completed.Etcd.StorageConfig.Prefix, "migrations", o.group)
+	config.StateKey = stateKey(completed, o.group)
 	config.HistoryKey = keys.HistoryKey(completed.Etcd.StorageConfig.Prefix, o.group)
 	stores, err := completed.Stores(ctx)
 	if err != nil {

@@ -25,6 +25,8 @@ import (
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
@@ -68,7 +70,7 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 		Args:         cobra.NoArgs,
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true,
-		RunE:         func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), options, logging) },
+		RunE:         func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), options, logging, groups) },
 	}
 	cmd.SetContext(ctx)
 	cmd.AddCommand(
@@ -99,7 +101,7 @@ func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, 
 }
 
 // run serves until the context ends.
-func run(ctx context.Context, options *apiserver.Options, logging *logsapi.LoggingConfiguration) error {
+func run(ctx context.Context, options *apiserver.Options, logging *logsapi.LoggingConfiguration, groups []registry.Group) error {
 	if err := options.ApplyFeatureGates(); err != nil {
 		return err
 	}
@@ -126,6 +128,16 @@ func run(ctx context.Context, options *apiserver.Options, logging *logsapi.Loggi
 	}
 	server, err := config.Complete().New()
 	if err != nil {
+		return err
+	}
+	if err := server.Generic.AddPostStartHook("recover-migrations", func(hook genericapiserver.PostStartHookContext) error {
+		go func() {
+			if err := migrate.Recover(hook, completed, groups...); err != nil {
+				utilruntime.HandleErrorWithContext(hook, err, "No migration whose process ends is looked for")
+			}
+		}()
+		return nil
+	}); err != nil {
 		return err
 	}
 	return server.Run(ctx)

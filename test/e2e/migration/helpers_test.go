@@ -256,17 +256,17 @@ func (c *cluster) migrate(t *testing.T, command string, args ...string) (code in
 	return framework.ToolOf(t, c.ControlPlane, c.binary, append(c.args(command), args...)...)
 }
 
-// killIn runs a command of "migrate" until it says that it is in a phase, and kills it.
-func (c *cluster) killIn(t *testing.T, phase, command string, args ...string) {
+// killIn runs a command of "migrate" until it says a line that ends like this, such as a phase, and kills it.
+func (c *cluster) killIn(t *testing.T, line, command string, args ...string) {
 	t.Helper()
-	cmd, _ := c.startUntil(t, phase, command, args...)
+	cmd, _ := c.startUntil(t, line, command, args...)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 }
 
-// startUntil starts a command of "migrate", and returns it, with what else it says, when it says
-// that it is in a phase.
-func (c *cluster) startUntil(t *testing.T, phase, command string, args ...string) (*exec.Cmd, io.Reader) {
+// startUntil starts a command of "migrate", and returns it, with what else it says, when it says a line
+// that ends like this, such as a phase.
+func (c *cluster) startUntil(t *testing.T, line, command string, args ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	t.Cleanup(cancel)
@@ -278,12 +278,12 @@ func (c *cluster) startUntil(t *testing.T, phase, command string, args ...string
 	found := false
 	for scanner := bufio.NewScanner(stderr); !found && scanner.Scan(); {
 		lines.WriteString(scanner.Text() + "\n")
-		found = scanner.Text() == phase
+		found = strings.HasSuffix(scanner.Text(), line)
 	}
 	if !found {
 		_ = cmd.Wait()
 	}
-	require.True(t, found, "It has not come to %s:\n%s", phase, &lines)
+	require.True(t, found, "It has not come to %q:\n%s", line, &lines)
 	return cmd, stderr
 }
 

@@ -1,0 +1,144 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/client/v3"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// leaseSeconds is how long after its last sign of life a process is taken for ended.
+const leaseSeconds = 60
+
+// live returns a lease of the server's etcd that this process keeps until the context ends.
+func (m *Migration) live(ctx context.Context) (clientv3.LeaseID, error) {
+	var lease *clientv3.LeaseGrantResponse
+	err := eventually(ctx, writeTimeout, func(ctx context.Context) (err error) {
+		lease, err = m.config.Etcd.Grant(ctx, leaseSeconds)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("getting a lease from the server's etcd: %w", err)
+	}
+	go func() {
+		for ctx.Err() == nil {
+			if kept, err := m.config.Etcd.KeepAlive(ctx, lease.ID); err == nil {
+				for range kept {
+					continue // The client gives up when etcd has not answered for a minute.
+				}
+			}
+			_ = wait(ctx, time.Second)
+		}
+	}()
+	return lease.ID, nil
+}
+
+// Abandoned tells whether clients can't write because of a migration whose process has ended. The state
+// of the migration has this key in the server's etcd.
+func Abandoned(ctx context.Context, etcd *clientv3.Client, stateKey string) (bool, error) {
+	_, abandoned, err := (&Migration{config: Config{Etcd: etcd, StateKey: stateKey}}).abandoned(ctx)
+	return abandoned, err
+}
+
+func (m *Migration) abandoned(ctx context.Context) (state State, abandoned bool, err error) {
+	state, _, err = m.readState(ctx)
+	if errors.Is(err, ErrNone) {
+		return state, false, nil
+	}
+	if err != nil {
+		return state, false, err
+	}
+	switch state.Phase {
+	case Freezing, Switching, Releasing, Aborting:
+	default:
+		return state, false, nil
+	}
+	if state.Lease == 0 {
+		return state, false, nil
+	}
+	lease, err := m.config.Etcd.TimeToLive(ctx, state.Lease)
+	if err != nil {
+		return state, false, fmt.Errorf("reading the lease of the migration's process from the server's etcd: %w", err)
+	}
+	return state, lease.TTL < 0, nil
+}
+
+// Recover lets clients write again if the migration is Abandoned. Objects then are where clients used them:
+// the phase is Copying after Freezing, and the migration is aborted after Switching. After Releasing it ends
+// as it would have. Recover needs no more of the Config than Abort. Several processes may call it at the
+// same time.
+func (m *Migration) Recover(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	state, abandoned, err := m.abandoned(ctx)
+	if err != nil || !abandoned {
+		return err
+	}
+	if err := m.checkMayRecover(ctx, state.Phase); err != nil {
+		return err
+	}
+	s, err := m.resume(ctx, func(now State) error {
+		if now.Writer != state.Writer {
+			return errSuperseded
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.recover(ctx)
+	}
+	if errors.Is(err, errSuperseded) || errors.Is(err, ErrNone) {
+		return nil // The other process does it.
+	}
+	return err
+}
+
+func (s *session) recover(ctx context.Context) error {
+	s.progress("the process of the migration has ended in the phase %s", s.state.Phase)
+	switch s.state.Phase {
+	case Freezing:
+		return s.goBack(ctx, nil)
+	case Releasing:
+		return s.through(ctx, s.direction())
+	default:
+		return s.abort(ctx)
+	}
+}
+
+// checkMayRecover returns an error unless this user may do what a migration takes. A process that could
+// only begin to end a freeze would keep others from it.
+func (m *Migration) checkMayRecover(ctx context.Context, phase Phase) error {
+	const all = "*"
+	review, err := m.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: all, Group: all, Resource: all}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("asking kube-apiserver what this server may do: %w", err)
+	}
+	if !review.Status.Allowed {
+		return &refusal{
+			fmt.Sprintf("a migration of %s has ended in the phase %s, in which clients can't write, and this server is no cluster administrator, who could end that", m.config.Group, phase),
+			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved",
+		}
+	}
+	return nil
+}
