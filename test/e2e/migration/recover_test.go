@@ -50,8 +50,6 @@ func TestEndedProcess(t *testing.T) {
 	}
 }
 
-const noMigration = "Error: no migration of the group has begun\n"
-
 func (c *cluster) endProcesses(t *testing.T) {
 	t.Helper()
 	manifests, account := "crd-apiserver", framework.CRDServer()
@@ -68,6 +66,7 @@ func (c *cluster) endProcesses(t *testing.T) {
 	kubeconfig, err := c.KubeconfigFor("system:serviceaccount:"+account.Namespace+":"+account.Name, "system:serviceaccounts", "system:serviceaccounts:"+account.Namespace, "system:authenticated")
 	require.NoError(t, err)
 	c.flags = append(c.flags, "--kubeconfig="+kubeconfig)
+	etcd := c.etcd(t)
 	before := c.everything(t)
 	writers := c.startWriters(t)
 	const frozen = " are equal"
@@ -76,7 +75,7 @@ func (c *cluster) endProcesses(t *testing.T) {
 	// The server only takes the process for ended when the lease has.
 	c.killIn(t, frozen, "run")
 	framework.Kubectl(t, c.ControlPlane, "delete", "--filename=../../../artifacts/"+manifests+"/components/migrate/rbac.yaml")
-	c.endLease(t)
+	endLease(t, etcd)
 	controlplane.Eventually(t, func() error {
 		log, err := os.ReadFile(c.server.LogFile())
 		if err == nil && !strings.Contains(string(log), "this server is no cluster administrator") {
@@ -84,32 +83,32 @@ func (c *cluster) endProcesses(t *testing.T) {
 		}
 		return err
 	})
-	require.Equal(t, "Freezing", c.phase(t))
+	require.Equal(t, "Freezing", stateOf(t, etcd).Phase)
 	grant()
-	c.requireRecovered(t, writers, "Copying")
+	c.requireRecovered(t, etcd, writers, "Copying")
 	if testing.Short() {
 		return
 	}
 	// A minute, and what it takes to end the freeze.
 	c.killIn(t, frozen, "run")
-	c.requireRecovered(t, writers, "Copying")
+	c.requireRecovered(t, etcd, writers, "Copying")
 
 	for _, way := range []struct {
 		command, aborted, end string
 		args                  []string
-	}{{"run", noMigration, "Moved", nil}, {"back", "Moved", "Returned", back}} {
+	}{{"run", "", "Moved", nil}, {"back", "Moved", "Returned", back}} {
 		for _, test := range []struct{ line, want string }{
 			{frozen, "Copying"}, {"Switching", way.aborted}, {switched[way.command], way.aborted}, {"Aborting", way.aborted}, {"Releasing", way.end},
 		} {
 			t.Logf("%s: %s", way.command, test.line)
 			if test.line == "Aborting" {
 				c.killIn(t, switched[way.command], way.command, way.args...)
-				c.killAborting(t)
+				c.killAborting(t, etcd)
 			} else {
 				c.killIn(t, test.line, way.command, way.args...)
 			}
-			c.endLease(t)
-			c.requireRecovered(t, writers, test.want)
+			endLease(t, etcd)
+			c.requireRecovered(t, etcd, writers, test.want)
 		}
 	}
 	for _, command := range []string{"finish", "run"} {
@@ -125,12 +124,12 @@ func (c *cluster) endProcesses(t *testing.T) {
 }
 
 // killAborting kills a command that aborts the migration.
-func (c *cluster) killAborting(t *testing.T) {
+func (c *cluster) killAborting(t *testing.T, etcd *clientv3.Client) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), framework.Program(t, c.ControlPlane, c.binary), c.args("abort")...)
 	require.NoError(t, cmd.Start())
 	controlplane.Eventually(t, func() error {
-		if phase := c.state(t).Phase; phase != "Aborting" {
+		if phase := stateOf(t, etcd).Phase; phase != "Aborting" {
 			return fmt.Errorf("the phase is %s", phase)
 		}
 		return nil
@@ -139,15 +138,13 @@ func (c *cluster) killAborting(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-type savedState struct {
+// stateOf returns the state of the migration in the server's etcd, which is empty if there is none.
+func stateOf(t *testing.T, etcd *clientv3.Client) (state struct {
 	Phase string
 	Lease clientv3.LeaseID
-}
-
-// state is that of the migration, from etcd.
-func (c *cluster) state(t *testing.T) (state savedState) {
+}) {
 	t.Helper()
-	response, err := c.etcd(t).Get(t.Context(), "/registry/migrations/"+restaurant.GroupName)
+	response, err := etcd.Get(t.Context(), "/registry/migrations/"+restaurant.GroupName)
 	require.NoError(t, err)
 	if len(response.Kvs) > 0 {
 		require.NoError(t, json.Unmarshal(response.Kvs[0].Value, &state))
@@ -156,20 +153,20 @@ func (c *cluster) state(t *testing.T) (state savedState) {
 }
 
 // endLease does what etcd does a minute after a process has ended.
-func (c *cluster) endLease(t *testing.T) {
+func endLease(t *testing.T, etcd *clientv3.Client) {
 	t.Helper()
-	_, err := c.etcd(t).Revoke(t.Context(), c.state(t).Lease)
+	_, err := etcd.Revoke(t.Context(), stateOf(t, etcd).Lease)
 	require.NoError(t, err)
 }
 
 // requireRecovered requires that the migration comes to a phase by itself, that clients can write then,
 // and that nothing is left of the freeze.
-func (c *cluster) requireRecovered(t *testing.T, writers *writers, phase string) {
+func (c *cluster) requireRecovered(t *testing.T, etcd *clientv3.Client, writers *writers, phase string) {
 	t.Helper()
 	began := time.Now()
 	controlplane.Eventually(t, func() error {
-		if now := c.phase(t); now != phase {
-			return fmt.Errorf("the phase is %s", now)
+		if now := stateOf(t, etcd).Phase; now != phase {
+			return fmt.Errorf("the phase is %q", now)
 		}
 		return nil
 	})

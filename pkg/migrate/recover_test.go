@@ -1,0 +1,147 @@
+/*
+Copyright The Restaurant API Server Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/client/v3"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Only what keeps clients from writing is ended, and only when etcd says that its process has ended.
+func TestRecover(t *testing.T) {
+	etcd := newMigration(t).config.Etcd
+	granted, err := etcd.Grant(t.Context(), leaseSeconds)
+	require.NoError(t, err)
+	const (
+		none    clientv3.LeaseID = 0
+		expired clientv3.LeaseID = 1
+		gone    Phase            = "none"
+		denied                   = "a migration of example.com has ended in the phase Freezing, in which clients can't write, and this server is no cluster administrator, who could end that: " +
+			"run the same command of \"migrate\" again, or \"migrate abort\", or bind the ClusterRole cluster-admin to the server's user until the objects have moved"
+	)
+	for name, test := range map[string]struct {
+		phase     Phase
+		returning bool
+		lease     clientv3.LeaseID
+		forbidden bool
+		want      Phase
+		err       string
+	}{
+		"copying":                    {phase: Copying, lease: expired, want: Copying},
+		"freezing":                   {phase: Freezing, lease: expired, want: Copying},
+		"freezing, alive":            {phase: Freezing, lease: granted.ID, want: Freezing},
+		"freezing, an older release": {phase: Freezing, lease: none, want: Freezing},
+		"freezing, forbidden":        {phase: Freezing, lease: expired, forbidden: true, want: Freezing, err: denied},
+		"freezing, back":             {phase: Freezing, returning: true, lease: expired, want: Copying},
+		"switching":                  {phase: Switching, lease: expired, want: gone},
+		"switching, alive":           {phase: Switching, lease: granted.ID, want: Switching},
+		"switching, back":            {phase: Switching, returning: true, lease: expired, want: Moved},
+		"releasing":                  {phase: Releasing, lease: expired, want: Moved},
+		"releasing, alive":           {phase: Releasing, lease: granted.ID, want: Releasing},
+		"releasing, back":            {phase: Releasing, returning: true, lease: expired, want: Returned},
+		"aborting":                   {phase: Aborting, lease: expired, want: gone},
+		"aborting, alive":            {phase: Aborting, lease: granted.ID, want: Aborting},
+		"aborting, back":             {phase: Aborting, returning: true, lease: expired, want: Moved},
+		"moved":                      {phase: Moved, lease: expired, want: Moved},
+		"returned":                   {phase: Returned, returning: true, lease: expired, want: Returned},
+		"no migration":               {want: gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			if test.phase != "" {
+				state, err := json.Marshal(State{Phase: test.phase, Returning: test.returning, Lease: test.lease, Writer: "ended"})
+				require.NoError(t, err)
+				scene.etcd = map[string]string{"/state": string(state)}
+			}
+			m := scene.migration(t, etcd)
+			m.config.APIServices, m.config.HistoryKey = nil, "/history"
+			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			m.kube.(*kubefake.Clientset).PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: !test.forbidden}}, nil
+			})
+			abandoned, err := Abandoned(t.Context(), etcd, "/state")
+			require.NoError(t, err)
+			require.Equal(t, test.want != test.phase && test.phase != "" || test.forbidden, abandoned)
+			err = m.Recover(t.Context())
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+			} else {
+				require.NoError(t, err)
+			}
+			state, err := m.Status(t.Context())
+			if test.want == gone {
+				require.ErrorIs(t, err, ErrNone)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, state.Phase)
+			require.Equal(t, test.want == test.phase, state.Writer == "ended", "The state must not change unless something is done.")
+		})
+	}
+}
+
+// A process is alive while it moves objects, also to those who look.
+func TestLease(t *testing.T) {
+	m := newMigration(t)
+	s, err := m.begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.enter(t.Context(), Freezing))
+	abandoned, err := Abandoned(t.Context(), m.config.Etcd, m.config.StateKey)
+	require.NoError(t, err)
+	require.False(t, abandoned)
+	_, err = m.config.Etcd.Revoke(t.Context(), s.state.Lease)
+	require.NoError(t, err)
+	abandoned, err = Abandoned(t.Context(), m.config.Etcd, m.config.StateKey)
+	require.NoError(t, err)
+	require.True(t, abandoned)
+}
+
+// A process that another one has superseded can't write to kube-apiserver any more.
+func TestFence(t *testing.T) {
+	config := newMigration(t).config
+	usual := answered(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, usualObject)
+	server := &answers{left: []answer{usual, usual, usual}}
+	config.Cluster = &rest.Config{Transport: server}
+	m, err := New(config)
+	require.NoError(t, err)
+	patch := func(options metav1.PatchOptions) error {
+		_, err := m.dynamic.Resource(thingsV1).Patch(t.Context(), "one", types.MergePatchType, []byte("{}"), options)
+		return err
+	}
+	_, err = m.begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, patch(metav1.PatchOptions{}))
+	other := &Migration{config: config}
+	_, err = other.resume(t.Context(), anyState)
+	require.NoError(t, err)
+	require.ErrorIs(t, patch(metav1.PatchOptions{}), errSuperseded)
+	require.Len(t, server.left, 2, "It must not have been sent.")
+	require.NoError(t, patch(metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
+	_, err = m.dynamic.Resource(thingsV1).Get(t.Context(), "one", metav1.GetOptions{})
+	require.NoError(t, err)
+}
