@@ -162,7 +162,8 @@ func (m *Migration) resume(ctx context.Context, check func(State) error) (*sessi
 		return nil, err
 	}
 	s := &session{Migration: m, state: state, revision: revision}
-	return s, s.claim(ctx)
+	err = s.claim(ctx)
+	return s, err
 }
 
 // claim makes this process the one that may write, for as long as the context lasts.
@@ -180,13 +181,14 @@ func (m *Migration) begin(ctx context.Context, from ...definition) (*session, er
 	s := &session{Migration: m, state: State{
 		Group: m.config.Group, Phase: Copying, Started: time.Now().UTC().Truncate(time.Second),
 	}}
+	var err error
 	if len(from) > 0 {
-		var err error
 		if s.state.Definitions, err = s.digests(from); err != nil {
 			return nil, err
 		}
 	}
-	return s, s.claim(ctx)
+	err = s.claim(ctx)
+	return s, err
 }
 
 // save writes the state, unless somebody else has.

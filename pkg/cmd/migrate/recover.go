@@ -43,7 +43,7 @@ func Recover(ctx context.Context, server apiserver.CompletedOptions, groups ...r
 	if err != nil {
 		return err
 	}
-	defer etcd.Close()
+	defer func() { _ = etcd.Close() }()
 	names := (&options{server: &server.Options, groups: groups}).names()
 	said := map[string]string{}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {

@@ -39,13 +39,13 @@ import (
 // No write is lost that was acknowledged, and the objects are where clients use them.
 func TestEndedProcess(t *testing.T) {
 	t.Parallel()
-	for name, new := range map[string]func(*testing.T) *cluster{"to custom resources": newDefinedCluster, "to types": newCluster} {
+	for name, newCluster := range map[string]func(*testing.T) *cluster{"to custom resources": newDefinedCluster, "to types": newCluster} {
 		t.Run(name, func(t *testing.T) {
 			if name == "to types" {
 				framework.Long(t, "custom resources are the short one")
 			}
 			t.Parallel()
-			new(t).endProcesses(t)
+			newCluster(t).endProcesses(t)
 		})
 	}
 }
