@@ -38,12 +38,10 @@ import (
 // After a command has been killed while clients can't write, the server lets them, without another command.
 // No write is lost that was acknowledged, and the objects are where clients use them.
 func TestEndedProcess(t *testing.T) {
+	framework.Long(t, "TestRecover of pkg/migrate is the short one")
 	t.Parallel()
 	for name, newCluster := range map[string]func(*testing.T) *cluster{"to custom resources": newDefinedCluster, "to types": newCluster} {
 		t.Run(name, func(t *testing.T) {
-			if name == "to types" {
-				framework.Long(t, "custom resources are the short one")
-			}
 			t.Parallel()
 			newCluster(t).endProcesses(t)
 		})
@@ -86,9 +84,6 @@ func (c *cluster) endProcesses(t *testing.T) {
 	require.Equal(t, "Freezing", stateOf(t, etcd).Phase)
 	grant()
 	c.requireRecovered(t, etcd, writers, "Copying")
-	if testing.Short() {
-		return
-	}
 	// A minute, and what it takes to end the freeze.
 	c.killIn(t, frozen, "run")
 	c.requireRecovered(t, etcd, writers, "Copying")
