@@ -193,8 +193,8 @@ awk -v start="## ${section}" 'index($0, start) == 1 { on = 1; next } /^## / { on
 
 # It describes all other files, and the signature is that of the checksums.
 commit=$(git rev-parse HEAD)
-CGO_ENABLED=0 go run -trimpath ./hack/provenance -version "${version}" -registry "${registry}" -platforms "${platforms}" \
-	-commit "${commit}" "${out}"/* >"${out}.provenance"
+CGO_ENABLED=0 go run -trimpath ./hack/provenance -version "${version}" -registry "${registry}" -downloads "${downloads}" \
+	-platforms "${platforms}" -commit "${commit}" "${out}"/* >"${out}.provenance"
 mv "${out}.provenance" "${out}/provenance.intoto.json"
 
 (cd "${out}" && sha256sum -- * >SHA256SUMS)

@@ -87,7 +87,7 @@ test-oldest: binaries ## Runs the tests of admission and of the doctor with the 
 	CONTROLPLANE_KUBERNETES_VERSION=$(firstword $(VERSIONS)) $(TEST_E2E) -timeout=30m ./test/e2e/admission ./test/e2e/doctor
 
 .PHONY: test-release
-test-release: binaries ## Makes a release twice for this platform, and compares the two
+test-release: binaries ## Makes a release twice for this platform, in two directories, and compares the two
 	RELEASE_TWICE=true $(TEST_E2E) -timeout=30m ./test/e2e/release
 
 .PHONY: test-kine

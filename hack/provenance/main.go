@@ -36,6 +36,7 @@ func main() {
 	var parameters parameters
 	flag.StringVar(&parameters.Version, "version", "", "Version of the release.")
 	flag.StringVar(&parameters.Registry, "registry", "", "Registry of the images in the manifests.")
+	flag.StringVar(&parameters.Downloads, "downloads", "", "URL of the directory of the files.")
 	flag.StringVar(&parameters.Platforms, "platforms", "", "Platforms of the binaries, separated by spaces.")
 	commit := flag.String("commit", "", "Commit of the sources.")
 	builder := flag.String("builder", source+"/hack/release.sh", "URI of who runs the build.")
@@ -57,6 +58,7 @@ type descriptor struct {
 type parameters struct {
 	Version   string `json:"version"`
 	Registry  string `json:"registry"`
+	Downloads string `json:"downloads"`
 	Platforms string `json:"platforms"`
 }
 
@@ -89,7 +91,7 @@ func run(out io.Writer, parameters parameters, commit, builder string, files []s
 		}
 		s.Subject = append(s.Subject, descriptor{Name: filepath.Base(file), Digest: map[string]string{"sha256": sum}})
 	}
-	s.Predicate.BuildDefinition.BuildType = source + "/blob/main/docs/making-releases.md"
+	s.Predicate.BuildDefinition.BuildType = source + "/blob/" + parameters.Version + "/docs/making-releases.md"
 	s.Predicate.BuildDefinition.ExternalParameters = parameters
 	// Modules are those of go.sum in the commit.
 	s.Predicate.BuildDefinition.ResolvedDependencies = []descriptor{

@@ -23,6 +23,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -102,15 +103,26 @@ func (d *data) rename(text string) string {
 		anyGroup = "(" + anyGroup + ")"
 	}
 	// The runbooks of generic alerts are this repository's.
-	const runbooks = "https://" + library + "/blob/main/docs/operations/runbooks.md"
+	const pages, runbooks = "https://" + library + "/blob/", "/docs/operations/runbooks.md"
+	version, _ := released()
 	return strings.NewReplacer(
-		runbooks, runbooks,
+		pages+"main"+runbooks, pages+tagOf(version)+runbooks,
 		ownGroup, d.Group,
 		inPattern(ownGroup), anyGroup,
 		ownNamespace, d.Namespace,
 		ownName, d.Server.Name,
 		title(ownName), d.Server.Title(),
 	).Replace(text)
+}
+
+var releases = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
+
+// tagOf is the tag of a release, and main for a pseudo-version or none.
+func tagOf(version string) string {
+	if releases.MatchString(version) {
+		return version
+	}
+	return "main"
 }
 
 // addVersion adds the APIService of a version, and what names it: the server's permission to

@@ -55,6 +55,19 @@ func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 	require.NotZero(t, dashboards)
 }
 
+// TestTagOf links to the runbooks of the release that a module has, if it has one.
+func TestTagOf(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.37.0":                              "v0.37.0",
+		"v0.37.0-rc.1":                         "v0.37.0-rc.1",
+		"v0.37.1-0.20261127031600-e283b79a1b2": "main",
+		"v0.0.0-20261127031600-e283b79a1b2c":   "main",
+		"":                                     "main",
+	} {
+		assert.Equal(t, want, tagOf(version), version)
+	}
+}
+
 // TestManifestsAreComplete has everything that a kustomization of the manifests names, though parts
 // of the restaurant's are left out.
 func TestManifestsAreComplete(t *testing.T) {

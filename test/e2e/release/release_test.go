@@ -70,33 +70,33 @@ func runBoth(t *testing.T, dir string, env []string, name string, args ...string
 	return out.String(), err.String()
 }
 
-// TestRelease makes one, and with RELEASE_TWICE another, which is the same.
+// TestRelease makes one, and with RELEASE_TWICE another in another directory, which is the same.
 func TestRelease(t *testing.T) {
 	framework.Long(t, "a release is made")
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("openssl is not installed; Debian has a package of that name")
 	}
-	source := clone(t)
 	kubectl, err := filepath.Abs(filepath.Join(root, "_output", "bin", "kubectl"))
 	require.NoError(t, err)
 	require.FileExists(t, kubectl)
-	require.NoError(t, os.MkdirAll(filepath.Join(source, "_output", "bin"), 0o700))
-	require.NoError(t, os.Symlink(kubectl, filepath.Join(source, "_output", "bin", "kubectl")))
+	source := clone(t)
 	platform := "linux-" + runtime.GOARCH
 	keys := t.TempDir()
 	key, public := filepath.Join(keys, "release.key"), filepath.Join(keys, "release.pub")
 	run(t, source, nil, "openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
 	run(t, source, nil, "openssl", "pkey", "-in", key, "-pubout", "-out", public)
-	out := filepath.Join(source, "_output", "release")
-	downloads := httptest.NewServer(http.FileServer(http.Dir(out)))
+	downloads := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(source, "_output", "release"))))
 	t.Cleanup(downloads.Close)
 	env := []string{"REGISTRY=registry.example.org/a", "DOWNLOADS=" + downloads.URL, "PLATFORMS=linux/" + runtime.GOARCH}
 	signed := "SIGNING_KEY=" + key
-	release := func(env ...string) map[string][]byte {
+	release := func(source string, env ...string) map[string][]byte {
 		t.Helper()
+		require.NoError(t, os.MkdirAll(filepath.Join(source, "_output", "bin"), 0o700))
+		require.NoError(t, os.Symlink(kubectl, filepath.Join(source, "_output", "bin", "kubectl")))
 		_, warnings := runBoth(t, source, env, "hack/release.sh", version)
 		require.Equal(t, !slices.Contains(env, signed), strings.Contains(warnings, "WARNING: NOT SIGNED."), warnings)
 		files := map[string][]byte{}
+		out := filepath.Join(source, "_output", "release")
 		entries, err := os.ReadDir(out)
 		require.NoError(t, err)
 		for _, entry := range entries {
@@ -105,7 +105,7 @@ func TestRelease(t *testing.T) {
 		}
 		return files
 	}
-	files := release(append(env, signed)...)
+	files := release(source, append(env, signed)...)
 	var names []string
 	for name := range files {
 		names = append(names, name)
@@ -265,6 +265,7 @@ func TestRelease(t *testing.T) {
 			}
 			Predicate struct {
 				BuildDefinition struct {
+					BuildType            string
 					ExternalParameters   map[string]string
 					ResolvedDependencies []struct{ Digest map[string]string }
 				}
@@ -282,7 +283,10 @@ func TestRelease(t *testing.T) {
 			return strings.HasPrefix(name, "SHA256SUMS") || name == "provenance.intoto.json"
 		}), described)
 		definition := statement.Predicate.BuildDefinition
-		require.Equal(t, map[string]string{"version": version, "registry": "registry.example.org/a", "platforms": "linux/" + runtime.GOARCH}, definition.ExternalParameters)
+		require.Equal(t, "https://restaurant.programming-kubernetes.info/apiserver/blob/"+version+"/docs/making-releases.md", definition.BuildType)
+		require.Equal(t, map[string]string{
+			"version": version, "registry": "registry.example.org/a", "downloads": downloads.URL, "platforms": "linux/" + runtime.GOARCH,
+		}, definition.ExternalParameters)
 		require.Equal(t, strings.TrimSpace(run(t, source, nil, "git", "rev-parse", "HEAD")), definition.ResolvedDependencies[0].Digest["gitCommit"])
 	})
 	t.Run("images", func(t *testing.T) {
@@ -299,7 +303,7 @@ func TestRelease(t *testing.T) {
 	// To link everything once more takes long: this is for "make test-release".
 	if os.Getenv("RELEASE_TWICE") != "" {
 		// Without a key, so without a signature.
-		again := release(env...)
+		again := release(clone(t), env...)
 		delete(files, "SHA256SUMS.sigstore.json")
 		require.Len(t, again, len(files))
 		for name, content := range files {
