@@ -35,7 +35,8 @@ import (
 // authorized exactly these, name and all, before it forwarded them. For an authorizer of
 // the cluster that allows all names but forbids some, the two reviews differ, so that
 // everything else is asked as it is: requests that came directly, impersonation, and what
-// admission policies ask for.
+// admission policies ask for. RBAC has such a case: a rule with the resourceName "" allows the
+// review without a name, and no name.
 func AskForAllNames(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return namesAuthorizer{delegate}
 }
