@@ -44,11 +44,11 @@ const (
 	version = "v0.37.0-rc.0"
 )
 
-// clone returns a copy of the last commit: a release is made of nothing else.
-func clone(t *testing.T) string {
+// clone returns a copy of the last commit of a repository: a release is made of nothing else.
+func clone(t *testing.T, repository string) string {
 	t.Helper()
 	dir := t.TempDir()
-	run(t, root, nil, "git", "clone", "--quiet", "--no-local", ".", dir)
+	run(t, repository, nil, "git", "clone", "--quiet", "--no-local", ".", dir)
 	return dir
 }
 
@@ -79,7 +79,7 @@ func TestRelease(t *testing.T) {
 	kubectl, err := filepath.Abs(filepath.Join(root, "_output", "bin", "kubectl"))
 	require.NoError(t, err)
 	require.FileExists(t, kubectl)
-	source := clone(t)
+	source := clone(t, root)
 	platform := "linux-" + runtime.GOARCH
 	keys := t.TempDir()
 	key, public := filepath.Join(keys, "release.key"), filepath.Join(keys, "release.pub")
@@ -303,7 +303,7 @@ func TestRelease(t *testing.T) {
 	// To link everything once more takes long: this is for "make test-release".
 	if os.Getenv("RELEASE_TWICE") != "" {
 		// Without a key, so without a signature.
-		again := release(clone(t), env...)
+		again := release(clone(t, source), env...)
 		delete(files, "SHA256SUMS.sigstore.json")
 		require.Len(t, again, len(files))
 		for name, content := range files {
@@ -350,7 +350,7 @@ func decode(t *testing.T, manifests string) map[string]any {
 // TestReleaseRefusals leaves no release without a version that is described, nor of anything but a
 // commit.
 func TestReleaseRefusals(t *testing.T) {
-	source := clone(t)
+	source := clone(t, root)
 	for name, test := range map[string]struct{ version, file, key, want string }{
 		"no version":                {"latest", "", "", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
 		"nothing in the change log": {"v99.0.0", "", "", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
