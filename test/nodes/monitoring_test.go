@@ -95,7 +95,7 @@ kubectl logs --namespace monitoring deployment/prometheus-operator --tail=30
 kubectl logs --namespace monitoring prometheus-k8s-0 --all-containers --prefix --tail=30`)
 			t.Log(output, err)
 		}
-		output, err := o.Try(ctx, "kubectl delete --ignore-not-found --timeout=3m --filename="+manifest)
+		output, err := o.Try(ctx, "kubectl delete --ignore-not-found --timeout=10m --filename="+manifest)
 		require.NoError(t, err, output)
 	})
 	o.Run(t, "kubectl apply --filename="+manifest+`
