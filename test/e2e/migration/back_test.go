@@ -71,7 +71,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	c.dependent(t, "owner")
 	c.dependent(t, "gone-owner")
 	before := c.everything(t)
-	informer, follower := c.watch(t), c.follow(t)
+	informer, follower, browser := c.watch(t), c.follow(t, c.pizzas().Watch), c.follow(t, c.watchBySocket)
 	clients := c.startClients(t)
 
 	code, stdout, stderr := c.migrate(t, "run")
@@ -140,6 +140,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	clients.requireWritten(t, after)
 	informer.require(t, after)
 	follower.require(t, after)
+	browser.require(t, after)
 
 	code, _, stderr = c.migrate(t, "finish")
 	require.Equal(t, 0, code, stderr)
@@ -151,6 +152,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	require.Equal(t, 0, code, stderr)
 	informer.require(t, c.everything(t))
 	follower.require(t, c.everything(t))
+	browser.require(t, c.everything(t))
 	if c.server == c.APIServer {
 		return // Copies with finalizers keep the definitions from being deleted.
 	}

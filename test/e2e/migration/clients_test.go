@@ -18,29 +18,35 @@ package migration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
+	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
 // errPruned says that kube-apiserver does not know a new field yet.
@@ -257,6 +263,8 @@ func (i *informer) require(t *testing.T, want map[string]*unstructured.Unstructu
 
 // follower is a client that lists and then goes on with a RetryWatcher, which never lists by itself.
 type follower struct {
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+
 	mu sync.Mutex
 	// versions are the resourceVersions of the pizzas that it knows, by name.
 	versions map[string]int64
@@ -264,10 +272,10 @@ type follower struct {
 	failed   []error
 }
 
-// follow starts a follower.
-func (c *cluster) follow(t *testing.T) *follower {
+// follow starts a follower that watches in a way.
+func (c *cluster) follow(t *testing.T, watch func(context.Context, metav1.ListOptions) (watch.Interface, error)) *follower {
 	t.Helper()
-	f := &follower{}
+	f := &follower{watch: watch}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
@@ -299,11 +307,7 @@ func (f *follower) run(ctx context.Context, pizzas dynamic.ResourceInterface) er
 		f.versions[item.GetName()] = 0
 	}
 	f.mu.Unlock()
-	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return pizzas.Watch(ctx, options)
-		},
-	})
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{WatchFuncWithContext: f.watch})
 	if err != nil {
 		return err
 	}
@@ -327,6 +331,52 @@ func (f *follower) run(ctx context.Context, pizzas dynamic.ResourceInterface) er
 		last = version
 	}
 	return nil
+}
+
+// watchBySocket watches pizzas over a WebSocket, as browsers do.
+func (c *cluster) watchBySocket(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	config := c.config()
+	tls, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	dialer := websocket.Dialer{TLSClientConfig: tls}
+	url := strings.Replace(config.Host, "https://", "wss://", 1) + framework.GroupPath + "/v1/namespaces/default/pizzas?watch=true&allowWatchBookmarks=true&resourceVersion=" + options.ResourceVersion
+	socket, response, err := dialer.DialContext(ctx, url, http.Header{"Origin": {config.Host}})
+	if response != nil && response.Body != nil {
+		_ = response.Body.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	events := make(chan watch.Event)
+	proxy := watch.NewProxyWatcher(events)
+	go func() {
+		<-proxy.StopChan()
+		_ = socket.Close() // Which ends the loop below.
+	}()
+	go func() {
+		defer close(events)
+		for {
+			var message struct {
+				Type   watch.EventType
+				Object json.RawMessage
+			}
+			if socket.ReadJSON(&message) != nil {
+				return
+			}
+			object, err := runtime.Decode(unstructured.UnstructuredJSONScheme, message.Object)
+			if err != nil {
+				return
+			}
+			select {
+			case events <- watch.Event{Type: message.Type, Object: object}:
+			case <-proxy.StopChan():
+				return
+			}
+		}
+	}()
+	return proxy, nil
 }
 
 // see returns an error if an event is doubled, or one before it was missed.
