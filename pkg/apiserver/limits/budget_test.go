@@ -160,19 +160,22 @@ func TestHistoryMemory(t *testing.T) {
 	}
 }
 
-// The work on a request goes on after the library has answered it, at the end of its time or after 34 seconds.
+// The work on a write goes on after the library has answered it, at the end of its time or after 34 seconds.
 func TestWorkThatGoesOn(t *testing.T) {
 	bounds := DefaultBounds()
 	bounds.RequestMemory = 400 * listFactor
 	for name, test := range map[string]struct {
+		verb          string
 		work, timeout time.Duration
 		user          string
 		want          bool
 	}{
-		"ended in time":                     {time.Second, time.Minute, "anna", true},
-		"at the end of its time":            {2 * time.Second, time.Second, "anna", false},
-		"at the end of that of the library": {34 * time.Second, time.Minute, "anna", false},
-		"of another user":                   {2 * time.Second, time.Second, "ben", true},
+		"ended in time":                     {"create", time.Second, time.Minute, "anna", true},
+		"at the end of its time":            {"create", 2 * time.Second, time.Second, "anna", false},
+		"at the end of that of the library": {"patch", 34 * time.Second, time.Minute, "anna", false},
+		"of another user":                   {"create", 2 * time.Second, time.Second, "ben", true},
+		"a list":                            {"list", 2 * time.Second, time.Second, "anna", true},
+		"a watch":                           {"watch", time.Minute, time.Second, "anna", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,20 +185,20 @@ func TestWorkThatGoesOn(t *testing.T) {
 					time.Sleep(work)
 					taken = TakeListMemory(req.Context(), 100)
 				}), requests.NewCodecs(), requests.IsWatch, bounds, 1<<10, anyBody)
-				serve := func(user string) error {
+				serve := func(verb, user string) error {
 					ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 					defer cancel()
 					req := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
-					requests.RequireStatus(t, requests.Serve(handler, requests.As(requests.WithInfo(req, "list"), user)), "", http.StatusOK)
+					requests.RequireStatus(t, requests.Serve(handler, requests.As(requests.WithInfo(req, verb), user)), "", http.StatusOK)
 					return taken
 				}
 				work = test.work
-				require.NoError(t, serve("anna"))
+				require.NoError(t, serve(test.verb, "anna"))
 				work = 0
-				require.Equal(t, test.want, serve(test.user) == nil)
+				require.Equal(t, test.want, serve("list", test.user) == nil)
 				time.Sleep(historyTime)
 				synctest.Wait()
-				require.NoError(t, serve(test.user))
+				require.NoError(t, serve("list", test.user))
 			})
 		})
 	}

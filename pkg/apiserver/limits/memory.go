@@ -33,7 +33,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// handlerTime is when the library's handlers answer at the latest, if the time of the request is not over before.
+// handlerTime is when the library answers a write at the latest, if the time of the request is not over before.
 const handlerTime = 34 * time.Second
 
 // WithMemoryBounds bounds the memory that bodies and lists take, and the time that clients take
@@ -41,8 +41,8 @@ const handlerTime = 34 * time.Second
 // handler belongs behind authorization, so that the server reads bodies only from clients that may
 // write.
 //
-// The work on a request whose time is over goes on in a goroutine of the library's, which tells nobody when it ends.
-// So what the request has taken counts in the part of its account for another while.
+// The work on a write whose time is over goes on in a goroutine of the library's, which tells nobody when it ends. So
+// what the request has taken counts in the part of its account for another while.
 func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds Bounds, maxBody int64,
 	check func(req *http.Request, verb string, body []byte) error) http.Handler {
 	memory := newBudget(bounds.RequestMemory, bounds.WaitsPerUser)
@@ -51,7 +51,9 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 			reservation := memory.reserve(accountOf(req))
 			reservation.watch = watchReservationOf(req)
 			began := time.Now()
-			defer func() { reservation.release(req.Context().Err() != nil || time.Since(began) >= handlerTime) }()
+			defer func() {
+				reservation.release(hasBody(info.Verb) && !longRunning(req, info) && (req.Context().Err() != nil || time.Since(began) >= handlerTime))
+			}()
 			w = withDeadlines(w, req, reservation, longRunning)
 			req = req.WithContext(context.WithValue(req.Context(), reservationKey{}, listReservation{reservation, listFactorFor(req), objectFactorFor(req, info.Verb)}))
 			if err := checkBody(w, req, info.Verb, maxBody, reservation, check); err != nil {
@@ -64,12 +66,19 @@ func WithMemoryBounds(next http.Handler, serializer runtime.NegotiatedSerializer
 	})
 }
 
+// hasBody tells whether the handlers of a verb read a body. Those of all others ignore it.
+func hasBody(verb string) bool {
+	switch verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
 // checkBody reads the body, as far as it is not too large for the handler anyway,
 // and puts it back.
 func checkBody(w http.ResponseWriter, req *http.Request, verb string, maxBody int64, reservation *reservation, check func(*http.Request, string, []byte) error) error {
-	switch verb {
-	case "create", "update", "patch", "delete", "deletecollection":
-	default: // The handlers of all others ignore it.
+	if !hasBody(verb) {
 		return nil
 	}
 	control, deadline := http.NewResponseController(w), time.Now().Add(bodyTime)
