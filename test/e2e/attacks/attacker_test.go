@@ -79,7 +79,11 @@ const orders = "ATTACKER"
 // send has an attacker attack in a process of its own: in that of the tests, other users would wait for it even if
 // the server did not. The attack has begun when started is called.
 func (o order) send(ctx context.Context, started func()) (*attacker, error) {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self)
 	cmd.Env = append(os.Environ(), orders+"=1")
 	cmd.Stderr = os.Stderr
 	input, err := json.Marshal(o)

@@ -19,8 +19,6 @@ package customresources
 import (
 	"context"
 	"encoding/json"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/gorilla/websocket"
@@ -28,7 +26,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 
@@ -101,18 +98,10 @@ func TestClientsAcrossARestart(t *testing.T) {
 // openSocket watches over a WebSocket, as browsers do, through kube-apiserver.
 func openSocket(ctx context.Context, t *testing.T, group, namespace, version string) *websocket.Conn {
 	t.Helper()
-	config := framework.Config(cp)
-	tls, err := rest.TLSConfigFor(config)
-	require.NoError(t, err)
-	dialer := websocket.Dialer{TLSClientConfig: tls}
-	url := strings.Replace(config.Host, "https://", "wss://", 1) + "/apis/" + group + "/v1/namespaces/" + namespace + "/widgets?watch=true&resourceVersion=" + version
+	path := "/apis/" + group + "/v1/namespaces/" + namespace + "/widgets?watch=true&resourceVersion=" + version
 	var socket *websocket.Conn
-	controlplane.Eventually(t, func() error {
-		opened, response, err := dialer.DialContext(ctx, url, http.Header{"Origin": {config.Host}})
-		if response != nil && response.Body != nil {
-			_ = response.Body.Close()
-		}
-		socket = opened
+	controlplane.Eventually(t, func() (err error) {
+		socket, err = framework.DialSocket(ctx, framework.Config(cp), path)
 		return err
 	})
 	t.Cleanup(func() { _ = socket.Close() })

@@ -25,12 +25,10 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,7 +38,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 
@@ -335,17 +332,7 @@ func (f *follower) run(ctx context.Context, pizzas dynamic.ResourceInterface) er
 
 // watchBySocket watches pizzas over a WebSocket, as browsers do.
 func (c *cluster) watchBySocket(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	config := c.config()
-	tls, err := rest.TLSConfigFor(config)
-	if err != nil {
-		return nil, err
-	}
-	dialer := websocket.Dialer{TLSClientConfig: tls}
-	url := strings.Replace(config.Host, "https://", "wss://", 1) + framework.GroupPath + "/v1/namespaces/default/pizzas?watch=true&allowWatchBookmarks=true&resourceVersion=" + options.ResourceVersion
-	socket, response, err := dialer.DialContext(ctx, url, http.Header{"Origin": {config.Host}})
-	if response != nil && response.Body != nil {
-		_ = response.Body.Close()
-	}
+	socket, err := framework.DialSocket(ctx, c.config(), framework.GroupPath+"/v1/namespaces/default/pizzas?watch=true&allowWatchBookmarks=true&resourceVersion="+options.ResourceVersion)
 	if err != nil {
 		return nil, err
 	}
