@@ -313,11 +313,17 @@ func bodyAttacks() map[string]attack {
 		})(ctx, a)
 	}}
 	// Its objects are not judged by a webhook before they are validated.
-	outlived := write(http.MethodPost, framework.GroupPath+"/v1/namespaces/"+attackedNamespace+"/patterns"+dryRun+"&timeout=1s", jsonType, fmt.Appendf(nil,
-		`{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Pattern","metadata":{"name":"new"},"spec":{"pattern":["b"%s]}}`, strings.Repeat(`,"b"`, 18_000)))
-	outlived.defined = true
+	pattern := func(query, spec string) attack {
+		a := write(http.MethodPost, framework.GroupPath+"/v1/namespaces/"+attackedNamespace+"/patterns"+dryRun+query, jsonType,
+			fmt.Appendf(nil, `{"apiVersion":"restaurant.programming-kubernetes.info/v1","kind":"Pattern","metadata":{"name":"new"},"spec":{%s}}`, spec))
+		a.defined = true
+		return a
+	}
+	outlived := pattern("&timeout=1s", `"pattern":["b"`+strings.Repeat(`,"b"`, 18_000)+`]`)
+	defaulted := pattern("", `"defaulted":[{}`+strings.Repeat(`,{}`, 18_000)+`]`)
 	return map[string]attack{
 		"work that outlives its requests":            outlived,
+		"defaults of many elements":                  defaulted,
 		"labels of a big object":                     labels,
 		"fieldManager of 15,000 NULs":                write(http.MethodPost, attackedPath+dryRun+"&fieldManager="+strings.Repeat("%00", 15_000), jsonType, plain(0)),
 		"YAML aliases of a long string":              write(http.MethodPost, attackedPath+dryRun, yamlType, []byte(aliases)),

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,8 +119,9 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, &cp, controlplane.Config{APIServer: config}, serve, createToppings, permit, stock)
 }
 
-// patternDefinition is of a kind whose objects have many elements that can be invalid.
-const patternDefinition = `
+// patternDefinition is of a kind whose objects have many elements that can be invalid, or have defaults.
+func patternDefinition() string {
+	definition := `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -140,7 +142,18 @@ spec:
               type: object
               properties:
                 pattern: {type: array, items: {type: string, pattern: ^a$}}
+                defaulted:
+                  type: array
+                  items:
+                    type: object
+                    properties:
+                      text: {type: string, default: ` + strings.Repeat("x", 1<<10) + `}
 `
+	for i := range 20 {
+		definition += fmt.Sprintf("                      n%d: {type: integer, default: 1}\n", i)
+	}
+	return definition
+}
 
 // serve has the server that is attacked run.
 func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
@@ -152,7 +165,7 @@ func serve(ctx context.Context, cp *controlplane.ControlPlane) (err error) {
 		return err
 	}
 	patterns := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(patternDefinition), patterns); err != nil {
+	if err := yaml.Unmarshal([]byte(patternDefinition()), patterns); err != nil {
 		return err
 	}
 	if err := framework.Apply(ctx, cp, []*unstructured.Unstructured{patterns}); err != nil {

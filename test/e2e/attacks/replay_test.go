@@ -38,11 +38,12 @@ import (
 )
 
 // heapGrowth is how much more of the heap may be in use after an attack: caches that fill
-// up to their bounds.
-const heapGrowth = 100 << 20
+// up to their bounds. A watch cache keeps its last hundred events, however large they are.
+const heapGrowth = 200 << 20
 
 // answeredWithin is how long /readyz and the requests of others may take during an attack, which
-// depends on the machine and is looked at only in the long form.
+// depends on the machine and is looked at only in the long form. Requests through kube-apiserver may take that
+// longer than kube-apiserver's own answer about the APIService: some attacks keep it busy itself.
 const answeredWithin = 2 * time.Second
 
 // shortAttack is the one of "make test".
@@ -57,7 +58,7 @@ func TestAttacks(t *testing.T) {
 	before, err := framework.Usage(admin)
 	require.NoError(t, err)
 	t.Logf("%d MiB of the heap are in use before the attacks", before.HeapBytes>>20)
-	rows := []string{"| attack | sent to | memory | /readyz | another user | through kube-apiserver | refused | failed |", "| --- | --- | --- | --- | --- | --- | --- | --- |"}
+	rows := []string{"| attack | sent to | memory | /readyz | another user | through kube-apiserver | kube-apiserver's own | refused | failed |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"}
 	all := attacks()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if all[name].builtIn && framework.WithCRDServer() || (all[name].defined || all[name].toWebhook) && !framework.WithCRDServer() {
@@ -81,9 +82,11 @@ func TestAttacks(t *testing.T) {
 				rows = append(rows, fmt.Sprintf("| %s | %s | %s |", name, door.Name(), seen))
 				for name, had := range seen.innocent() {
 					assert.Zero(t, had.refused, "%s had %d requests", name, had.requests)
-					if long {
-						assert.LessOrEqual(t, had.slowest, answeredWithin, name)
-					}
+				}
+				if long {
+					assert.LessOrEqual(t, seen.ready.slowest, answeredWithin, "/readyz")
+					assert.LessOrEqual(t, seen.direct.slowest, answeredWithin, "the bystander")
+					assert.LessOrEqual(t, seen.through.slowest, answeredWithin+seen.available.slowest, "the bystander through kube-apiserver")
 				}
 				require.Equal(t, pid, attacked.PID(), "It has been restarted.")
 				controlplane.Eventually(t, func() error {
@@ -115,7 +118,7 @@ func (r result) innocent() map[string]experience {
 func (r result) String() string {
 	cells := []string{fmt.Sprintf("%d MiB", r.peak>>20)}
 	refused, failed := 0, 0
-	for _, had := range []experience{r.ready, r.direct, r.through} {
+	for _, had := range []experience{r.ready, r.direct, r.through, r.available} {
 		cells = append(cells, fmt.Sprintf("%.1f s", had.slowest.Seconds()))
 	}
 	for _, had := range r.innocent() {
