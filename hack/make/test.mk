@@ -16,7 +16,7 @@
 
 # The race detector covers all code that runs inside the test's own process.
 # What ./test starts are processes built without it; their packages are always
-# run, as Go's cache does not know which binaries they used, and two at a time:
+# run, as Go's cache does not know which binaries they used, and three at a time:
 # each has its own control plane, and often waits for it. The longest comes first.
 UNIT_PACKAGES = $$(go list ./cmd/... ./pkg/... ./hack/... ./artifacts ./test/upstream | grep --invert-match /pkg/generated/)
 E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended-regexp '/test/(upstream|tutorial|alerts|dashboard|kit|nodes(/.*)?|e2e/attacks)$$')
@@ -24,7 +24,7 @@ E2E_PACKAGES = ./test/kit $$(go list ./test/... | grep --invert-match --extended
 TEST_LENGTH ?=
 TESTRUN_FLAKES := $(CURDIR)/_output/flakes
 TEST_UNIT = CGO_ENABLED=1 go run ./hack/testrun -race -vet=off $(TEST_LENGTH)
-TEST_E2E = TESTRUN_FLAKES=$(TESTRUN_FLAKES) go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=2
+TEST_E2E = TESTRUN_FLAKES=$(TESTRUN_FLAKES) go run ./hack/testrun -rerun -vet=off $(TEST_LENGTH) -count=1 -p=3
 
 .PHONY: test-unit
 test-unit: ## Runs the tests that need nothing but Go and gcc, with the race detector
