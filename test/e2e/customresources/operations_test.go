@@ -297,7 +297,7 @@ spec: {policyName: orphaned, validationActions: [Deny]}
 }
 
 // Policies for other groups whose parameters the server has are not evaluated while kube-apiserver
-// can't read these. docs/custom-resources.md says what is admitted then.
+// can't read these. docs/crd-apiserver/README.md says what is admitted then.
 func TestParametersOfTheServer(t *testing.T) {
 	framework.Long(t, "kube-apiserver restarts without the server")
 	t.Parallel()
