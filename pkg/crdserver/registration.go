@@ -208,7 +208,7 @@ func certified(serving *genericapiserver.SecureServingInfo) func(*apiregistratio
 // follow registers the versions that a group has got since one of them was registered, with
 // the same target, and unregisters those that are not served any more: kube-apiserver would
 // serve the former by itself, from the cluster's etcd, and take the latter for a server that
-// is down. Versions that lead to other servers are theirs.
+// is down. Versions that lead to other servers, or that nobody has registered, stay as they are.
 func (r *registrar) follow(ctx context.Context, group string, served sets.Set[string]) error {
 	list, err := r.apiServices.List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
@@ -222,7 +222,7 @@ func (r *registrar) follow(ctx context.Context, group string, served sets.Set[st
 	for _, apiService := range list.Items {
 		switch spec := apiService.Spec; {
 		case spec.Group != group || spec.Service == nil:
-		case r.leadsHere(spec.Service):
+		case apiService.Labels[cluster.RegisteredLabel] != "" && r.leadsHere(spec.Service):
 			own[spec.Version] = spec
 		default:
 			others.Insert(spec.Version)

@@ -28,6 +28,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
 func serviceNamed(name string) *apiregistrationv1.ServiceReference {
@@ -37,9 +39,9 @@ func serviceNamed(name string) *apiregistrationv1.ServiceReference {
 // A version that another server has registered is that server's, whatever the definitions serve.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	own, other, local := serviceNamed("own"), serviceNamed("other"), (*apiregistrationv1.ServiceReference)(nil)
+	own, manual, other, local := serviceNamed("own"), serviceNamed("manual"), serviceNamed("other"), (*apiregistrationv1.ServiceReference)(nil)
 	for name, test := range map[string]struct {
-		// registered and want are where the versions lead.
+		// registered and want are where the versions lead. Nobody has registered the one that leads to "manual".
 		registered map[string]*apiregistrationv1.ServiceReference
 		served     []string
 		want       map[string]*apiregistrationv1.ServiceReference
@@ -76,6 +78,10 @@ func TestFollow(t *testing.T) {
 			map[string]*apiregistrationv1.ServiceReference{"v1": other}, []string{"v1", "v2"},
 			map[string]*apiregistrationv1.ServiceReference{"v1": other},
 		},
+		"a version of this server that nobody has registered": {
+			map[string]*apiregistrationv1.ServiceReference{"v0": manual, "v1": own}, []string{"v1"},
+			map[string]*apiregistrationv1.ServiceReference{"v0": manual, "v1": own},
+		},
 		"a group that kube-apiserver serves": {
 			map[string]*apiregistrationv1.ServiceReference{"v1": local}, []string{"v1", "v2"},
 			map[string]*apiregistrationv1.ServiceReference{"v1": local},
@@ -85,13 +91,17 @@ func TestFollow(t *testing.T) {
 			t.Parallel()
 			client := fake.NewClientset().ApiregistrationV1().APIServices()
 			for version, service := range test.registered {
+				labels := map[string]string{}
+				if service != manual {
+					labels[cluster.RegisteredLabel] = "true"
+				}
 				_, err := client.Create(t.Context(), &apiregistrationv1.APIService{
-					ObjectMeta: metav1.ObjectMeta{Name: version + ".example.com", ResourceVersion: "1"},
+					ObjectMeta: metav1.ObjectMeta{Name: version + ".example.com", ResourceVersion: "1", Labels: labels},
 					Spec:       apiregistrationv1.APIServiceSpec{Group: "example.com", Version: version, Service: service, CABundle: fmt.Append(nil, service)},
 				}, metav1.CreateOptions{})
 				require.NoError(t, err)
 			}
-			r := &registrar{client, func(service *apiregistrationv1.ServiceReference) bool { return service.Name == "own" }}
+			r := &registrar{client, func(service *apiregistrationv1.ServiceReference) bool { return service.Name != "other" }}
 			require.NoError(t, r.follow(t.Context(), "example.com", sets.New(test.served...)))
 			list, err := client.List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)

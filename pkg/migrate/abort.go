@@ -200,7 +200,7 @@ func (s *session) serveCopies(ctx context.Context) error {
 
 // register makes an APIService lead to the server as before.
 func (s *session) register(ctx context.Context, name string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil}}, "spec": s.state.Registered[name]})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{cluster.ManagedLabel: nil, cluster.RegisteredLabel: "true"}}, "spec": s.state.Registered[name]})
 	if err != nil {
 		return err
 	}

@@ -125,6 +125,30 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// A start does not wait longer for a kube-apiserver that accepts requests and answers none.
+func TestSilentCluster(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"extension-apiserver-authentication": "can't be reached: check that it runs",
+		"selfsubjectaccessreviews":           "does not say whether this server may create tokenreviews.authentication.k8s.io",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := cluster.Start(t)
+			end := make(chan struct{})
+			t.Cleanup(func() { close(end) })
+			of.Fail(func(req *http.Request) int {
+				if path.Base(req.URL.Path) == name {
+					<-end
+				}
+				return 0
+			})
+			_, err := configure(t, of, "--startup-timeout=3s").Config(t.Context())
+			require.ErrorContains(t, err, want)
+		})
+	}
+}
+
 // A server may be started before its cluster, and be told to stop while it waits.
 func TestToldToStopWhileWaiting(t *testing.T) {
 	t.Parallel()

@@ -146,6 +146,7 @@ func TestRefusedUpdates(t *testing.T) {
 		framework.Kubectl(t, c.ControlPlane, "annotate", "customresourcedefinition", resource+"."+restaurant.GroupName, "crd-apiserver/copy-")
 	}
 	same()
+	registered := c.registered(t)
 
 	const bypass = `object.spec.versions.exists(v, v.name == "migrate")`
 	for _, test := range []struct {
@@ -164,12 +165,22 @@ func TestRefusedUpdates(t *testing.T) {
 		code, _, stderr = c.migrate(t, "abort")
 		require.Equal(t, 0, code, "%s: %s", test.name, stderr)
 		require.Equal(t, "Moved", c.phase(t))
+		require.Equal(t, registered, c.registered(t), test.name)
 		same()
 		unblock()
 	}
 	code, _, stderr := c.migrate(t, "back", c.kubeEtcd(t)...)
 	require.Equal(t, 0, code, stderr)
 	same()
+}
+
+// registered are the APIServices that lead to the server, with the label by which it follows them.
+func (c *cluster) registered(t *testing.T) string {
+	t.Helper()
+	output, err := c.Kubectl(t.Context(), "get", "apiservices", "--output",
+		`jsonpath={range .items[?(@.spec.service)]}{.metadata.name} {.metadata.labels} {.spec}{"\n"}{end}`).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return string(output)
 }
 
 // requireFrozen requires that kube-apiserver itself makes clients wait while no process moves objects.
