@@ -148,20 +148,21 @@ func TestChart(t *testing.T) {
 	framework.Long(t, "Helm is built")
 	const (
 		second   = "trattoria-system"
-		plain    = "createNamespace=true,storage.keep=false,backup.storage.keep=false,"
+		plain    = "createNamespace=true,"
+		single   = "mode=standalone,storage.keep=false"
 		external = "mode=external-etcd,etcd.servers={https://a:2379,https://b:2379}"
 		examined = ",monitoring.enabled=true,doctor.enabled=true"
-		more     = examined + ",backup.enabled=true"
+		more     = examined + ",backup.enabled=true,backup.storage.keep=false"
 	)
 	admitInto(t, systemNamespace, second, crdServer)
 	for name, cases := range map[string]map[string]struct{ kustomization, namespace, set string }{
 		restaurantChart: {
-			"standalone":    {overlayDirectory("standalone"), systemNamespace, "mode=standalone"},
+			"standalone":    {overlayDirectory("standalone"), systemNamespace, single},
 			"ha":            {overlayDirectory("ha"), systemNamespace, "mode=ha"},
 			"external-etcd": {overlayDirectory("external-etcd"), systemNamespace, external},
 			"standalone with components": {
 				kustomization(t, "overlays/standalone", []string{"components/monitoring", "components/backup-embedded", "components/doctor"}, ""),
-				systemNamespace, "mode=standalone" + more,
+				systemNamespace, single + more,
 			},
 			"ha with components": {
 				kustomization(t, "overlays/ha", []string{"components/monitoring", "components/backup-etcd", "components/doctor"}, ""),
@@ -177,10 +178,10 @@ func TestChart(t *testing.T) {
 			},
 		},
 		crdChart: {
-			"standalone":                 {crdOverlay("standalone"), crdServer, "mode=standalone"},
+			"standalone":                 {crdOverlay("standalone"), crdServer, single},
 			"ha":                         {crdOverlay("ha"), crdServer, "mode=ha"},
 			"external-etcd":              {crdOverlay("external-etcd"), crdServer, external},
-			"standalone with components": {crdKustomization(t, "standalone", "monitoring", "backup-embedded", "doctor"), crdServer, "mode=standalone" + more},
+			"standalone with components": {crdKustomization(t, "standalone", "monitoring", "backup-embedded", "doctor"), crdServer, single + more},
 			"ha with components":         {crdKustomization(t, "ha", "monitoring", "backup-etcd", "doctor"), crdServer, "mode=ha" + more},
 		},
 	} {

@@ -17,7 +17,9 @@ limitations under the License.
 package deploy
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -230,6 +232,108 @@ func closeMaps(values map[string]any, path string) (closed []string) {
 	return append(closed, path)
 }
 
+// TestChartModes changes each value in each mode. The objects change, too, or the schema refuses the value.
+func TestChartModes(t *testing.T) {
+	framework.Long(t, "Helm is built, and runs hundreds of times")
+	modes := map[string][]string{ // And the components that they have.
+		"standalone":    {"webhook", "monitoring", "doctor", "backup"},
+		"ha":            {"webhook", "monitoring", "doctor", "backup"},
+		"external-etcd": {"webhook", "monitoring", "doctor"},
+		"none":          {"webhook"},
+	}
+	for _, name := range []string{restaurantChart, crdChart} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chart := newChart(t, name)
+			defaults := program(t, chart.env, chart.helm, "show", "values", chart.dir)
+			values, used := map[string]bool{}, map[string]bool{}
+			var ignored []string
+			for mode, components := range modes {
+				if name == crdChart && mode == "none" {
+					continue
+				}
+				var standard map[string]any
+				require.NoError(t, yaml.Unmarshal([]byte(defaults), &standard))
+				for _, component := range components {
+					if of, has := standard[component].(map[string]any); has {
+						of["enabled"] = true
+					}
+				}
+				if name == crdChart {
+					standard["groups"] = []string{"a.example.com"}
+				}
+				if mode == "external-etcd" {
+					standard["etcd"].(map[string]any)["servers"] = []string{"https://a:2379"}
+				}
+				delete(standard, "mode")
+				content, err := yaml.Marshal(standard)
+				require.NoError(t, err)
+				file := framework.File(t, string(content))
+				template := func(flags ...string) (stdout, stderr string, err error) {
+					args := []string{"template", "release", chart.dir, "--values=" + file, "--set=mode=" + mode}
+					return tryProgram(t.Context(), chart.env, chart.helm, append(args, flags...)...)
+				}
+				objects, stderr, err := template()
+				require.NoError(t, err, stderr)
+				for path, value := range changes(standard, "") {
+					values[path] = true
+					content, err := json.Marshal(value)
+					require.NoError(t, err)
+					changed, stderr, err := template("--set-json=" + strings.ReplaceAll(path[1:], "/", ".") + "=" + string(content))
+					switch {
+					case err != nil:
+						require.Contains(t, stderr, "at '"+path+"': ", mode)
+					case changed == objects:
+						ignored = append(ignored, mode+" "+path)
+					default:
+						used[path] = true
+					}
+				}
+			}
+			require.Empty(t, ignored)
+			require.Equal(t, values, used) // Each has a use in a mode.
+		})
+	}
+}
+
+// changes returns another value for each of values by its path. Maps that Kubernetes or users define are values.
+func changes(values map[string]any, prefix string) map[string]any {
+	another := map[string]any{
+		"replicas": 5, "runAsUser": 1000, "size": "3Gi", "digest": "sha256:" + strings.Repeat("5", 64), "pullPolicy": "Always",
+		"schedule": "@daily", "interval": "1m", "runbooks": "https://wiki.example.com", "maxUnavailable": 2,
+		"resources":                 map[string]any{"limits": map[string]any{"memory": "5Gi"}},
+		"affinity":                  map[string]any{"nodeAffinity": map[string]any{}},
+		"dnsConfig":                 map[string]any{"nameservers": []string{"192.0.2.53"}},
+		"topologySpreadConstraints": []any{map[string]any{"topologyKey": "rack"}},
+		"tolerations":               []any{map[string]any{"operator": "Exists"}},
+		"extraArgs":                 []string{"--v=7"},
+		"groups":                    []string{"another.example.com"},
+		"servers":                   []string{"https://another:2379"},
+	}
+	changed := map[string]any{}
+	for key, value := range values {
+		path := prefix + "/" + key
+		if replacement, found := another[key]; found {
+			changed[path] = replacement
+			continue
+		}
+		switch value := value.(type) {
+		case bool:
+			changed[path] = !value
+		case []any:
+			changed[path] = []any{map[string]any{"name": "another"}}
+		case map[string]any:
+			if len(value) == 0 {
+				changed[path] = map[string]any{"another": "value"}
+			}
+			maps.Copy(changed, changes(value, path))
+		default:
+			changed[path] = "another"
+		}
+	}
+	return changed
+}
+
 // podTemplates returns those of workloads, CronJobs, Jobs and tests by their names.
 func podTemplates(t *testing.T, objects []*unstructured.Unstructured) map[string]corev1.PodTemplateSpec {
 	t.Helper()
@@ -271,13 +375,9 @@ func TestChartRefusals(t *testing.T) {
 			"no backup of its etcd":   {external + "backup.enabled=true", "at '/backup/enabled': value must be false"},
 			"two of one":              {"server.replicas=2", "at '/server/replicas': value must be one of <nil>, 1"},
 			"a budget for one":        {"server.podDisruptionBudget.maxUnavailable=2", "at '/server/podDisruptionBudget/maxUnavailable': value must be 1"},
+			"another mode's volume":   {"mode=ha,storage.size=1Gi", "at '/storage/size': value must be '8Gi'"},
+			"another mode's etcd":     {"etcd.resources.limits.memory=1Gi", "at '/etcd/resources': 'const' failed"},
 			"backup without server":   {"mode=none,backup.enabled=true", "at '/backup/enabled': value must be false"},
-			"alerts without server":   {"mode=none,monitoring.enabled=true", "at '/monitoring/enabled': value must be false"},
-			"doctor without server":   {"mode=none,doctor.enabled=true", "at '/doctor/enabled': value must be false"},
-			"flags without server":    {"mode=none,server.extraArgs={--v=2}", "at '/server/extraArgs': maxItems: got 1, want 0"},
-			"variables without one":   {"mode=none,server.extraEnv[0].name=A", "at '/server/extraEnv': maxItems: got 1, want 0"},
-			"volumes without one":     {"mode=none,server.extraVolumes[0].name=a", "at '/server/extraVolumes': maxItems: got 1, want 0"},
-			"mounts without one":      {"mode=none,server.extraVolumeMounts[0].name=a", "at '/server/extraVolumeMounts': maxItems: got 1, want 0"},
 			"no name":                 {"name=Trattoria", "'Trattoria' does not match pattern"},
 			"no flag":                 {"server.extraArgs={v=2}", "'v=2' does not match pattern"},
 			"a variable without name": {"server.extraEnv[0].value=a", "at '/server/extraEnv/0': missing property 'name'"},

@@ -199,16 +199,16 @@ func TestRelease(t *testing.T) {
 	t.Run("charts", func(t *testing.T) {
 		helm := framework.GoTool(t, root, "helm", "helm")
 		for install, test := range map[string]struct{ chart, namespace, set string }{
-			"standalone":                  {"restaurant-apiserver", "restaurant-system", "mode=standalone"},
+			"standalone":                  {"restaurant-apiserver", "restaurant-system", "mode=standalone,storage.keep=false"},
 			"ha":                          {"restaurant-apiserver", "restaurant-system", "mode=ha"},
-			"crd-apiserver-standalone":    {"crd-apiserver", "crd-apiserver", "mode=standalone,groups={example.com}"},
+			"crd-apiserver-standalone":    {"crd-apiserver", "crd-apiserver", "mode=standalone,storage.keep=false,groups={example.com}"},
 			"crd-apiserver-ha":            {"crd-apiserver", "crd-apiserver", "mode=ha,groups={example.com}"},
 			"crd-apiserver-external-etcd": {"crd-apiserver", "crd-apiserver", "mode=external-etcd,groups={example.com},etcd.servers={https://etcd-0.example.com:2379,https://etcd-1.example.com:2379,https://etcd-2.example.com:2379}"},
 		} {
 			archive := path(test.chart + "-" + chartVersion + ".tgz")
 			require.Contains(t, run(t, source, nil, helm, "show", "chart", archive), "appVersion: "+version+"\n")
 			requireLinks(t, run(t, source, nil, helm, "show", "all", archive))
-			objects := run(t, source, nil, helm, "template", "release", archive, "--namespace="+test.namespace, "--no-hooks", "--set=createNamespace=true,storage.keep=false,"+test.set)
+			objects := run(t, source, nil, helm, "template", "release", archive, "--namespace="+test.namespace, "--no-hooks", "--set=createNamespace=true,"+test.set)
 			// A digest is all that a chart names an image by.
 			want := strings.ReplaceAll(string(files["install-"+install+".yaml"]), ":"+version+"@sha256:", "@sha256:")
 			require.Equal(t, decode(t, want), decode(t, objects))
