@@ -93,7 +93,7 @@ func check(root fs.FS) (findings []string, err error) {
 		complain := func(format string, args ...any) {
 			findings = append(findings, name+": "+fmt.Sprintf(format, args...))
 		}
-		long := strings.HasPrefix(name, "docs/lab/") || strings.HasPrefix(name, "docs/upstream/") || strings.HasPrefix(name, "docs/reference/")
+		long := strings.HasPrefix(name, "docs/upstream/") || strings.HasPrefix(name, "docs/reference/")
 		if words := len(strings.Fields(p.text)); words > maxWords && !long {
 			complain("%d words, at most %d are read: split the page, or move notes to docs/lab", words, maxWords)
 		}
@@ -245,11 +245,11 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := check(fstest.MapFS{
-				"README.md":        {Data: []byte(test.readme)},
-				"docs/a.md":        {Data: []byte("# Two words\n[figures](benchmarks/README.md)")},
-				figures:            {Data: []byte("| figure | value |\n| --- | --- |\n| memory of a pizza | 3 kB |\n[a](../lab/long.md)")},
-				"docs/lab/long.md": {Data: []byte(strings.Repeat("word ", 2*maxWords))},
-				"pkg/ignored.md":   {Data: []byte("[b](b.md)")},
+				"README.md":             {Data: []byte(test.readme)},
+				"docs/a.md":             {Data: []byte("# Two words\n[figures](benchmarks/README.md)")},
+				figures:                 {Data: []byte("| figure | value |\n| --- | --- |\n| memory of a pizza | 3 kB |\n[a](../upstream/long.md)")},
+				"docs/upstream/long.md": {Data: []byte(strings.Repeat("word ", 2*maxWords))},
+				"pkg/ignored.md":        {Data: []byte("[b](b.md)")},
 			})
 			if err != nil {
 				t.Fatal(err)
