@@ -174,7 +174,7 @@ func TestRefusedUpdates(t *testing.T) {
 	same()
 }
 
-// registered are the APIServices that lead to the server, with the label by which it follows them.
+// registered are the APIServices that lead to the server, with their labels.
 func (c *cluster) registered(t *testing.T) string {
 	t.Helper()
 	output, err := c.Kubectl(t.Context(), "get", "apiservices", "--output",
