@@ -42,7 +42,7 @@ import (
 // manifests are what an installation of a server has, with a pod instead of controllers.
 func (s *server) manifests(ca []byte) string {
 	replacements := []string{
-		"NAMESPACE", s.namespace, "NAME", s.name, "ACCOUNT", s.account, "CLUSTERIP", s.clusterIP, "PORT", fmt.Sprint(port), "CABUNDLE", base64.StdEncoding.EncodeToString(ca),
+		"NAMESPACE", s.namespace, "NAME", s.name, "ACCOUNT", s.account, "CLUSTERIP", s.clusterIP(), "PORT", fmt.Sprint(port), "CABUNDLE", base64.StdEncoding.EncodeToString(ca),
 	}
 	text := strings.NewReplacer(replacements...).Replace(`
 apiVersion: v1
@@ -326,7 +326,7 @@ func report(t testing.TB, s *server, ready bool, more string) {
 	status := map[bool]string{true: "True", false: "False"}[ready]
 	kubectl(t, "patch", "pod", s.name+"-0", "--namespace="+s.namespace, "--subresource=status", "--type=merge", fmt.Sprintf(
 		`--patch={"status":{"phase":"Running","podIP":"%[1]s","podIPs":[{"ip":"%[1]s"}],"conditions":[{"type":"Ready","status":%[2]q}]%[3]s}}`,
-		strings.Replace(s.clusterIP, "127.96.0", "192.0.2", 1), status, more))
+		s.podIP(), status, more))
 }
 
 func kubectl(t testing.TB, args ...string) {

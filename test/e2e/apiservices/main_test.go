@@ -26,6 +26,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,8 +40,14 @@ var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	claim, err := claimNetwork()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	defer claim.Close()
 	controlplane.Main(m, &cp, controlplane.Config{
-		KubeAPIServer: controlplane.ComponentConfig{Flags: []string{"--service-cluster-ip-range=127.96.0.0/16"}},
+		KubeAPIServer: controlplane.ComponentConfig{Flags: []string{"--service-cluster-ip-range=" + network + ".0.0/16"}},
 		ControllerManager: controlplane.ComponentConfig{Flags: []string{
 			"--controllers=endpointslice-controller,namespace-controller,horizontal-pod-autoscaler-controller", "--horizontal-pod-autoscaler-sync-period=1s", "--cluster-cidr=192.0.2.0/24",
 		}},
@@ -52,18 +59,33 @@ func TestMain(m *testing.M) {
 type server struct {
 	namespace, name, account, group string
 	versions                        []string
-	clusterIP                       string
-	component                       *controlplane.Component
-	relay                           *relay
+	// number is the end of the addresses of the server's Service and pod.
+	number    int
+	component *controlplane.Component
+	relay     *relay
 }
 
 // Service ports are the same for all.
 const port = 8443
 
+// network begins the loopback addresses of this run's Services.
+var network string
+
+// claimNetwork sets network to one that no other run on this machine uses until the claim is closed.
+func claimNetwork() (claim net.Listener, err error) {
+	for n := 96; n < 128; n++ {
+		network = fmt.Sprintf("127.%d", n)
+		if claim, err = net.Listen("tcp", fmt.Sprintf("%s.0.1:%d", network, port)); err == nil {
+			return claim, nil
+		}
+	}
+	return nil, err
+}
+
 var (
-	ours    = &server{namespace: "restaurant-system", name: "apiserver", account: "apiserver", group: "restaurant.programming-kubernetes.info", versions: []string{"v1", "v1beta1", "v1alpha1"}, clusterIP: "127.96.0.11"}
-	sample  = &server{namespace: "wardle", name: "api", account: "apiserver", group: "wardle.example.com", versions: []string{"v1beta1", "v1alpha1"}, clusterIP: "127.96.0.12"}
-	metrics = &server{namespace: "kube-system", name: "metrics-server", account: "metrics-server", group: "metrics.k8s.io", versions: []string{"v1beta1"}, clusterIP: "127.96.0.13"}
+	ours    = &server{namespace: "restaurant-system", name: "apiserver", account: "apiserver", group: "restaurant.programming-kubernetes.info", versions: []string{"v1", "v1beta1", "v1alpha1"}, number: 11}
+	sample  = &server{namespace: "wardle", name: "api", account: "apiserver", group: "wardle.example.com", versions: []string{"v1beta1", "v1alpha1"}, number: 12}
+	metrics = &server{namespace: "kube-system", name: "metrics-server", account: "metrics-server", group: "metrics.k8s.io", versions: []string{"v1beta1"}, number: 13}
 )
 
 // servers are those that run: of others, only the long tests.
@@ -73,6 +95,10 @@ func servers() []*server {
 	}
 	return []*server{ours, sample, metrics}
 }
+
+func (s *server) clusterIP() string { return fmt.Sprintf("%s.0.%d", network, s.number) }
+
+func (s *server) podIP() string { return fmt.Sprintf("192.0.2.%d", s.number) }
 
 // apiService is the name of the first APIService.
 func (s *server) apiService() string { return s.versions[0] + "." + s.group }
@@ -84,6 +110,7 @@ func start(ctx context.Context, cp *controlplane.ControlPlane) error {
 	if err := cp.Install(ctx); err != nil {
 		return err
 	}
+	stub.relay = &relay{address: fmt.Sprintf("%s:%d", stub.clusterIP(), port)}
 	ours.component = cp.APIServer
 	if !testing.Short() {
 		if err := newOthers(cp); err != nil {
@@ -101,7 +128,7 @@ func start(ctx context.Context, cp *controlplane.ControlPlane) error {
 		if err := server.component.Launch(); err != nil {
 			return err
 		}
-		server.relay = &relay{address: fmt.Sprintf("%s:%d", server.clusterIP, port)}
+		server.relay = &relay{address: fmt.Sprintf("%s:%d", server.clusterIP(), port)}
 		if err := server.relay.lead(server.backend()); err != nil {
 			return err
 		}

@@ -31,17 +31,17 @@ import (
 )
 
 // stub is a server of a few lines, without pods.
-var stub = &server{namespace: "default", name: "stub", group: "stub.example.com", versions: []string{"v1"}, clusterIP: "127.96.0.14", relay: &relay{address: fmt.Sprintf("127.96.0.14:%d", port)}}
+var stub = &server{namespace: "default", name: "stub", group: "stub.example.com", versions: []string{"v1"}, number: 14}
 
 // registration has the stub be served.
 func (s *server) registration() string {
 	return fmt.Sprintf(`
 {apiVersion: v1, kind: Service, metadata: {namespace: %[1]s, name: %[2]s}, spec: {clusterIP: %[3]s, ports: [{name: https, port: %[4]d}]}}
 ---
-{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: %[1]s, name: %[2]s, labels: {kubernetes.io/service-name: %[2]s}}, addressType: IPv4, endpoints: [{addresses: [192.0.2.14]}], ports: [{name: https, port: %[4]d}]}
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: %[1]s, name: %[2]s, labels: {kubernetes.io/service-name: %[2]s}}, addressType: IPv4, endpoints: [{addresses: [%[7]s]}], ports: [{name: https, port: %[4]d}]}
 ---
 {apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.%[5]s}, spec: {group: %[5]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, caBundle: %[6]s, service: {namespace: %[1]s, name: %[2]s, port: %[4]d}}}`,
-		s.namespace, s.name, s.clusterIP, port, s.group, base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM()))
+		s.namespace, s.name, s.clusterIP(), port, s.group, base64.StdEncoding.EncodeToString(cp.PKI.ServingCA.CertPEM()), s.podIP())
 }
 
 // behaviour is what a stub does otherwise than it should.
