@@ -345,7 +345,17 @@ func (k *importedKind) find() {
 			k.findings = append(k.findings, fmt.Sprintf("%s %s, which becomes %s", name.what, name.defined, name.usual))
 		}
 	}
-	root, made := preferred.root, imported{Doc: preferred.root.doc, Categories: names.Categories}
+	root, made := preferred.root, imported{Doc: preferred.root.doc}
+	for _, category := range names.Categories {
+		if category != "all" {
+			made.Categories = append(made.Categories, category)
+			continue
+		}
+		k.findings = append(k.findings, "the category all, which is left out: \"kubectl get all\" would fail for users without permission to list "+names.Plural)
+	}
+	if conversion := k.crd.Spec.Conversion; conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter {
+		k.findings = append(k.findings, "the conversion webhook: write its conversions in Go")
+	}
 	var notes []string
 	made.Fields, notes = selectable(root, preferred.definition.SelectableFields)
 	subresources := preferred.definition.Subresources

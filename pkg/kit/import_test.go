@@ -61,6 +61,7 @@ spec:
       schema:
         openAPIV3Schema:
           type: object
+          required: [spec]
           properties:
             spec:
               type: object
@@ -156,6 +157,11 @@ func TestImportedFields(t *testing.T) {
 			versioned: optional + "\tField *string `json:\"field,omitempty\"`\n", internal: "\tField *string\n",
 			findings: []string{"Bread.spec.field: null becomes the default"},
 		},
+		"null without a default": {
+			field:     `{type: string, nullable: true}`,
+			versioned: optional + "\tField *string `json:\"field,omitempty\"`\n", internal: "\tField *string\n",
+			findings: []string{"Bread.spec.field: null is dropped"},
+		},
 		"anything": {
 			field:     `{type: object, x-kubernetes-preserve-unknown-fields: true}`,
 			versioned: optional + "\tField *runtime.RawExtension `json:\"field,omitempty\"`\n", internal: "\tField *runtime.RawExtension\n",
@@ -163,6 +169,15 @@ func TestImportedFields(t *testing.T) {
 		"alternatives": {
 			field:     `{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}`,
 			versioned: optional + "\tField *BreadField `json:\"field,omitempty\"`\n", internal: "\tField *BreadField\n",
+		},
+		"conditions": {
+			field:     conditions("type: string, format: date-time"),
+			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []metav1.Condition `json:\"field,omitzero\"`\n", internal: "\tField []metav1.Condition\n",
+			findings: []string{"Bread.spec.field: times become UTC in seconds, and are refused with a small t or z; an observedGeneration of 0 is dropped; a message that is missing or null is empty"},
+		},
+		"conditions with other times": {
+			field:     conditions("type: string"),
+			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []BreadFieldItem `json:\"field,omitzero\"`\n", internal: "\tField []BreadFieldItem\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,6 +193,13 @@ func TestImportedFields(t *testing.T) {
 	}
 }
 
+// conditions is a list of conditions whose times have a schema.
+func conditions(time string) string {
+	return `{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [type], items: {type: object,
+                  required: [lastTransitionTime, message, reason, status, type], properties: {lastTransitionTime: {` + time + `},
+                  message: {type: string}, observedGeneration: {type: integer, format: int64}, reason: {type: string}, status: {type: string}, type: {type: string}}}}`
+}
+
 // TestImportOfTheRestaurant imports this repository's own definitions.
 func TestImportOfTheRestaurant(t *testing.T) {
 	dir := newModule(t)
@@ -191,7 +213,8 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	require.NoError(t, err)
 	const pizzas, toppings = "pizzas.restaurant.programming-kubernetes.info: ", "toppings.restaurant.programming-kubernetes.info: "
 	require.Equal(t, []string{
-		pizzas + "v1: Pizza.status.conditions: fractions of times, and an observedGeneration of 0, are dropped, and a message that is missing is empty",
+		pizzas + "v1: Pizza.status.conditions: times become UTC in seconds, and are refused with a small t or z; an observedGeneration of 0 is dropped; a message that is missing or null is empty",
+		pizzas + "v1: Pizza: an empty spec or status is dropped",
 		toppings + "v1: Topping.spec.cost: integers beyond 32 bits are refused",
 	}, findings)
 
@@ -224,6 +247,7 @@ func TestImportedDefinitions(t *testing.T) {
 		findings, lines []string
 	}{
 		"names": {
+			findings: []string{"Oven: an empty spec or status is dropped", "OvenRecipe: an empty spec is dropped"},
 			lines: []string{
 				"Größe *int64 `json:\"größe,omitempty\"`",
 				"X2fa *bool `json:\"2fa,omitempty\"`",
@@ -236,12 +260,14 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 		},
 		"methods": {
+			findings: []string{"Mixer: an empty spec is dropped"},
 			lines: []string{
 				"Size *int32 `json:\"size,omitempty\"`",
 				"NameValue *string `json:\"name,omitempty\"`",
 			},
 		},
 		"enums": {
+			findings: []string{"Route.spec.tier: null is dropped", "Route: an empty spec is dropped"},
 			lines: []string{
 				"\tMode *string `json:\"mode,omitempty\"",
 				"\tAxis string `json:\"axis\"",
@@ -251,6 +277,7 @@ func TestImportedDefinitions(t *testing.T) {
 			findings: []string{
 				"Scale.spec.resources.max: integers beyond 32 bits are refused",
 				"Scale.spec.resources.min: integers beyond 32 bits are refused",
+				"Scale: an empty spec is dropped",
 			},
 			lines: []string{
 				"Amount *string `json",
@@ -264,6 +291,8 @@ func TestImportedDefinitions(t *testing.T) {
 		"unknown": {
 			findings: []string{
 				"Task: fields beside spec and status are dropped",
+				"Note: an empty status is dropped",
+				"Memo: an empty spec is dropped",
 				"Memo: fields beside spec are dropped",
 			},
 			lines: []string{
@@ -279,6 +308,7 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 		},
 		"embedded": {
+			findings: []string{"Batch: an empty spec is dropped"},
 			lines: []string{
 				"Object *runtime.RawExtension `json",
 				"Strict *runtime.RawExtension `json",
@@ -288,7 +318,7 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 		},
 		"merging": {
-			findings: []string{"Policy.spec.tier: null becomes the default"},
+			findings: []string{"Policy.spec.note: null is dropped", "Policy.spec.tier: null becomes the default", "Policy: an empty spec is dropped"},
 			lines: []string{
 				"// +structType=atomic\ntype PolicySelector struct {",
 				"\t// +mapType=atomic\n\tData map[string]string",
@@ -297,8 +327,9 @@ func TestImportedDefinitions(t *testing.T) {
 				"\tNested []map[string]string",
 			},
 		},
-		"bounds": {lines: []string{"\tUnsigned *int64 `json", "\tSmall *int32 `json"}},
+		"bounds": {findings: []string{"Bound: an empty spec is dropped"}, lines: []string{"\tUnsigned *int64 `json", "\tSmall *int32 `json"}},
 		"defaults": {
+			findings: []string{"Lamp: an empty status is dropped"},
 			lines: []string{
 				"Spec LampSpec `json:\"spec\"`",
 				"Status LampStatus `json:\"status,omitzero\"`",
@@ -306,7 +337,7 @@ func TestImportedDefinitions(t *testing.T) {
 			},
 		},
 		"times": {
-			findings: []string{"Rental.spec.any: integers beyond 32 bits are refused"},
+			findings: []string{"Rental.spec.any: integers beyond 32 bits are refused", "Rental: an empty spec is dropped"},
 			lines:    []string{"RenewTime *string `json", "Any *intstr.IntOrString", "Key *string `json"},
 		},
 	} {
@@ -394,6 +425,30 @@ func TestImportedNames(t *testing.T) {
 			require.Equal(t, before, tree(t, dir))
 		})
 	}
+}
+
+// What a kind is besides its fields is taken over, or reported.
+func TestImportedKind(t *testing.T) {
+	dir := newModule(t)
+	file := definition(t, "", "field: {type: string}")
+	write(t, "", file, strings.NewReplacer(
+		"plural: breads", "plural: breads, singular: loaf, listKind: Loaves, categories: [all, baked]",
+		"scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: Webhook}",
+		"served: true", "served: true\n      deprecated: true",
+	).Replace(read(t, "", file)))
+	var findings []string
+	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{file}, Report: func(finding string) {
+		findings = append(findings, strings.TrimPrefix(finding, "breads.bakery.example.com: "))
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"the singular name loaf, which becomes bread",
+		"the name of lists Loaves, which becomes BreadList",
+		`the category all, which is left out: "kubectl get all" would fail for users without permission to list breads`,
+		"the conversion webhook: write its conversions in Go",
+		"v1: the deprecation: say it as docs/adding-a-kind.md shows",
+	}, findings)
+	require.Contains(t, read(t, dir, "pkg/registry/bakery/bread.go"), "\t\tCategories: []string{\"baked\"},\n")
 }
 
 // Nor do the names of a kind write code.

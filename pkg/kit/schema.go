@@ -123,6 +123,15 @@ func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, statu
 	properties := rootProperties(schema, status)
 	root := &goStruct{name: r.kind, doc: schema.Description}
 	r.addFields(root, r.kind, properties, schema.Required)
+	var empty []string
+	for _, field := range root.fields {
+		if field.goType.fields != nil && field.omit == ",omitzero" {
+			empty = append(empty, field.json)
+		}
+	}
+	if len(empty) > 0 {
+		r.report(r.kind, "an empty "+strings.Join(empty, " or ")+" is dropped")
+	}
 	if keepsUnknown(schema) {
 		r.report(r.kind, "fields beside "+strings.Join(slices.Sorted(maps.Keys(properties)), " and ")+" are dropped")
 	}
@@ -194,11 +203,16 @@ func (r *schemaReader) complete(field *goField, of *goStruct, path string, schem
 	default:
 		field.pointer, field.omit = true, ",omitempty"
 	}
-	if schema.Nullable && required {
-		field.omit = ""
-	}
-	if schema.Nullable && schema.Default != nil {
+	switch {
+	case !schema.Nullable:
+	case schema.Default != nil:
 		r.report(path, "null becomes the default")
+	case isRoot && required:
+		r.report(path, "null becomes an empty object")
+	case required:
+		field.omit = ""
+	default:
+		r.report(path, "null is dropped")
 	}
 	field.tags = []string{"+optional"}
 	if required {
@@ -261,7 +275,7 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 		case schema.Items == nil || schema.Items.Schema == nil:
 			return &goType{list: true, element: anything}
 		case isConditions(schema):
-			r.report(path, "fractions of times, and an observedGeneration of 0, are dropped, and a message that is missing is empty")
+			r.report(path, "times become UTC in seconds, and are refused with a small t or z; an observedGeneration of 0 is dropped; a message that is missing or null is empty")
 			return &goType{list: true, element: &goType{text: "metav1.Condition"}}
 		}
 		return &goType{list: true, element: r.elementOf(singular(name), path+"[]", schema.Items.Schema)}
@@ -287,11 +301,13 @@ func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSON
 // isConditions is true for a list of what metav1.Condition can hold.
 func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
 	element := schema.Items.Schema
-	for _, name := range []string{"lastTransitionTime", "message", "reason", "status", "type"} {
-		if _, has := element.Properties[name]; !has || !slices.Contains(element.Required, name) {
+	for _, name := range []string{"message", "reason", "status", "type"} {
+		if element.Properties[name].Type != "string" || !slices.Contains(element.Required, name) {
 			return false
 		}
 	}
-	_, has := element.Properties["observedGeneration"]
-	return has && len(element.Properties) == 6 && len(element.Required) == 5 && slices.Equal(schema.XListMapKeys, []string{"type"})
+	time, generation := element.Properties["lastTransitionTime"], element.Properties["observedGeneration"]
+	return time.Type == "string" && time.Format == "date-time" && generation.Type == "integer" &&
+		len(element.Properties) == 6 && len(element.Required) == 5 && slices.Contains(element.Required, "lastTransitionTime") &&
+		slices.Equal(schema.XListMapKeys, []string{"type"})
 }
