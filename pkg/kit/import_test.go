@@ -171,12 +171,16 @@ func TestImportedFields(t *testing.T) {
 			versioned: optional + "\tField *BreadField `json:\"field,omitempty\"`\n", internal: "\tField *BreadField\n",
 		},
 		"conditions": {
-			field:     conditions("type: string, format: date-time"),
+			field:     conditions("type: string, format: date-time", "type: string, minLength: 1"),
 			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []metav1.Condition `json:\"field,omitzero\"`\n", internal: "\tField []metav1.Condition\n",
 			findings: []string{"Bread.spec.field: times become UTC in seconds, and are refused with a small t or z; an observedGeneration of 0 is dropped; a message that is missing or null is empty"},
 		},
 		"conditions with other times": {
-			field:     conditions("type: string"),
+			field:     conditions("type: string", "type: string, minLength: 1"),
+			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []BreadFieldItem `json:\"field,omitzero\"`\n", internal: "\tField []BreadFieldItem\n",
+		},
+		"conditions whose reasons may be empty": {
+			field:     conditions("type: string, format: date-time", "type: string"),
 			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []BreadFieldItem `json:\"field,omitzero\"`\n", internal: "\tField []BreadFieldItem\n",
 		},
 	} {
@@ -193,11 +197,11 @@ func TestImportedFields(t *testing.T) {
 	}
 }
 
-// conditions is a list of conditions whose times have a schema.
-func conditions(time string) string {
+// conditions is a list of conditions whose times and reasons have a schema.
+func conditions(time, reason string) string {
 	return `{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [type], items: {type: object,
                   required: [lastTransitionTime, message, reason, status, type], properties: {lastTransitionTime: {` + time + `},
-                  message: {type: string}, observedGeneration: {type: integer, format: int64}, reason: {type: string}, status: {type: string}, type: {type: string}}}}`
+                  message: {type: string}, observedGeneration: {type: integer, format: int64}, reason: {` + reason + `}, status: {type: string, enum: ["True", "False"]}, type: {type: string, pattern: "^[A-Z]+$"}}}}`
 }
 
 // TestImportOfTheRestaurant imports this repository's own definitions.
@@ -213,8 +217,10 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	require.NoError(t, err)
 	const pizzas, toppings = "pizzas.restaurant.programming-kubernetes.info: ", "toppings.restaurant.programming-kubernetes.info: "
 	require.Equal(t, []string{
+		pizzas + "the conversion webhook: write its conversions in Go",
 		pizzas + "v1: Pizza.status.conditions: times become UTC in seconds, and are refused with a small t or z; an observedGeneration of 0 is dropped; a message that is missing or null is empty",
 		pizzas + "v1: Pizza: an empty spec or status is dropped",
+		toppings + "the conversion webhook: write its conversions in Go",
 		toppings + "v1: Topping.spec.cost: integers beyond 32 bits are refused",
 	}, findings)
 

@@ -302,7 +302,10 @@ func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSON
 func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
 	element := schema.Items.Schema
 	for _, name := range []string{"message", "reason", "status", "type"} {
-		if element.Properties[name].Type != "string" || !slices.Contains(element.Required, name) {
+		property := element.Properties[name]
+		// One that is missing is empty in Go.
+		isFound := name == "message" || property.Pattern != "" || refusesEmpty(&property)
+		if property.Type != "string" || !slices.Contains(element.Required, name) || !isFound {
 			return false
 		}
 	}
