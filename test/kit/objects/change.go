@@ -373,7 +373,7 @@ func (c *changes) intOrString(schema *Schema, path string, at []any) {
 	c.add(path, "boolean for an integer or string", at, true)
 	c.add(path, "object for an integer or string", at, map[string]any{})
 	c.add(path, "list for an integer or string", at, []any{})
-	c.add(path, "beyond 32 bits", at, json.Number("3000000000"))
+	c.add(path, "integer or string beyond 32 bits", at, json.Number("3000000000"))
 	c.add(path, "any string", at, "any string")
 	c.add(path, "empty string", at, "")
 	c.add(path, "negative", at, json.Number("-1"))

@@ -175,7 +175,7 @@ func TestChanges(t *testing.T) {
 				`.a boolean for an integer or string: {"a":true}`,
 				`.a object for an integer or string: {"a":{}}`,
 				`.a list for an integer or string: {"a":[]}`,
-				`.a beyond 32 bits: {"a":3000000000}`,
+				`.a integer or string beyond 32 bits: {"a":3000000000}`,
 				`.a any string: {"a":"any string"}`,
 				`.a empty string: {"a":""}`,
 				`.a negative: {"a":-1}`,
