@@ -98,7 +98,7 @@ func (s *session) addBypass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.deny(ctx, s.bypassName(), []string{BypassVersion}, "request.userInfo.username == "+strconv.Quote(me)); err != nil {
+	if err := s.apply(ctx, s.denying(s.bypassName(), []string{BypassVersion}, "request.userInfo.username == "+strconv.Quote(me))...); err != nil {
 		return err
 	}
 	if err := settle(ctx); err != nil {

@@ -105,7 +105,7 @@ func (s *session) freeze(ctx context.Context) error {
 	if err := s.hold(ctx); err != nil {
 		return err
 	}
-	if err := s.deny(ctx, s.freezeName(), versions, "false"); err != nil {
+	if err := s.apply(ctx, s.denying(s.freezeName(), versions, "false")...); err != nil {
 		return err
 	}
 	if err := eventually(ctx, freezeTimeout, s.denied); err != nil {
@@ -127,22 +127,29 @@ func wait(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// hold makes kube-apiserver hold the writes of clients.
-func (s *session) hold(ctx context.Context) error {
-	me, err := s.user(ctx)
+// holding are the objects that make kube-apiserver hold the writes of clients.
+func (m *Migration) holding(ctx context.Context) ([]runtime.Object, error) {
+	me, err := m.user(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	own := flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: me}}
 	all := flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: flowcontrolv1.NameAll}}
-	for _, object := range []runtime.Object{
-		s.priorityLevel(0),
-		s.flowSchema(s.ownName(), flowcontrolv1.PriorityLevelConfigurationNameExempt, 2, own),
-		s.flowSchema(s.freezeName(), s.freezeName(), 3, all),
-	} {
-		if err := s.apply(ctx, object); err != nil {
-			return err
-		}
+	return []runtime.Object{
+		m.priorityLevel(0),
+		m.flowSchema(m.ownName(), flowcontrolv1.PriorityLevelConfigurationNameExempt, 2, own),
+		m.flowSchema(m.freezeName(), m.freezeName(), 3, all),
+	}, nil
+}
+
+// hold makes kube-apiserver hold the writes of clients.
+func (s *session) hold(ctx context.Context) error {
+	objects, err := s.holding(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.apply(ctx, objects...); err != nil {
+		return err
 	}
 	s.held = time.Now()
 	err = eventually(ctx, freezeSettle, func(ctx context.Context) error {
@@ -215,10 +222,10 @@ func (m *Migration) user(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// deny refuses writes in these versions that an expression does not allow.
-func (m *Migration) deny(ctx context.Context, name string, versions []string, allowed string) error {
+// denying are the objects that refuse writes in these versions, but for those that an expression allows.
+func (m *Migration) denying(name string, versions []string, allowed string) []runtime.Object {
 	exact, fail, forbidden := admissionregistrationv1.Exact, admissionregistrationv1.Fail, metav1.StatusReasonForbidden
-	for _, object := range []runtime.Object{
+	return []runtime.Object{
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
 			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.owner()},
@@ -246,12 +253,7 @@ func (m *Migration) deny(ctx context.Context, name string, versions []string, al
 				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 			},
 		},
-	} {
-		if err := m.apply(ctx, object); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // freezing is the resource of a kind of objects that freeze writes.
@@ -266,17 +268,19 @@ func freezing(kind string) schema.GroupVersionResource {
 	return version.WithResource(strings.ToLower(kind) + "s")
 }
 
-// apply creates or changes an object that freezes writes.
-func (m *Migration) apply(ctx context.Context, object runtime.Object) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return err
-	}
-	applied := &unstructured.Unstructured{Object: content}
-	kind := applied.GetKind()
-	_, err = m.dynamic.Resource(freezing(kind)).Apply(ctx, applied.GetName(), applied, metav1.ApplyOptions{FieldManager: fieldManager, Force: true, DryRun: m.dryRun})
-	if err != nil {
-		return fmt.Errorf("applying the %s %s: %w", kind, applied.GetName(), err)
+// apply creates or changes objects that freeze writes.
+func (m *Migration) apply(ctx context.Context, objects ...runtime.Object) error {
+	for _, object := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return err
+		}
+		applied := &unstructured.Unstructured{Object: content}
+		kind := applied.GetKind()
+		_, err = m.dynamic.Resource(freezing(kind)).Apply(ctx, applied.GetName(), applied, metav1.ApplyOptions{FieldManager: fieldManager, Force: true, DryRun: m.dryRun})
+		if err != nil {
+			return fmt.Errorf("applying the %s %s: %w", kind, applied.GetName(), err)
+		}
 	}
 	return nil
 }
@@ -347,12 +351,7 @@ func (m *Migration) tryWrite(ctx context.Context, move move, object *unstructure
 
 // thaw lets clients write again, and holds them at least until then.
 func (m *Migration) thaw(ctx context.Context, until time.Time) error {
-	// An older release froze writes by a webhook.
-	err := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, m.freezeName(), metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting the webhook that freezes writes: %w", err)
-	}
-	_, err = m.kube.FlowcontrolV1().PriorityLevelConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
+	_, err := m.kube.FlowcontrolV1().PriorityLevelConfigurations().Get(ctx, m.freezeName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -367,33 +366,38 @@ func (m *Migration) thaw(ctx context.Context, until time.Time) error {
 	if err := wait(ctx, max(freezeSettle, time.Until(until))); err != nil {
 		return err
 	}
-	// What is held would wait for its time to be over if the priority level were deleted at once.
-	if err := m.apply(ctx, m.priorityLevel(releaseShares)); err != nil {
-		return err
-	}
-	if err := m.remove(ctx, "FlowSchema", m.freezeName()); err != nil {
+	// Without a seat, what is held would wait for its time to be over.
+	if err := m.either(m.apply(ctx, m.priorityLevel(releaseShares)), m.remove(ctx, "FlowSchema", m.freezeName())); err != nil {
 		return err
 	}
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	if err := m.remove(ctx, "FlowSchema", m.ownName()); err != nil {
-		return err
-	}
-	return m.remove(ctx, "PriorityLevelConfiguration", m.freezeName())
+	m.optional(leftOver, m.remove(ctx, "FlowSchema", m.ownName()))
+	m.optional(leftOver, m.remove(ctx, "PriorityLevelConfiguration", m.freezeName()))
+	return nil
 }
 
-// allow ends what deny has begun.
+// allow ends what the objects of denying do.
 func (m *Migration) allow(ctx context.Context, name string) error {
-	if err := m.remove(ctx, "ValidatingAdmissionPolicyBinding", name); err != nil {
-		return err
+	return m.either(m.remove(ctx, "ValidatingAdmissionPolicyBinding", name), m.remove(ctx, "ValidatingAdmissionPolicy", name))
+}
+
+// leftOver is what an error means after which an object is left.
+const leftOver = "an object is left that has no effect any more: delete it"
+
+// either returns an error if both of two steps have failed that have the same effect.
+func (m *Migration) either(one, other error) error {
+	if one != nil && other != nil {
+		return errors.Join(one, other)
 	}
-	return m.remove(ctx, "ValidatingAdmissionPolicy", name)
+	m.optional(leftOver, errors.Join(one, other))
+	return nil
 }
 
 // remove deletes an object that freezes writes.
 func (m *Migration) remove(ctx context.Context, kind, name string) error {
-	if err := m.dynamic.Resource(freezing(kind)).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := m.dynamic.Resource(freezing(kind)).Delete(ctx, name, metav1.DeleteOptions{DryRun: m.dryRun}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the %s %s: %w", kind, name, err)
 	}
 	return nil

@@ -18,10 +18,15 @@ package migrate
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -66,6 +71,61 @@ func TestTriedWrites(t *testing.T) {
 					require.EqualError(t, check.of(), check.want)
 				}
 			}
+		})
+	}
+}
+
+// A refusal to create an object of a freeze is known before the freeze. A freeze ends even if one step of
+// its end is refused for good, and an end that two refusals make impossible is known before, too.
+func TestRefusedFreeze(t *testing.T) {
+	etcd := newMigration(t).config.Etcd
+	for _, test := range []struct {
+		refused string
+		// planned is part of what is said before the freeze, and ended of what is said at its end.
+		planned, ended string
+	}{
+		{refused: "patch prioritylevelconfigurations", planned: "applying the PriorityLevelConfiguration migrate.example.com: refused"},
+		{refused: "patch flowschemas", planned: "applying the FlowSchema migrate.example.com.own: refused"},
+		{refused: "patch validatingadmissionpolicies", planned: "applying the ValidatingAdmissionPolicy migrate.example.com: refused"},
+		{refused: "patch validatingadmissionpolicybindings", planned: "applying the ValidatingAdmissionPolicyBinding migrate.example.com: refused"},
+		{refused: "delete prioritylevelconfigurations"},
+		{refused: "delete flowschemas"},
+		{refused: "delete validatingadmissionpolicies"},
+		{refused: "delete validatingadmissionpolicybindings"},
+		{
+			refused: "delete validatingadmissionpolicies, delete validatingadmissionpolicybindings",
+			planned: "deleting the ValidatingAdmissionPolicyBinding migrate.example.com: refused\ndeleting the ValidatingAdmissionPolicy migrate.example.com: refused",
+			ended:   "deleting the ValidatingAdmissionPolicyBinding migrate.example.com: refused\ndeleting the ValidatingAdmissionPolicy migrate.example.com: refused",
+		},
+		{
+			refused: "patch prioritylevelconfigurations, delete flowschemas",
+			planned: "applying the PriorityLevelConfiguration migrate.example.com: refused",
+			ended:   "applying the PriorityLevelConfiguration migrate.example.com: refused\ndeleting the FlowSchema migrate.example.com: refused",
+		},
+	} {
+		t.Run(test.refused, func(t *testing.T) {
+			scene := usualScene()
+			scene.object, scene.refusedFreeze = "", map[string]error{}
+			for step := range strings.SplitSeq(test.refused, ", ") {
+				scene.refusedFreeze[step] = errors.New("refused")
+			}
+			scene.kube = append(scene.kube, &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "migrate.example.com"}})
+			m := scene.migration(t, etcd)
+			m.config.Report = func(progress Progress) { t.Log(progress.Message) }
+			err := m.rehearse(t.Context(), State{}, false)
+			if test.planned == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.planned)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				err := m.thaw(t.Context(), time.Time{})
+				if test.ended == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, test.ended)
+				}
+			})
 		})
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,6 +69,8 @@ type scene struct {
 	kubeEtcd bool
 	// refused are what reads and updates answer, and what reading the object alone, or a list of it, does.
 	refused, refusedUpdate, refusedGet, refusedList error
+	// refusedFreeze is what changes of the objects that freeze writes answer, by verb and resource.
+	refusedFreeze map[string]error
 }
 
 const usualDefinition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
@@ -132,6 +135,14 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 		objects.PrependReactor("get", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list.Items[0].DeepCopy(), nil })
 		objects.PrependReactor("update", name, func(clienttesting.Action) (bool, runtime.Object, error) { return true, &list.Items[0], s.refusedUpdate })
 	}
+	for _, kind := range []string{"FlowSchema", "PriorityLevelConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		resource := freezing(kind).Resource
+		for _, verb := range []string{"patch", "delete"} {
+			objects.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &unstructured.Unstructured{}, s.refusedFreeze[verb+" "+resource]
+			})
+		}
+	}
 	if s.refusedGet != nil {
 		objects.PrependReactor("get", "things", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, s.refusedGet })
 	}
@@ -142,6 +153,9 @@ func (s *scene) migration(t *testing.T, etcd *clientv3.Client) *Migration {
 	kube.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 		{Name: "configmaps", Kind: "ConfigMap", Verbs: metav1.Verbs{"list"}}, {Name: "configmaps/status", Verbs: metav1.Verbs{"list"}}, {Name: "bindings", Verbs: metav1.Verbs{"create"}},
 	}}}
+	kube.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.SelfSubjectReview{}, nil
+	})
 	scheme := metadatafake.NewTestScheme()
 	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	owned := metadatafake.NewSimpleMetadataClient(scheme, s.owned...)

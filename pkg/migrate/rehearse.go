@@ -26,17 +26,21 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// rehearse tries by dry run all updates of definitions and APIServices that are to come, and returns
-// the first refusal. Without it, an update could be refused while writes wait.
+// rehearse tries by dry run all that is to be changed in kube-apiserver, but objects, and returns the
+// first refusal. Without it, an update could be refused while writes wait.
 func (m *Migration) rehearse(ctx context.Context, state State, back bool) error {
 	tried := *m
-	tried.dryRun = []string{metav1.DryRunAll}
+	tried.dryRun, tried.config.Report = []string{metav1.DryRunAll}, func(Progress) {}
 	s := &session{Migration: &tried, state: state}
 	try := s.rehearseThere
 	if back {
 		try = s.rehearseBack
 	}
-	if err := try(ctx); err != nil {
+	err := try(ctx)
+	if err == nil {
+		err = s.rehearseFreeze(ctx)
+	}
+	if err != nil {
 		return &refusal{"an update that moving the objects takes is refused: " + err.Error(), "correct the definition, or change the policy or webhook that refuses it"}
 	}
 	return nil
@@ -65,6 +69,26 @@ func (s *session) rehearseBack(ctx context.Context) error {
 		return err
 	}
 	return s.annotate(ctx, keys.CopyNone)
+}
+
+// rehearseFreeze tries to create what freezes writes, and to delete it.
+func (s *session) rehearseFreeze(ctx context.Context) error {
+	versions, err := s.frozenVersions(ctx)
+	if err != nil {
+		return err
+	}
+	objects, err := s.holding(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.apply(ctx, append(objects, s.denying(s.freezeName(), versions, "false")...)...); err != nil {
+		return err
+	}
+	// What does not exist can only be forbidden.
+	if err := s.allow(ctx, s.freezeName()); err != nil {
+		return err
+	}
+	return s.either(s.remove(ctx, "FlowSchema", s.freezeName()), s.remove(ctx, "PriorityLevelConfiguration", s.freezeName()))
 }
 
 // rehearsePatch tries to patch all APIServices.
