@@ -18,13 +18,21 @@ package migrate
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
 func TestAnsweredByServer(t *testing.T) {
@@ -62,6 +70,48 @@ func TestAnsweredByServer(t *testing.T) {
 					require.ErrorContains(t, err, want)
 				}
 			}
+		})
+	}
+}
+
+// What others have written at kube-apiserver on the way back is found before clients come.
+func TestCheckReturned(t *testing.T) {
+	changed := strings.Replace(usualObject, `"uid": "1"`, `"uid": "1", "annotations": {"a": "b"}`, 1)
+	const differs = "the server's objects differ from kube-apiserver's: 1 of things.example.com, such as [default/one]; a webhook or a policy may change or refuse what is written"
+	for name, test := range map[string]struct {
+		server, kube string
+		differs      bool
+	}{
+		"equal":   {usualObject, usualObject, false},
+		"neither": {"", "", false},
+		"changed": {usualObject, changed, true},
+		"created": {"", usualObject, true},
+		"deleted": {usualObject, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMigration(t)
+			m.config.Group, m.config.Stores = "example.com", []keys.Objects{things}
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+				thingsV1: "ThingList", local(thingsV1): "ThingList", {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
+			})
+			m.dynamic = client
+			define(t, m, usualDefinition)
+			for resource, object := range map[schema.GroupVersionResource]string{thingsV1: test.server, local(thingsV1): test.kube} {
+				client.PrependReactor("list", resource.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+					list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: unmarshal(t, object)}
+					list.SetResourceVersion("9")
+					return true, list, nil
+				})
+			}
+			s, err := m.begin(t.Context())
+			require.NoError(t, err)
+			s.state.Returning = true
+			err = s.checkReturned(t.Context())
+			if !test.differs {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, differs)
 		})
 	}
 }
