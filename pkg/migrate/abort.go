@@ -70,7 +70,7 @@ func (s *session) abort(ctx context.Context) error {
 	if err := s.switchBack(ctx); err != nil {
 		return err
 	}
-	if err := s.thaw(ctx, time.Time{}); err != nil {
+	if err := s.thawAborted(ctx); err != nil {
 		return err
 	}
 	if err := s.removeCopies(ctx); err != nil {
@@ -79,17 +79,22 @@ func (s *session) abort(ctx context.Context) error {
 	return s.forget(ctx)
 }
 
+// thawAborted lets clients write where they did, after which the migration can't go on any more.
+func (s *session) thawAborted(ctx context.Context) error {
+	s.state.Revisions = nil
+	if err := s.save(ctx); err != nil {
+		return err
+	}
+	return s.thaw(ctx, time.Time{})
+}
+
 // switchBack makes kube-apiserver answer requests itself again. Clients have not written since it did.
 func (s *session) switchBack(ctx context.Context) error {
-	switched := false
-	for _, name := range s.config.APIServices {
-		apiService, err := s.apiService(ctx, name)
-		if err != nil {
-			return err
-		}
-		switched = switched || apiService != nil && apiService.Spec.Service != nil
+	switched, err := s.switched(ctx)
+	if err != nil {
+		return err
 	}
-	if switched {
+	if len(switched) > 0 {
 		if err := s.raiseAgain(ctx); err != nil {
 			return err
 		}
@@ -111,7 +116,7 @@ func (s *session) switchBack(ctx context.Context) error {
 	if _, err := s.write(ctx, clientv3.OpPut(s.config.HistoryKey, strconv.FormatInt(now+maxRaise, 10))); err != nil {
 		return err
 	}
-	if switched {
+	if len(switched) > 0 {
 		s.optional("clients that have read objects from the server may need to list them again", s.restore(ctx, true))
 	}
 	s.optional("a definition is not quite as it was", s.restore(ctx, false))
@@ -178,7 +183,7 @@ func (s *session) abortBack(ctx context.Context) error {
 		err = s.removeBypass(ctx, "")
 	}
 	s.optional("a definition is not quite as it was", err)
-	if err := s.thaw(ctx, time.Time{}); err != nil {
+	if err := s.thawAborted(ctx); err != nil {
 		return err
 	}
 	s.state.Returning, s.state.Conversions, s.state.Registered = false, nil, nil

@@ -20,6 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -128,7 +130,7 @@ func (s *session) direction() direction {
 func (m *Migration) resumeThere(ctx context.Context) (*session, error) {
 	s, err := m.resume(ctx, func(state State) error {
 		if state.Phase == Aborting {
-			return errAborting
+			return m.checkGoesOn(ctx, state, false)
 		}
 		if state.Returning {
 			return errors.New("the objects are moving, or have moved, back: continue with \"migrate back\", or finish that with \"migrate finish\"")
@@ -159,7 +161,7 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 			return err
 		}
 		if state.Phase == Aborting {
-			return errAborting
+			return m.checkGoesOn(ctx, state, true)
 		}
 		if state.Returning {
 			return nil
@@ -200,6 +202,25 @@ func (m *Migration) resumeBack(ctx context.Context) (*session, error) {
 	return s, err
 }
 
+// checkGoesOn returns an error unless a migration that is being aborted can go on in a direction instead.
+// Clients can't write as long as one version is used where the objects have moved to.
+func (m *Migration) checkGoesOn(ctx context.Context, state State, back bool) error {
+	used, err := (&session{Migration: m, state: state}).switched(ctx)
+	if err == nil && (len(used) == 0 || state.Revisions == nil || state.Returning != back) {
+		return errAborting
+	}
+	return err
+}
+
+// switched are the APIServices by which clients use what the objects move to.
+func (s *session) switched(ctx context.Context) ([]string, error) {
+	if s.state.Returning {
+		return s.givenBack(ctx)
+	}
+	registered, err := s.registered(ctx)
+	return slices.Sorted(maps.Keys(registered)), err
+}
+
 // registered is what the APIServices are that lead to a server.
 func (m *Migration) registered(ctx context.Context) (map[string]apiregistrationv1.APIServiceSpec, error) {
 	found := map[string]apiregistrationv1.APIServiceSpec{}
@@ -221,6 +242,15 @@ func (s *session) through(ctx context.Context, d direction) error {
 		return nil
 	}
 	defer s.stopFollowing()
+	if s.state.Phase == Aborting {
+		// That may have raised the other revision.
+		if _, err := d.raise(ctx); err != nil {
+			return err
+		}
+		if err := s.enter(ctx, Switching); err != nil {
+			return err
+		}
+	}
 	for s.state.Phase != d.last {
 		s.progress("%s", s.state.Phase)
 		var (

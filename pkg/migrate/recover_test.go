@@ -105,6 +105,40 @@ func TestRecover(t *testing.T) {
 	}
 }
 
+// A migration that is being aborted goes on if the abort has let nobody write yet.
+func TestGoOnInsteadOfAborting(t *testing.T) {
+	const there, back = `"revisions": {"things": "5"}`, `"returning": true, "registered": {"v1.example.com": {}}, `
+	etcd := newMigration(t).config.Etcd
+	for name, test := range map[string]struct {
+		// registered says that clients use the server.
+		registered bool
+		state      string
+		run, back  error
+	}{
+		"at the server":              {true, there, nil, errAborting},
+		"at the server, thawed":      {true, `"revisions": null`, errAborting, errAborting},
+		"at kube-apiserver":          {false, there, errAborting, errAborting},
+		"back, at kube-apiserver":    {false, back + there, errAborting, nil},
+		"back, thawed":               {false, back + `"revisions": null`, errAborting, errAborting},
+		"back, at the server, again": {true, back + there, errAborting, errAborting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := usualScene()
+			scene.etcd = map[string]string{}
+			scene.registered()
+			if !test.registered {
+				scene.apiService.Spec.Service = nil
+			}
+			scene.etcd["/state"] = `{"phase": "Aborting", ` + test.state + `}`
+			m := scene.migration(t, etcd)
+			_, err := m.resumeThere(t.Context())
+			require.Equal(t, test.run, err)
+			_, err = m.resumeBack(t.Context())
+			require.Equal(t, test.back, err)
+		})
+	}
+}
+
 // A process is alive while it moves objects, also to those who look.
 func TestLease(t *testing.T) {
 	m := newMigration(t)
