@@ -36,7 +36,7 @@ import (
 // migration; on the way back they stay at the server, which then is in the phase Moved again.
 //
 // It needs nothing of what a step of the migration does that could have failed for good, but that
-// APIServices can be changed if they have been.
+// APIServices can be changed if they have been. If they can't, Run or Back goes on instead.
 func (m *Migration) Abort(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -384,7 +384,7 @@ func (m *Migration) allow(ctx context.Context, name string) error {
 }
 
 // leftOver is what an error means after which an object is left.
-const leftOver = "an object is left that has no effect any more: delete it"
+const leftOver = "an object is left that is not needed any more: delete it"
 
 // either returns an error if both of two steps have failed that have the same effect.
 func (m *Migration) either(one, other error) error {
