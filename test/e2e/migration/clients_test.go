@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,12 +36,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/pkg/generated/informers/externalversions"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
@@ -198,6 +201,37 @@ func (u *clients) requireWritten(t *testing.T, found map[string]*unstructured.Un
 		require.NoError(t, err)
 		require.EqualValues(t, want, got, name)
 	}
+}
+
+// writeByAlias writes to what kube-apiserver has of a pizza, by its other name: pizzas of a.b are pizzas.a
+// of b. The user has permissions for that group only.
+func (c *cluster) writeByAlias(t *testing.T, pizza string) error {
+	t.Helper()
+	head, parent, _ := strings.Cut(restaurant.GroupName, ".")
+	c.kubectl(t, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: parent}
+rules: [{apiGroups: [%q], resources: ["*"], verbs: ["*"]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: parent}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: parent}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: parent}]
+`, parent), "apply", "--filename=-")
+	config, err := c.RESTConfigFor("parent")
+	require.NoError(t, err)
+	client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: parent, Version: "v1", Resource: "pizzas." + head}).Namespace(metav1.NamespaceDefault)
+	// The role takes a moment. A policy refuses with another message.
+	controlplane.Eventually(t, func() error {
+		_, err = client.Patch(t.Context(), pizza, types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/alias":"written"}}}`), metav1.PatchOptions{})
+		if err != nil && strings.Contains(err.Error(), "cannot patch resource") {
+			return err
+		}
+		return nil
+	})
+	return err
 }
 
 // informer is what a client that watches knows.

@@ -74,6 +74,8 @@ type link struct {
 	steps []string
 	// meets says what happens to a request, which is a write if it has a step.
 	meets func(step string) trouble
+	// refused are requests to kube-apiserver that it forbids, as method, path and body.
+	refused *regexp.Regexp
 	// whole is canceled when the connection is cut.
 	whole context.Context
 	cut   context.CancelFunc
@@ -85,6 +87,35 @@ func (l *link) repair(meets func(step string) trouble) {
 	defer l.mu.Unlock()
 	l.steps, l.meets = nil, meets
 	l.whole, l.cut = context.WithCancel(context.Background())
+}
+
+// refuse forbids requests that match an expression, unless they are only tried. An empty one matches none.
+func (l *link) refuse(expression string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = nil
+	if expression != "" {
+		l.refused = regexp.MustCompile(expression)
+	}
+}
+
+// refuses answers a request that is refused.
+func (l *link) refuses(w http.ResponseWriter, req *http.Request) bool {
+	l.mu.Lock()
+	refused := l.refused
+	l.mu.Unlock()
+	if refused == nil || req.Method == http.MethodGet || req.URL.Query().Has("dryRun") {
+		return false
+	}
+	body, _ := io.ReadAll(req.Body)
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	if !refused.MatchString(req.Method + " " + req.URL.Path + " " + string(body)) {
+		return false
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"refused for good"}`)
+	return true
 }
 
 func (l *link) broken() context.Context {
@@ -181,6 +212,9 @@ func (c *cluster) toKube(t *testing.T) (l *link, flag string) {
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if l.refuses(w, req) {
+			return
+		}
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		switch req = req.WithContext(ctx); l.meet(stepOfKube(req)) {

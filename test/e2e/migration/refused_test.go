@@ -174,6 +174,83 @@ func TestRefusedUpdates(t *testing.T) {
 	same()
 }
 
+// What a step of a migration does is refused for good from the moment it is no longer only tried: to freeze
+// writes, to end that, to switch, and to undo that. From each phase the migration goes on or is undone in spite
+// of that.
+func TestRefusedSteps(t *testing.T) {
+	framework.Long(t, "TestRefusedFreeze of pkg/migrate is the short one")
+	t.Parallel()
+	const (
+		none       = "Error: no migration of the group has begun\n"
+		levels     = "/prioritylevelconfigurations/migrate"
+		schemas    = "/flowschemas/migrate"
+		policies   = "/validatingadmissionpolicies/migrate"
+		bindings   = "/validatingadmissionpolicybindings/migrate"
+		toServer   = `PATCH .*/apiservices/.*"caBundle":"`
+		toKube     = `PATCH .*/apiservices/.*"service":null`
+		endOne     = "DELETE .*" + bindings + "|DELETE .*" + schemas
+		endOther   = "DELETE .*" + policies + "|PATCH .*" + levels + ".*:100[,}]|DELETE .*" + levels
+		definition = "PUT .*/customresourcedefinitions/"
+	)
+	type row struct {
+		name, command string
+		// refused are requests that are refused, and phase is the one after that.
+		refused, phase string
+	}
+	walk := func(t *testing.T, c *cluster, rows []row) {
+		t.Helper()
+		kube, byKube := c.toKube(t)
+		before := c.everything(t)
+		for _, row := range rows {
+			kube.refuse(row.refused)
+			args := []string{byKube}
+			if row.command == "back" {
+				args = append(args, c.kubeEtcd(t)...)
+			}
+			code, stderr := c.over(t, row.command, args...)
+			phase := c.phase(t)
+			t.Logf("%s: code %d, %s\n%s", row.name, code, phase, stderr)
+			require.Equal(t, row.phase, phase, row.name)
+			if phase != none && phase != "Copying" && phase != "Moved" && phase != "Returned" {
+				continue
+			}
+			require.Empty(t, cmp.Diff(before, c.everything(t)), row.name)
+			controlplane.Eventually(t, func() error { return c.createPizza(t, c.restaurant(), "between", nil) })
+			require.NoError(t, c.pizzas().Delete(t.Context(), "between", metav1.DeleteOptions{}))
+		}
+	}
+	t.Run("custom resources", func(t *testing.T) {
+		t.Parallel()
+		walk(t, newDefinedCluster(t), []row{
+			{"a level", "run", "PATCH .*" + levels, "Copying"},
+			{"the own schema", "run", "PATCH .*" + schemas + `\S*own `, "Copying"},
+			{"a schema", "run", "PATCH .*" + schemas + `\S*info `, "Copying"},
+			{"a policy", "run", "PATCH .*" + policies, "Copying"},
+			{"a binding", "run", "PATCH .*" + bindings, "Copying"},
+			{"undone in one way", "run", endOne + "|" + toServer, "Copying"},
+			{"undone in the other way", "run", endOther + "|" + toServer, "Copying"},
+			{"aborted", "abort", endOne, none},
+			{"the second version", "run", `PATCH .*/apiservices/v1(beta1)?\..*"caBundle":"`, "Switching"},
+			{"neither back", "abort", endOne + "|" + toKube, "Aborting"},
+			{"but on", "run", endOne + "|" + toKube, "Moved"},
+			{"the second version, back", "back", `PATCH .*/apiservices/v1(alpha1|beta1)\..*"service":null`, "Switching"},
+			{"neither to the server", "abort", endOther + "|" + toServer, "Aborting"},
+			{"but on, back", "back", endOther + "|" + toServer, "Returned"},
+		})
+	})
+	t.Run("types", func(t *testing.T) {
+		t.Parallel()
+		walk(t, newCluster(t), []row{
+			{"a definition", "run", definition + "toppings", "Switching"},
+			{"aborted", "abort", definition + "toppings", none},
+			{"definitions", "run", definition, "Switching"},
+			{"in spite of all definitions", "abort", definition, none},
+			{"a definition again", "run", definition + "toppings", "Switching"},
+			{"on", "run", endOther, "Moved"},
+		})
+	})
+}
+
 // registered are the APIServices that lead to the server, with their labels.
 func (c *cluster) registered(t *testing.T) string {
 	t.Helper()
@@ -207,7 +284,9 @@ func (c *cluster) requireFrozen(t *testing.T) {
 	t.Logf("A write was held for %s.", time.Since(began))
 	output, err := c.Kubectl(t.Context(), "label", "pizza", "first", "a=b").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(output), "the objects are being moved to another server: try again in a moment")
+	const wait = "the objects are being moved to another server: try again in a moment"
+	require.Contains(t, string(output), wait)
+	require.ErrorContains(t, c.writeByAlias(t, "first"), wait)
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
