@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package docs checks the documentation: its links resolve, each page is linked and short enough to
-// be read, and each figure is the one that was measured.
+// be read, each figure is the one that was measured, and each runbook begins with commands.
 package docs
 
 import (
@@ -46,6 +46,8 @@ var (
 	headings   = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	links      = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)(?: "([^"]*)")?\)`)
 	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	// wordsFirst finds sections that do not begin with indented code.
+	wordsFirst = regexp.MustCompile(`(?m)^### (.+)\n+\S`)
 	figureRows = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|`)
 )
 
@@ -96,6 +98,11 @@ func check(root fs.FS) (findings []string, err error) {
 		long := strings.HasPrefix(name, "docs/upstream/") || strings.HasPrefix(name, "docs/reference/")
 		if words := len(strings.Fields(p.text)); words > maxWords && !long {
 			complain("%d words, at most %d are read: split the page, or move notes to docs/lab", words, maxWords)
+		}
+		if strings.HasPrefix(name, "docs/operations/runbooks") {
+			for _, runbook := range wordsFirst.FindAllStringSubmatch(p.text, -1) {
+				complain("the runbook %s does not begin with commands", runbook[1])
+			}
 		}
 		for _, link := range links.FindAllStringSubmatch(p.text, -1) {
 			text, destination, title := link[1], link[2], link[3]
@@ -223,8 +230,8 @@ func TestPages(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
-		readme string
-		want   []string
+		readme, runbooks string
+		want             []string
 	}{
 		"an anchor":           {readme: "# A `b`, c\n[here](#a-b-c), [there](docs/a.md#two-words)"},
 		"a missing heading":   {readme: "[there](docs/a.md#three)", want: []string{`README.md: docs/a.md has no heading "three"`}},
@@ -241,16 +248,25 @@ func TestCheck(t *testing.T) {
 			readme: "[a](docs/a.md)" + strings.Repeat(" word", maxWords),
 			want:   []string{"README.md: 2501 words, at most 2500 are read: split the page, or move notes to docs/lab"},
 		},
+		"a runbook": {readme: "[a](docs/a.md) [b](docs/operations/runbooks.md)", runbooks: "### AFails\n\n    kubectl get a\n\nWords.\n"},
+		"a runbook without commands": {
+			readme: "[a](docs/a.md) [b](docs/operations/runbooks.md)", runbooks: "### AFails\n\nWords.\n\n    kubectl get a\n\n### BFails\n\n    kubectl get b\n",
+			want: []string{"docs/operations/runbooks.md: the runbook AFails does not begin with commands"},
+		},
 		"many words of code": {readme: "[a](docs/a.md)\n```\n" + strings.Repeat(" word", maxWords) + "\n```\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := check(fstest.MapFS{
+			files := fstest.MapFS{
 				"README.md":             {Data: []byte(test.readme)},
 				"docs/a.md":             {Data: []byte("# Two words\n[figures](benchmarks/README.md)")},
 				figures:                 {Data: []byte("| figure | value |\n| --- | --- |\n| memory of a pizza | 3 kB |\n[a](../upstream/long.md)")},
 				"docs/upstream/long.md": {Data: []byte(strings.Repeat("word ", 2*maxWords))},
 				"pkg/ignored.md":        {Data: []byte("[b](b.md)")},
-			})
+			}
+			if test.runbooks != "" {
+				files["docs/operations/runbooks.md"] = &fstest.MapFile{Data: []byte(test.runbooks)}
+			}
+			got, err := check(files)
 			if err != nil {
 				t.Fatal(err)
 			}
