@@ -42,10 +42,10 @@ const (
 )
 
 var (
-	fences     = regexp.MustCompile("(?ms)^ *```.*?^ *```$") //nolint:gocritic // badRegexp: with (?m), a ^ may be anywhere.
-	headings   = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	links      = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)(?: "([^"]*)")?\)`)
-	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	fences   = regexp.MustCompile("(?ms)^ *```.*?^ *```$") //nolint:gocritic // badRegexp: with (?m), a ^ may be anywhere.
+	headings = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	links    = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)(?: "([^"]*)")?\)`)
+	noAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	// wordsFirst finds sections that do not begin with indented code.
 	wordsFirst = regexp.MustCompile(`(?m)^### (.+)\n+\S`)
 	figureRows = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|`)
