@@ -137,6 +137,31 @@ func TestBackupsOfCRDServer(t *testing.T) {
 	}
 }
 
+// TestComponentsWithoutOthers has kustomizations refused whose components would match nothing.
+func TestComponentsWithoutOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		overlay, components, want string
+	}{
+		"a store before its backups":  {"ha", "backup-store backup-etcd", "nothing selected by CronJob.[noVer].[noGrp]/backup"},
+		"a store without backups":     {"standalone", "backup-store", "nothing selected by CronJob.[noVer].[noGrp]/backup"},
+		"a store before the restore":  {"ha", "restore-store restore-etcd", "nothing selected by ConfigMap.[noVer].[noGrp]/restore-before-store"},
+		"a restore of another's etcd": {"standalone", "restore-etcd", "nothing selected by StatefulSet.[noVer].[noGrp]/etcd"},
+	} {
+		for _, directory := range []string{"deploy", "crd-apiserver"} {
+			t.Run(name+" "+directory, func(t *testing.T) {
+				t.Parallel()
+				components := strings.Fields(test.components)
+				for i, component := range components {
+					components[i] = "../" + directory + "/components/" + component
+				}
+				output, err := tryKubectl(t.Context(), "kustomize", kustomization(t, "../"+directory+"/overlays/"+test.overlay, components, ""))
+				require.Error(t, err, output)
+				require.Contains(t, output+err.Error(), test.want)
+			})
+		}
+	}
+}
+
 // contents returns a line for each object, and one for each container: its image, and where crd-apiserver's data is,
 // as its variables or a flag say.
 func contents(t *testing.T, objects []*unstructured.Unstructured) []string {
