@@ -36,7 +36,7 @@ work=$(mktemp --directory)
 readonly work
 trap 'rm -r "${work}"' EXIT
 
-# Own images say where they come from, and have the licences of what they contain. The others stand in
+# Own images say where they come from, and have a list of what they contain, with its licences. The others stand in
 # for those of other projects in tests, with programs where these have them.
 programs=("/${name}")
 case ${name} in
@@ -53,10 +53,12 @@ apiserver | crd-apiserver | webhook)
 		"-label=org.opencontainers.image.documentation=${home}/blob/${VERSION:-main}/docs/README.md"
 		-file=LICENSE
 		"-file=${work}/NOTICES"
+		"-file=${work}/${name}.spdx.json"
 	)
 	build_tool sbom
 	directories=("${binaries[@]#*=}")
-	_output/bin/sbom "-notices=${work}/NOTICES" "${directories[@]/%//${name}}"
+	_output/bin/sbom "-version=${VERSION:-unreleased}" "-created=${created}" "-notices=${work}/NOTICES" \
+		"-spdx=${work}/${name}.spdx.json" "${directories[@]/%//${name}}"
 	;;
 etcd) programs=(/usr/local/bin/etcd /usr/local/bin/etcdctl) arguments+=(-user=) ;;
 kube-scheduler | rclone) programs=("/usr/local/bin/${name}") arguments+=(-user=) ;;

@@ -96,7 +96,7 @@ func TestImage(t *testing.T) {
 		layer, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
 		require.NoError(t, err)
 		files := untar(t, layer)
-		require.Len(t, files, 3)
+		require.Len(t, files, 4)
 		content, err := os.ReadFile(binary)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(content, files["apiserver"]))
@@ -106,6 +106,10 @@ func TestImage(t *testing.T) {
 		for _, of := range []string{"\nk8s.io/apiserver v0.", "\ngo.etcd.io/etcd/server/v3 v3.", "\nstdlib " + strings.TrimPrefix(runtime.Version(), "go") + " (LICENSE)\n"} {
 			require.Contains(t, string(files["NOTICES"]), of)
 		}
+		var materials struct{ SPDXVersion, Name string }
+		decodeBlob(t, files["apiserver.spdx.json"], &materials)
+		require.Equal(t, "SPDX-2.3 apiserver-v0.37.0", materials.SPDXVersion+" "+materials.Name)
+		require.Contains(t, string(files["apiserver.spdx.json"]), `"go.etcd.io/etcd/server/v3"`)
 	}
 }
 
