@@ -99,12 +99,16 @@ components: [${artifacts}/deploy/components/instance]
 END
 	_output/bin/kubectl kustomize "${work}" >"${out}/manifests/$1.yaml"
 }
-render standalone standalone
-render ha ha
 render external-etcd external-etcd
+for mode in standalone=embedded ha=etcd; do
+	overlay=${mode%=*} kind=${mode#*=}
+	render "${overlay}" "${overlay}"
+	render "${overlay}-stdin" "${overlay}" "restore-${kind}"
+	render "${overlay}-store" "${overlay}" "restore-${kind}" restore-store
+	render "backup-${overlay}" '' "backup-${kind}"
+	render "backup-${overlay}-store" '' "backup-${kind}" backup-store
+done
 render monitoring '' monitoring
-render backup-standalone '' backup-embedded
-render backup-ha '' backup-etcd
 render doctor '' doctor
 if [[ ${chart} == restaurant-apiserver ]]; then
 	render webhook '' webhook

@@ -65,7 +65,12 @@
 {{- $_ := set (first $object.spec.template.spec.containers) "resources" $values.etcd.resources }}
 {{- include "claim" (dict "spec" (first $object.spec.volumeClaimTemplates).spec "storage" $values.etcd.storage) }}
 {{- else if and (eq $kind "CronJob") (eq $name "backup") }}
-{{- include "files" (dict "of" $values.backup "pod" $object.spec.jobTemplate.spec.template.spec) }}
+{{- $pod := $object.spec.jobTemplate.spec.template.spec }}
+{{- range $container := concat $pod.containers $pod.initContainers }}
+{{- if eq $container.name "verify" }}
+{{- include "files" (dict "of" $values.backup "pod" $pod "container" $container) }}
+{{- end }}
+{{- end }}
 {{- else if and (eq $kind "CronJob") (eq $name "doctor") }}
 {{- include "variable" (dict "of" (first $object.spec.jobTemplate.spec.template.spec.containers) "name" "CRD_APISERVER_GROUPS" "values" $values.groups) }}
 {{- else if eq $kind "PersistentVolumeClaim" }}
@@ -101,7 +106,7 @@
 {{- $_ := set $deployment.spec "replicas" (int .) }}
 {{- end }}
 {{- $_ := set $container "resources" $values.server.resources }}
-{{- include "files" (dict "of" $values.server "pod" $pod) }}
+{{- include "files" (dict "of" $values.server "pod" $pod "container" $container) }}
 {{- if eq $values.mode "external-etcd" }}
 {{- include "variable" (dict "of" $container "name" "APISERVER_ETCD_SERVERS" "values" $values.etcd.servers) }}
 {{- include "variable" (dict "of" $container "name" "CRD_APISERVER_ETCD_SERVERS" "values" $values.etcd.servers) }}
@@ -124,9 +129,9 @@
 {{- end }}
 {{- end }}
 
-{{- /* Flags of the first container of a pod, and files that they name. */}}
+{{- /* Flags of a container of a pod, and files that they name. */}}
 {{- define "files" }}
-{{- $container := first .pod.containers }}
+{{- $container := .container }}
 {{- with .of.extraArgs }}
 {{- $_ := set $container "args" (concat $container.args .) }}
 {{- end }}
@@ -215,6 +220,7 @@
 {{- $version := .root.Chart.AppVersion }}
 {{- $images := dict (include "server" .root) $values.image "webhook" (dict) }}
 {{- with $values.webhook }}{{ $_ := set $images "webhook" .image }}{{ end }}
+{{- $others := dict "quay.io/coreos/etcd" $values.etcd.image "rclone/rclone" $values.rclone.image }}
 {{- range $container := concat $pod.containers ($pod.initContainers | default list) }}
 {{- /* Manifests of a release have the digest. */}}
 {{- $own := splitList "@" $container.image }}
@@ -223,8 +229,11 @@
 {{- if ne $values.image.pullPolicy "IfNotPresent" }}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy }}
 {{- end }}
-{{- else if hasPrefix "quay.io/coreos/etcd:" $container.image }}
-{{- $_ := set $container "image" (include "image" (dict "image" $values.etcd.image "tag" (splitList ":" $container.image | last))) }}
+{{- else }}
+{{- $parts := splitList ":" $container.image }}
+{{- with get $others (first $parts) }}
+{{- $_ := set $container "image" (include "image" (dict "image" . "tag" (last $parts))) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -153,6 +153,7 @@ func TestChart(t *testing.T) {
 		external = "mode=external-etcd,etcd.servers={https://a:2379,https://b:2379}"
 		examined = ",monitoring.enabled=true,doctor.enabled=true"
 		more     = examined + ",backup.enabled=true,backup.storage.keep=false"
+		stored   = ",backup.enabled=true,backup.store=true,backup.storage.keep=false"
 	)
 	admitInto(t, systemNamespace, second, crdServer)
 	for name, cases := range map[string]map[string]struct{ kustomization, namespace, set string }{
@@ -172,6 +173,13 @@ func TestChart(t *testing.T) {
 				kustomization(t, "overlays/external-etcd", []string{"components/monitoring", "components/doctor", "components/webhook"}, ""),
 				systemNamespace, external + examined + ",webhook.enabled=true",
 			},
+			"standalone restored": {
+				kustomization(t, "overlays/standalone", []string{"components/backup-embedded", "components/backup-store", "components/restore-embedded", "components/restore-store"}, ""),
+				systemNamespace, single + stored + ",restore=store",
+			},
+			"ha restored": {
+				kustomization(t, "overlays/ha", []string{"components/restore-etcd"}, ""), systemNamespace, "mode=ha,restore=stdin",
+			},
 			"a second instance": {
 				instance(t, "ha", "trattoria", second, "components/monitoring", "components/backup-etcd", "components/doctor", "components/unregistered"),
 				second, "mode=ha,name=trattoria,registered=false" + more,
@@ -183,6 +191,10 @@ func TestChart(t *testing.T) {
 			"external-etcd":              {crdOverlay("external-etcd"), crdServer, external},
 			"standalone with components": {crdKustomization(t, "standalone", "monitoring", "backup-embedded", "doctor"), crdServer, single + more},
 			"ha with components":         {crdKustomization(t, "ha", "monitoring", "backup-etcd", "doctor"), crdServer, "mode=ha" + more},
+			"standalone restored":        {crdKustomization(t, "standalone", "restore-embedded"), crdServer, single + ",restore=stdin"},
+			"ha restored": {
+				crdKustomization(t, "ha", "backup-etcd", "backup-store", "restore-etcd", "restore-store"), crdServer, "mode=ha" + stored + ",restore=store",
+			},
 		},
 	} {
 		chart := newChart(t, name)
@@ -219,7 +231,7 @@ func asSet(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 func TestChartNames(t *testing.T) {
 	framework.Long(t, "Helm is built")
 	chart := newChart(t, crdChart)
-	const set = "--set=mode=ha,monitoring.enabled=true,backup.enabled=true,doctor.enabled=true,"
+	const set = "--set=mode=ha,monitoring.enabled=true,backup.enabled=true,backup.store=true,restore=store,doctor.enabled=true,"
 	others := byIdentity(t, chart.templateAll(t, crdServer, set))
 	for _, object := range chart.templateAll(t, "elsewhere", set+"name=second") {
 		require.NotContains(t, others, identity(object))
@@ -232,16 +244,24 @@ func TestChartNames(t *testing.T) {
 // TestChartDescription finds every value in the README, and every image in what Artifact Hub reads.
 func TestChartDescription(t *testing.T) {
 	framework.Long(t, "Helm is built")
-	for name, set := range map[string]string{restaurantChart: "--set=mode=ha,webhook.enabled=true", crdChart: "--set=mode=ha"} {
+	for name, set := range map[string]string{restaurantChart: "--set=mode=ha,webhook.enabled=true,restore=store", crdChart: "--set=mode=ha,restore=store"} {
 		t.Run(name, func(t *testing.T) {
 			chart := newChart(t, name)
 			rows := map[string]bool{}
-			for _, row := range regexp.MustCompile("(?m)^[|] `([^`]+)` [|]").FindAllStringSubmatch(program(t, chart.env, chart.helm, "show", "readme", chart.dir), -1) {
+			readme := program(t, chart.env, chart.helm, "show", "readme", chart.dir)
+			for _, row := range regexp.MustCompile("(?m)^[|] `([^`]+)` [|]").FindAllStringSubmatch(readme, -1) {
 				rows[row[1]] = true
 			}
 			var values map[string]any
 			require.NoError(t, yaml.Unmarshal([]byte(program(t, chart.env, chart.helm, "show", "values", chart.dir)), &values))
 			require.Equal(t, documented(values, "", rows), rows)
+			var schema struct {
+				Properties struct{ Mode struct{ Enum []string } }
+			}
+			content, err := os.ReadFile(filepath.Join(chart.dir, "values.schema.json"))
+			require.NoError(t, err)
+			require.NoError(t, yaml.Unmarshal(content, &schema))
+			require.Contains(t, readme, "\n| `mode` | "+strings.Join(schema.Properties.Mode.Enum, ", ")+" |")
 
 			var metadata struct {
 				Icon        string
@@ -254,7 +274,7 @@ func TestChartDescription(t *testing.T) {
 			require.Equal(t, "true", metadata.Annotations["artifacthub.io/prerelease"])
 			images := map[string]string{}
 			for _, template := range podTemplates(t, chart.templateAll(t, "elsewhere", set)) {
-				for _, container := range template.Spec.Containers {
+				for _, container := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
 					image := container.Image
 					images[image[strings.LastIndex(image, "/")+1:strings.LastIndex(image, ":")]] = image
 				}
@@ -376,6 +396,20 @@ func TestChartUpgrade(t *testing.T) {
 	require.Equal(t, set.UID, changed.UID)
 	require.Equal(t, "3Gi", changed.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String())
 	require.Equal(t, set.Spec.VolumeClaimTemplates, changed.Spec.VolumeClaimTemplates)
+
+	// A restore, as the documentation says.
+	document, err := os.ReadFile(filepath.Join(root, "docs", "operations", "backup.md"))
+	require.NoError(t, err)
+	kubectl(t, "scale", "statefulset/etcd", "--replicas=0", "--namespace="+systemNamespace)
+	for _, step := range []struct{ source, want string }{{"store", "3 fetch restore"}, {"none", "3 "}} {
+		flags := "--reuse-values --force-conflicts --set restore=" + step.source
+		require.Contains(t, string(document), flags)
+		helm(append([]string{"upgrade", "restaurant", chart.dir}, strings.Fields(flags)...)...)
+		jsonpath := "--output=jsonpath={.spec.replicas} {.spec.template.spec.initContainers[*].name}"
+		require.Equal(t, step.want, kubectl(t, "get", "statefulset", "etcd", "--namespace="+systemNamespace, jsonpath))
+	}
+	changed, err = sets.Get(t.Context(), "etcd", metav1.GetOptions{})
+	require.NoError(t, err)
 
 	_, stderr, err := tryProgram(t.Context(), chart.env, chart.helm, "upgrade", "restaurant", chart.dir, "--set=mode=ha,etcd.storage.size=16Gi", "--namespace="+systemNamespace)
 	require.Error(t, err)

@@ -83,7 +83,10 @@ backup:
   extraArgs: [--encryption-provider-config=/etc/keys/encryption.yaml]
   extraVolumes: [{name: keys, secret: {secretName: keys}}]
   extraVolumeMounts: [{name: keys, mountPath: /etc/keys}]
+  store: true
   storage: {size: 1.5Ti, storageClassName: slow}
+restore: store
+rclone: {image: {repository: registry.example.org/rclone, digest: "`+digest+`"}}
 doctor: {enabled: true}
 `), 0o600))
 	for name, chart := range charts {
@@ -104,9 +107,12 @@ doctor: {enabled: true}
 				require.Nil(t, security.RunAsGroup, workload)
 				require.Nil(t, security.FSGroup, workload)
 				image := template.Spec.Containers[0].Image
-				if workload == "etcd" {
+				switch workload {
+				case "etcd":
 					require.Equal(t, "registry.example.org/etcd:"+required(t, "go.mod", "go.etcd.io/etcd/server/v3"), image)
-				} else {
+				case "backup":
+					require.Equal(t, "registry.example.org/rclone@"+digest, image)
+				default:
 					require.Equal(t, "registry.example.org/a/"+server+"@"+digest, image, workload)
 					require.Equal(t, corev1.PullAlways, template.Spec.Containers[0].ImagePullPolicy, workload)
 				}
@@ -131,7 +137,8 @@ doctor: {enabled: true}
 			require.True(t, pod.HostNetwork)
 			require.Equal(t, corev1.DNSClusterFirstWithHostNet, pod.DNSPolicy)
 			require.Equal(t, &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.53"}}, pod.DNSConfig)
-			trial := templates["backup"].Spec.Containers[0]
+			trial := templates["backup"].Spec.InitContainers[1]
+			require.Equal(t, "verify", trial.Name)
 			require.Equal(t, "--encryption-provider-config=/etc/keys/encryption.yaml", trial.Args[len(trial.Args)-1])
 			require.Equal(t, "/etc/keys", trial.VolumeMounts[len(trial.VolumeMounts)-1].MountPath)
 
@@ -257,6 +264,9 @@ func TestChartModes(t *testing.T) {
 				for _, component := range components {
 					if of, has := standard[component].(map[string]any); has {
 						of["enabled"] = true
+						if component == "backup" {
+							of["store"] = true
+						}
 					}
 				}
 				if name == crdChart {
@@ -301,6 +311,7 @@ func changes(values map[string]any, prefix string) map[string]any {
 	another := map[string]any{
 		"replicas": 5, "runAsUser": 1000, "size": "3Gi", "digest": "sha256:" + strings.Repeat("5", 64), "pullPolicy": "Always",
 		"schedule": "@daily", "interval": "1m", "runbooks": "https://wiki.example.com", "maxUnavailable": 2,
+		"restore":                   "stdin",
 		"resources":                 map[string]any{"limits": map[string]any{"memory": "5Gi"}},
 		"affinity":                  map[string]any{"nodeAffinity": map[string]any{}},
 		"dnsConfig":                 map[string]any{"nameservers": []string{"192.0.2.53"}},
@@ -373,6 +384,9 @@ func TestChartRefusals(t *testing.T) {
 			"no servers":              {"mode=external-etcd", "minItems: got 0, want 1"},
 			"servers of another mode": {"mode=ha,etcd.servers={https://a:2379}", "maxItems: got 1, want 0"},
 			"no backup of its etcd":   {external + "backup.enabled=true", "at '/backup/enabled': value must be false"},
+			"a store without backup":  {"backup.store=true", "at '/backup/enabled': value must be true"},
+			"no source of a restore":  {"restore=latest", "at '/restore': value must be one of 'none', 'stdin', 'store'"},
+			"no restore of its etcd":  {external + "restore=stdin", "at '/restore': value must be 'none'"},
 			"two of one":              {"server.replicas=2", "at '/server/replicas': value must be one of <nil>, 1"},
 			"a budget for one":        {"server.podDisruptionBudget.maxUnavailable=2", "at '/server/podDisruptionBudget/maxUnavailable': value must be 1"},
 			"another mode's volume":   {"mode=ha,storage.size=1Gi", "at '/storage/size': value must be '8Gi'"},
