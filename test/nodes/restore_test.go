@@ -79,12 +79,19 @@ func (o *operations) startStore(t *testing.T) {
 // copyBackups lets backups go to the store, and returns the command that lists them.
 func (o *operations) copyBackups(t *testing.T) (list string) {
 	t.Helper()
-	o.startStore(t)
-	write(t, filepath.Join(o.Dir, "ca.crt"), string(o.cluster.PKI.ServingCA.CertPEM()))
-	o.follow(t, storeSection, "cat >rclone.conf", "s3.example.com", controlAddress, "KEY", "operator", "SECRET", "open-sesame", "BUCKET", "backups",
-		"--from-file=rclone.conf", "--from-file=rclone.conf --from-file=ca.crt")
+	list = o.prepareStore(t)
 	o.addComponents(t, o.page.YAML(t, storeSection, "components:"))
 	o.Run(t, "kubectl apply -k restaurant")
+	return list
+}
+
+// prepareStore starts the store, creates the Secret for it, and returns the command that lists what is stored.
+func (o *operations) prepareStore(t *testing.T, replacements ...string) (list string) {
+	t.Helper()
+	o.startStore(t)
+	write(t, filepath.Join(o.Dir, "ca.crt"), string(o.cluster.PKI.ServingCA.CertPEM()))
+	o.follow(t, storeSection, "cat >rclone.conf", append(replacements, "s3.example.com", controlAddress, "KEY", "operator", "SECRET", "open-sesame", "BUCKET", "backups",
+		"--from-file=rclone.conf", "--from-file=rclone.conf --from-file=ca.crt")...)
 	return "export SSL_CERT_DIR=$PWD\n" + o.page.Commands(t, storeSection, "rclone --config")
 }
 
@@ -286,6 +293,34 @@ func (o *operations) testRestoreVolume(t *testing.T) {
 	t.Logf("standalone was restored from the store after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
 	client.restored(t)
 	o.without(t, installed)
+}
+
+// restoreCustomResources saves a snapshot of crd-apiserver in the store, loses a pizza, and restores it.
+func (o *operations) restoreCustomResources(t *testing.T, page *Document, file, installed string) {
+	t.Helper()
+	const section, apply = "Backups and restore", "kubectl apply -k crd-apiserver\nkubectl rollout status --namespace crd-apiserver --timeout=10m deployment/crd-apiserver"
+	here := []string{"--namespace restaurant-system", "--namespace crd-apiserver"}
+	list := o.prepareStore(t, here...)
+	const components = "  - ../artifacts/crd-apiserver/components/"
+	installed += components + "backup-embedded\n" + components + "backup-store\n"
+	write(t, file, installed)
+	o.Run(t, apply)
+	o.follow(t, "Every night", "kubectl create job", here...)
+	o.Run(t, "kubectl wait --namespace crd-apiserver --for=condition=Complete --timeout=5m job/backup-now")
+	lines := strings.Split(strings.TrimSpace(o.Run(t, list)), ";")
+	name := lines[len(lines)-1]
+	o.asUser(t, "kubectl delete pizza salami")
+	began := time.Now()
+	o.Run(t, page.Commands(t, section, "kubectl scale"))
+	// The cluster's etcd can be raised to it on the way back.
+	o.follow(t, volumesSection, "kubectl create configmap", append(here, "snapshot-20261121T031700Z.db", name, "$(date +%s%6N)", "10000")...)
+	write(t, file, installed+With(t, page.YAML(t, section, "components:"), "components:\n", ""))
+	o.Run(t, apply)
+	o.awaitCalmOf(t, "salami")
+	t.Logf("crd-apiserver was restored from the store after %.0f s", time.Since(began).Seconds())
+	write(t, file, installed)
+	o.Run(t, apply)
+	o.awaitCalmOf(t, "salami")
 }
 
 // testRestoreEtcd has the servers use an etcd of their own, which loses its data.
