@@ -265,7 +265,7 @@ func TestChartModes(t *testing.T) {
 					if of, has := standard[component].(map[string]any); has {
 						of["enabled"] = true
 						if component == "backup" {
-							of["store"] = true
+							standard["restore"] = "store" // By rclone.
 						}
 					}
 				}
