@@ -19,16 +19,17 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -98,17 +99,14 @@ func TestChangedDefinitions(t *testing.T) {
 				Switching: func(ctx context.Context) error { return c.switchFirst(ctx) },
 			} {
 				c.state.Phase = phase
-				webhooks := m.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-				if phase != Copying {
-					frozen := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: m.freezeName()}}
-					_, err = webhooks.Create(t.Context(), frozen, metav1.CreateOptions{})
-					require.NoError(t, err)
-				}
+				kube := m.kube.(*kubefake.Clientset)
+				kube.ClearActions()
 				require.EqualError(t, step(t.Context()), want, phase)
 				assert.Equal(t, Copying, c.state.Phase, "after %s", phase)
-				left, err := webhooks.List(t.Context(), metav1.ListOptions{})
-				require.NoError(t, err)
-				assert.Empty(t, left.Items, "writes are frozen after %s", phase)
+				thawed := slices.ContainsFunc(kube.Actions(), func(action clienttesting.Action) bool {
+					return action.Matches("get", "prioritylevelconfigurations")
+				})
+				assert.Equal(t, phase != Copying, thawed, "a freeze is ended after %s", phase)
 				apiService, err := m.aggregator.ApiregistrationV1().APIServices().Get(t.Context(), "v1.example.com", metav1.GetOptions{})
 				require.NoError(t, err)
 				assert.Nil(t, apiService.Spec.Service, "the APIService leads to the server after %s", phase)
