@@ -310,10 +310,11 @@ func (o *operations) restoreCustomResources(t *testing.T, page *Document, file, 
 	lines := strings.Split(strings.TrimSpace(o.Run(t, list)), ";")
 	name := lines[len(lines)-1]
 	o.asUser(t, "kubectl delete pizza salami")
+	// So close to the cluster's etcd that this can be raised to it on the way back.
+	revision := strings.TrimSpace(o.Run(t, "echo $(($(kubectl get --raw /apis/restaurant.programming-kubernetes.info/v1/pizzas | jq --raw-output .metadata.resourceVersion) + 1000))"))
 	began := time.Now()
 	o.Run(t, page.Commands(t, section, "kubectl scale"))
-	// The cluster's etcd can be raised to it on the way back.
-	o.follow(t, volumesSection, "kubectl create configmap", append(here, "snapshot-20261121T031700Z.db", name, "$(date +%s%6N)", "10000")...)
+	o.follow(t, volumesSection, "kubectl create configmap", append(here, "snapshot-20261121T031700Z.db", name, "$(date +%s%6N)", revision)...)
 	write(t, file, installed+With(t, page.YAML(t, section, "components:"), "components:\n", ""))
 	o.Run(t, apply)
 	o.awaitCalmOf(t, "salami")
