@@ -57,7 +57,7 @@ func writeValues(p *page) error {
 		if err != nil {
 			return err
 		}
-		content, err := os.ReadFile(filepath.Join("artifacts/chart", part.directory, "values.yaml"))
+		content, err := os.ReadFile(filepath.Join("artifacts", "chart", part.directory, "values.yaml"))
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,8 @@ func schemaOf(chart, text string) (root schema, err error) {
 			lines.WriteString(line)
 		}
 	}
-	return root, json.Unmarshal([]byte(lines.String()), &root)
+	err = json.Unmarshal([]byte(lines.String()), &root)
+	return root, err
 }
 
 type values struct {
