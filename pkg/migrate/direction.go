@@ -212,7 +212,7 @@ func (m *Migration) checkGoesOn(ctx context.Context, state State, back bool) err
 	return err
 }
 
-// switched are the APIServices by which clients use what the objects move to.
+// switched are the APIServices that lead clients to where the objects move.
 func (s *session) switched(ctx context.Context) ([]string, error) {
 	if s.state.Returning {
 		return s.givenBack(ctx)
