@@ -195,7 +195,6 @@ func TestPermissionsDoNotEscalate(t *testing.T) {
 		// It registers whatever groups are defined.
 		"crd-apiserver": "[create apiservices patch apiservices]",
 		// It unregisters whatever leads to the server, while it is uninstalled.
-		"the-instance-apiserver:unregister": "[patch apiservices]",
 		// It keeps the caBundle of those, whose names only an installation knows.
 		"crd-apiserver:certificates": "[patch apiservices]",
 	}

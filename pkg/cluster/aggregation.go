@@ -45,9 +45,6 @@ const (
 	ServerHeader = "Server"
 )
 
-// OwnedByKube is a merge patch that makes an APIService kube-apiserver's own.
-const OwnedByKube = `{"metadata":{"labels":{"` + ManagedLabel + `":"true","` + RegisteredLabel + `":null}},"spec":{"service":null,"caBundle":null,"insecureSkipTLSVerify":null}}`
-
 // LedTo returns a merge patch that makes an APIService lead to a Service. Label and Service change
 // together: with either alone kube-apiserver would undo it.
 func LedTo(service apiregistrationv1.ServiceReference, caBundle []byte) []byte {

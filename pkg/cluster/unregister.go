@@ -33,10 +33,21 @@ import (
 
 const unregisterPollInterval = 100 * time.Millisecond
 
-// Unregister hands the APIServices that lead to a Service over to kube-apiserver. It puts back
-// those of versions that a CustomResourceDefinition defines, and deletes the others. Unregister returns
-// their names once none leads to the Service, or the context's error and the name of one that does.
-// The user of config has to be allowed get, list and patch on apiservices.
+// GiveBack deletes an APIService that leads to a server. kube-apiserver creates it again, as its own, if a
+// CustomResourceDefinition has the version, and answers requests for such a version meanwhile.
+//
+// Upstream fault 88: if the APIService is changed instead, kube-apiserver goes on asking the server for the
+// discovery of the version. Once that server is gone, no namespace can be deleted.
+func GiveBack(ctx context.Context, client aggregator.APIServiceInterface, name string, dryRun ...string) error {
+	if err := client.Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRun}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// Unregister gives the APIServices that lead to a Service back to kube-apiserver. It returns their names
+// once none leads to the Service, or the context's error and the name of one that does.
+// The user of config has to be allowed get, list and delete on apiservices.
 func Unregister(ctx context.Context, config *rest.Config, service types.NamespacedName) (names []string, err error) {
 	client, err := aggregator.NewForConfig(config)
 	if err != nil {
@@ -46,14 +57,13 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 	if err != nil {
 		return nil, err
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, ManagedLabel)
 	for i := range list.Items {
 		if !leadsTo(&list.Items[i], service) {
 			continue
 		}
 		name := list.Items[i].Name
 		names = append(names, name)
-		if _, err := client.APIServices().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := GiveBack(ctx, client.APIServices(), name); err != nil {
 			return nil, fmt.Errorf("APIService %s: %w", name, err)
 		}
 	}
@@ -66,7 +76,7 @@ func Unregister(ctx context.Context, config *rest.Config, service types.Namespac
 				return true, nil
 			}
 			if err == nil && leadsTo(apiService, service) {
-				last = errors.New("kube-apiserver has not taken it over yet")
+				last = errors.New("it leads to the Service again")
 			}
 			return last == nil, nil
 		})

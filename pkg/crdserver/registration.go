@@ -90,7 +90,7 @@ func Register(ctx context.Context, config *rest.Config, target Target, groups ..
 // and returns when it does so, or with the context's error.
 func Unregister(ctx context.Context, config *rest.Config, groups ...string) error {
 	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
-		return r.patch(ctx, version+"."+group, []byte(cluster.OwnedByKube))
+		return r.giveBack(ctx, version+"."+group)
 	}, func(apiService *apiregistrationv1.APIService, answering string) error {
 		available := cluster.Availability(apiService)
 		switch {
@@ -263,6 +263,18 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 		return err
 	}
 	return r.patch(ctx, name, cluster.LedTo(target.Service, target.CABundle))
+}
+
+// giveBack makes an APIService kube-apiserver's own.
+func (r *registrar) giveBack(ctx context.Context, name string) error {
+	apiService, err := r.apiServices.Get(ctx, name, metav1.GetOptions{})
+	if err == nil && (apiService.Spec.Service != nil || apiService.Labels[cluster.ManagedLabel] == "") {
+		return cluster.GiveBack(ctx, r.apiServices, name)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil // kube-apiserver makes it.
+	}
+	return err
 }
 
 func (r *registrar) patch(ctx context.Context, name string, patch []byte) error {

@@ -47,7 +47,8 @@ func (m *Migration) rehearse(ctx context.Context, state State, back bool) error 
 }
 
 func (s *session) rehearseThere(ctx context.Context) error {
-	if err := s.rehearsePatch(ctx, cluster.LedTo(s.config.Service, s.config.CABundle)); err != nil {
+	patch := cluster.LedTo(s.config.Service, s.config.CABundle)
+	if err := s.rehearseSwitch(ctx, "patching", func(name string) error { return s.patchAPIService(ctx, name, patch) }); err != nil {
 		return err
 	}
 	if s.config.Defined {
@@ -57,7 +58,8 @@ func (s *session) rehearseThere(ctx context.Context) error {
 }
 
 func (s *session) rehearseBack(ctx context.Context) error {
-	if err := s.rehearsePatch(ctx, []byte(cluster.OwnedByKube)); err != nil {
+	client := s.aggregator.ApiregistrationV1().APIServices()
+	if err := s.rehearseSwitch(ctx, "deleting", func(name string) error { return cluster.GiveBack(ctx, client, name, s.dryRun...) }); err != nil {
 		return err
 	}
 	if s.config.KubeEtcd == nil {
@@ -91,15 +93,15 @@ func (s *session) rehearseFreeze(ctx context.Context) error {
 	return s.either(s.remove(ctx, "FlowSchema", s.freezeName()), s.remove(ctx, "PriorityLevelConfiguration", s.freezeName()))
 }
 
-// rehearsePatch tries to patch all APIServices.
-func (s *session) rehearsePatch(ctx context.Context, patch []byte) error {
+// rehearseSwitch tries to do something to all APIServices.
+func (s *session) rehearseSwitch(ctx context.Context, doing string, do func(name string) error) error {
 	for _, name := range s.config.APIServices {
 		apiService, err := s.apiService(ctx, name)
 		if err == nil && apiService != nil {
-			err = s.patchAPIService(ctx, name, patch)
+			err = do(name)
 		}
 		if err != nil {
-			return fmt.Errorf("patching the APIService %s: %w", name, err)
+			return fmt.Errorf("%s the APIService %s: %w", doing, name, err)
 		}
 	}
 	return nil

@@ -253,8 +253,11 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 	var refused error
 	err := eventually(ctx, availableTimeout, func(ctx context.Context) error {
 		apiService, err := s.apiService(ctx, name)
-		if err != nil || apiService == nil {
-			return err // kube-apiserver makes it, if a definition has the version.
+		if err != nil {
+			return err
+		}
+		if apiService == nil {
+			return s.unregistered(ctx, name)
 		}
 		if apiService.Spec.Service == nil && apiService.Labels[cluster.ManagedLabel] != "" {
 			if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
@@ -262,10 +265,10 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 			}
 			return s.answeredByServer(ctx, name, false)
 		}
-		err = s.patchAPIService(ctx, name, []byte(cluster.OwnedByKube))
+		err = cluster.GiveBack(ctx, s.aggregator.ApiregistrationV1().APIServices(), name)
 		switch {
 		case err == nil:
-			return errors.New("it has just been changed")
+			return errors.New("it has just been deleted")
 		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 			refused = err // It would be the next time, while writes wait.
 			return nil
@@ -280,6 +283,19 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 	}
 	s.progress("%s is kube-apiserver's", name)
 	return nil
+}
+
+// unregistered returns an error if kube-apiserver is going to create an APIService, since a definition has
+// the version.
+func (s *session) unregistered(ctx context.Context, name string) error {
+	version, group, _ := strings.Cut(name, ".")
+	switch _, err := cluster.AnsweringServer(ctx, s.config.Cluster, group, version); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("kube-apiserver has not created it yet")
 }
 
 // apiService returns an APIService, or nil if there is none.
@@ -330,9 +346,8 @@ func (s *session) switchFirst(ctx context.Context) error {
 	if err = s.waitAvailable(ctx, name); err == nil || ctx.Err() != nil {
 		return err
 	}
-	// kube-apiserver then restores the rest itself.
-	if patchErr := s.patchAPIService(ctx, name, []byte(`{"metadata":{"labels":{"`+cluster.ManagedLabel+`":"true"}}}`)); patchErr != nil {
-		return errors.Join(err, fmt.Errorf("giving the APIService %s back to kube-apiserver: %w", name, patchErr))
+	if backErr := s.giveBack(ctx, name); backErr != nil {
+		return errors.Join(err, backErr)
 	}
 	return s.goBack(ctx, err)
 }

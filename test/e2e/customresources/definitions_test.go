@@ -390,9 +390,11 @@ func TestUnregister(t *testing.T) {
 	ns := framework.Namespace(t, cp)
 	define(t, widgets(group, true))
 	create(t, group, "v1", ns, "there")
+	framework.MarkServed(t, cp, group)
 	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	require.NoError(t, crdserver.Unregister(ctx, framework.Config(cp), group))
+	framework.RequireForgotten(t, cp, group)
 	controlplane.Eventually(t, func() error {
 		_, err := widgetsIn(group, "v1", ns).Create(t.Context(), widget(group, "v1", "here", 1), metav1.CreateOptions{})
 		return err

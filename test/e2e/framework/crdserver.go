@@ -18,13 +18,19 @@ package framework
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"testing"
 
+	"github.com/stretchr/testify/require"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/crdserver"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
@@ -92,4 +98,45 @@ func RegisterCRDServer(ctx context.Context, cp *controlplane.ControlPlane, serve
 		CABundle: cp.PKI.ServingCA.CertPEM(),
 	}
 	return crdserver.Register(ctx, Config(cp), target, groups...)
+}
+
+// MarkServed makes a group that leads to a server come before kube-apiserver's own in discovery.
+func MarkServed(t *testing.T, cp *controlplane.ControlPlane, group string) {
+	t.Helper()
+	client := aggregator.NewForConfigOrDie(Config(cp)).ApiregistrationV1().APIServices()
+	list, err := client.List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, apiService := range list.Items {
+		if apiService.Spec.Group == group && apiService.Spec.Service != nil {
+			_, err := client.Patch(t.Context(), apiService.Name, types.MergePatchType, []byte(`{"spec":{"groupPriorityMinimum":19999}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+	}
+	controlplane.Eventually(t, func() error { return servedFirst(t, cp, group, true) })
+}
+
+// RequireForgotten requires that kube-apiserver has a group in discovery, and not from the server that it
+// led to when it was marked. Once that server is gone, no namespace could be deleted.
+func RequireForgotten(t *testing.T, cp *controlplane.ControlPlane, group string) {
+	t.Helper()
+	controlplane.Eventually(t, func() error { return servedFirst(t, cp, group, false) })
+}
+
+func servedFirst(t *testing.T, cp *controlplane.ControlPlane, group string, want bool) error {
+	t.Helper()
+	content, err := Kube(cp).Discovery().RESTClient().Get().AbsPath("/apis").
+		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(t.Context())
+	require.NoError(t, err)
+	var list apidiscoveryv2.APIGroupDiscoveryList
+	require.NoError(t, json.Unmarshal(content, &list))
+	position := func(name string) int {
+		return slices.IndexFunc(list.Items, func(item apidiscoveryv2.APIGroupDiscovery) bool { return item.Name == name })
+	}
+	switch at := position(group); {
+	case at < 0:
+		return fmt.Errorf("%s is not in discovery", group)
+	case at < position("apps") != want:
+		return fmt.Errorf("%s is at position %d of discovery", group, at)
+	}
+	return nil
 }

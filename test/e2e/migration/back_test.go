@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -77,6 +78,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	code, stdout, stderr := c.migrate(t, "run")
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "Moved")
+	framework.MarkServed(t, c.ControlPlane, restaurant.GroupName)
 	clients.awaitMore(t)
 	require.Empty(t, clients.errors(), "Clients notice nothing but a pause.")
 	there := c.everything(t)
@@ -116,6 +118,7 @@ func (c *cluster) thereAndBack(t *testing.T, args []string) {
 	code, stdout, stderr = c.migrate(t, "back", args...)
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "Returned")
+	framework.RequireForgotten(t, c.ControlPlane, restaurant.GroupName)
 	if editor != nil {
 		editor.require(t, len(args) == 0)
 	}

@@ -55,9 +55,9 @@ metadata: {name: blocked}
 spec:
   failurePolicy: Fail
   matchConstraints:
-    resourceRules: [{apiGroups: [%s], apiVersions: [%s], resources: [%s], operations: [UPDATE]}]
+    resourceRules: [{apiGroups: [%s], apiVersions: [%s], resources: [%s], operations: [UPDATE, DELETE]}]
   validations:
-    - expression: '!has(object.metadata.annotations) || !("probe" in object.metadata.annotations)'
+    - expression: 'request.operation == "DELETE" || !has(object.metadata.annotations) || !("probe" in object.metadata.annotations)'
     - expression: |
         request.userInfo.username == "system:apiserver" || %s
 ---
@@ -155,7 +155,7 @@ func TestRefusedUpdates(t *testing.T) {
 	}{
 		{"a version more", definitions, notTried + "!" + bypass, "Copying", nil},
 		{"a version less", definitions, notTried + bypass, "Switching", nil},
-		{"an APIService", apiServices, notTried + `object.metadata.name.startsWith("v1.")`, "Switching", nil},
+		{"an APIService", apiServices, notTried + `request.name.startsWith("v1.")`, "Switching", nil},
 		{"the end of the copies", definitions, notTried + `!has(object.metadata.annotations) || !("crd-apiserver/copy" in object.metadata.annotations) || object.metadata.annotations["crd-apiserver/copy"] != "none"`, "Switching", c.kubeEtcd(t)},
 	} {
 		unblock := c.block(t, test.resource, test.allowed)
@@ -187,7 +187,7 @@ func TestRefusedSteps(t *testing.T) {
 		policies   = "/validatingadmissionpolicies/migrate"
 		bindings   = "/validatingadmissionpolicybindings/migrate"
 		toServer   = `PATCH .*/apiservices/.*"caBundle":"`
-		toKube     = `PATCH .*/apiservices/.*"service":null`
+		toKube     = `DELETE .*/apiservices/`
 		endOne     = "DELETE .*" + bindings + "|DELETE .*" + schemas
 		endOther   = "DELETE .*" + policies + "|PATCH .*" + levels + ".*:100[,}]|DELETE .*" + levels
 		definition = "PUT .*/customresourcedefinitions/"
@@ -233,7 +233,7 @@ func TestRefusedSteps(t *testing.T) {
 			{"the second version", "run", `PATCH .*/apiservices/v1(beta1)?\..*"caBundle":"`, "Switching"},
 			{"neither back", "abort", endOne + "|" + toKube, "Aborting"},
 			{"but on", "run", endOne + "|" + toKube, "Moved"},
-			{"the second version, back", "back", `PATCH .*/apiservices/v1(alpha1|beta1)\..*"service":null`, "Switching"},
+			{"the second version, back", "back", `DELETE .*/apiservices/v1(alpha1|beta1)\.`, "Switching"},
 			{"neither to the server", "abort", endOther + "|" + toServer, "Aborting"},
 			{"but on, back", "back", endOther + "|" + toServer, "Returned"},
 		})
