@@ -179,6 +179,10 @@ func TestImportedFields(t *testing.T) {
 			field:     conditions("type: string", "type: string, minLength: 1"),
 			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []BreadFieldItem `json:\"field,omitzero\"`\n", internal: "\tField []BreadFieldItem\n",
 		},
+		"conditions whose pattern matches an empty reason": {
+			field:     conditions("type: string, format: date-time", `type: string, pattern: "^[A-Za-z]*$"`),
+			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []BreadFieldItem `json:\"field,omitzero\"`\n", internal: "\tField []BreadFieldItem\n",
+		},
 		"conditions whose reasons may be empty": {
 			field:     conditions("type: string, format: date-time", "type: string"),
 			versioned: optional + "\t// +listType=map\n\t// +listMapKey=type\n\tField []BreadFieldItem `json:\"field,omitzero\"`\n", internal: "\tField []BreadFieldItem\n",

@@ -19,6 +19,7 @@ package kit
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -304,7 +305,8 @@ func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
 	for _, name := range []string{"message", "reason", "status", "type"} {
 		property := element.Properties[name]
 		// One that is missing is empty in Go.
-		isFound := name == "message" || property.Pattern != "" || refusesEmpty(&property)
+		pattern, err := regexp.Compile(property.Pattern)
+		isFound := name == "message" || err == nil && !pattern.MatchString("") || refusesEmpty(&property)
 		if property.Type != "string" || !slices.Contains(element.Required, name) || !isFound {
 			return false
 		}
