@@ -140,6 +140,24 @@ func TestApplyMergesToppings(t *testing.T) {
 	}
 }
 
+// A manifest that moves to another version and has less by then loses nothing, as documented, until the object is
+// replaced. Its conversion gives fields another shape, so that the owner of the old ones is nobody in the new version.
+func TestApplyOfAnotherVersion(t *testing.T) {
+	framework.AlsoRemote(t)
+	t.Parallel()
+	v1 := newSubject(t, "Pizza", "v1")
+	v1.in("v1alpha1").mustApply(t, "alice", map[string]any{"toppings": []any{"mozzarella", "tomato"}, "replicas": int64(3)})
+	less := []any{portion("mozzarella", 1)}
+
+	kept := v1.mustApply(t, "alice", map[string]any{"toppings": less})
+	require.Equal(t, map[string]any{"toppings": append(less, portion("tomato", 1)), "replicas": int64(3)}, kept.Object["spec"])
+
+	kept.Object["spec"] = map[string]any{"toppings": less}
+	replaced, err := v1.Client().Update(t.Context(), kept, metav1.UpdateOptions{FieldManager: "alice"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"toppings": less, "replicas": int64(1)}, replaced.Object["spec"])
+}
+
 // In v1alpha1 the toppings are one value; in v1 each has owners of its own.
 func TestApplyToppingsAcrossVersions(t *testing.T) {
 	framework.AlsoRemote(t)

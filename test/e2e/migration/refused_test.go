@@ -119,7 +119,7 @@ func TestRefusedUpdates(t *testing.T) {
 		phase string
 	}{
 		{"the first APIService", apiServices, notTried + "false", "Copying"},
-		{"the second APIService", apiServices, notTried + `object.metadata.name.startsWith("v1alpha1.")`, "Switching"},
+		{"the second APIService", apiServices, notTried + `request.name.startsWith("v1alpha1.")`, "Switching"},
 		{"definitions", definitions, notTried + "false", "Switching"},
 		{"definitions, at the end", definitions, notTried + `object.metadata.annotations.exists(name, name == "crd-apiserver/copy")`, "Moved"},
 	} {
