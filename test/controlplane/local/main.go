@@ -73,6 +73,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&config.ControllerManager.Port, "kube-controller-manager-port", 0, "port of kube-controller-manager; 0 means any that is free")
 	flags.IntVar(&config.APIServer.Port, "apiserver-port", 0, "port of the server; 0 means any that is free")
 	buildRest := flags.String("build-rest", "", "command that builds kubectl and kube-controller-manager in -bin; it runs once the server is up")
+	build := flags.Bool("build", false, "build the programs that tests start instead of running")
 	clean := flags.Bool("clean", false, "delete the directory instead of running")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -85,6 +86,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 
 	config.BinDir = cmp.Or(config.BinDir, os.Getenv(controlplane.BinDirVariable))
+	if *build {
+		return buildPrograms(ctx, config)
+	}
 	config.ControllerManager.Off = true
 	cp, err := controlplane.Start(ctx, config)
 	if err != nil {
@@ -112,6 +116,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintln(out, "\nStopping; the data stays for the next time.")
 	rest.Wait()
 	return errors.Join(err, cp.Stop())
+}
+
+// buildPrograms tells of its progress, which "go test" keeps until a test ends.
+func buildPrograms(ctx context.Context, config controlplane.Config) error {
+	options := binaries.Options{Version: config.KubernetesVersion, Progress: config.Progress}
+	if config.BinDir == "" {
+		if _, err := binaries.Kubernetes(ctx, options, "etcd", "kube-apiserver", "kube-controller-manager", "kubectl"); err != nil {
+			return err
+		}
+	}
+	return binaries.Package(ctx, options, cmp.Or(config.APIServer.Package, "./cmd/apiserver"), filepath.Join(config.Dir, "bin", "apiserver"))
 }
 
 // startRest builds and starts what the server can do without.

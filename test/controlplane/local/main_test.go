@@ -66,6 +66,13 @@ func TestRunUntilInterrupted(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
+func TestBuild(t *testing.T) {
+	t.Chdir("../../..")
+	dir := t.TempDir()
+	require.NoError(t, run(t.Context(), []string{"-dir=" + dir, "-build"}, io.Discard))
+	require.FileExists(t, filepath.Join(dir, "bin", "apiserver"))
+}
+
 func TestWelcome(t *testing.T) {
 	for name, test := range map[string]struct {
 		next     []string
