@@ -109,6 +109,9 @@ func (l *link) refuses(w http.ResponseWriter, req *http.Request) bool {
 	}
 	body, _ := io.ReadAll(req.Body)
 	req.Body = io.NopCloser(bytes.NewReader(body))
+	if req.Method == http.MethodDelete && bytes.Contains(body, []byte(`"dryRun"`)) {
+		return false
+	}
 	if !refused.MatchString(req.Method + " " + req.URL.Path + " " + string(body)) {
 		return false
 	}
