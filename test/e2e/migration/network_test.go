@@ -109,7 +109,8 @@ func (l *link) refuses(w http.ResponseWriter, req *http.Request) bool {
 	}
 	body, _ := io.ReadAll(req.Body)
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	if req.Method == http.MethodDelete && bytes.Contains(body, []byte(`"dryRun"`)) {
+	// In JSON or protobuf.
+	if req.Method == http.MethodDelete && bytes.Contains(body, []byte(metav1.DryRunAll)) {
 		return false
 	}
 	if !refused.MatchString(req.Method + " " + req.URL.Path + " " + string(body)) {
