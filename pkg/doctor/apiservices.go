@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -235,6 +236,10 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 	var results []Finding
 	for _, apiService := range list.Items {
 		condition := availability(&apiService)
+		if e.staleThoughLocal(&apiService) {
+			results = append(results, failure("kube-apiserver serves "+apiService.Name+" itself, and still asks the server that it led to for its discovery, so that no namespace can be deleted", "have kube-apiserver create it again").
+				by("kubectl delete apiservice %s", apiService.Name))
+		}
 		known := slices.ContainsFunc(e.apiServices, func(known *apiregistrationv1.APIService) bool { return known.Name == apiService.Name })
 		if known || apiService.Spec.Service == nil || condition.Status == apiregistrationv1.ConditionTrue {
 			continue
@@ -246,6 +251,17 @@ func (e *examination) checkLeftovers(ctx context.Context) ([]Finding, error) {
 		results = append(results, Finding{Status: status, Cause: fmt.Sprintf("no server answers for %s, a version of %s, so that no namespace can be deleted (%s: %s)", apiService.Name, of, condition.Reason, cmp.Or(condition.Message, "no message")), Fix: "if it is not coming back: kubectl delete apiservice " + apiService.Name})
 	}
 	return orOK(results, "all APIServices of others have a server"), nil
+}
+
+// staleThoughLocal is true for versions of other groups. What kube-apiserver serves of the own ones is a finding already.
+//
+// Upstream fault 88.
+func (e *examination) staleThoughLocal(apiService *apiregistrationv1.APIService) bool {
+	if apiService.Spec.Service != nil || e.owns(apiService.Spec.Group) {
+		return false
+	}
+	told, err := e.told(apiService)
+	return err == nil && told != nil && told.Freshness == apidiscoveryv2.DiscoveryFreshnessStale
 }
 
 func (e *examination) owns(group string) bool {

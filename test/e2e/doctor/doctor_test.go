@@ -41,6 +41,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
@@ -420,6 +421,31 @@ spec: {group: `+group+`, version: `+version+`, groupPriorityMinimum: 1, versionP
 				requireSymptom(t, want)
 			})
 		}
+	})
+	t.Run("one is local again", func(t *testing.T) {
+		const name = "v1.returned.example.com"
+		apply(t, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.returned.example.com}
+spec:
+  group: returned.example.com
+  names: {kind: Thing, plural: things}
+  scope: Cluster
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`)
+		controlplane.Eventually(t, func() error {
+			_, err := apiServices().Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		})
+		framework.Kubectl(t, cp, "patch", "apiservice", name, "--type=merge", `--patch={"metadata":{"labels":{"`+cluster.ManagedLabel+`":null}},"spec":{"service":{"namespace":"default","name":"gone"}}}`)
+		waitUnavailable(t, name)
+		framework.Kubectl(t, cp, "label", "apiservice", name, cluster.ManagedLabel+"=true")
+		waitLocal(t, name)
+		requireSymptom(t, `failure leftovers: kube-apiserver serves v1\.returned\.example\.com itself, and still asks the server that it led to for its discovery, so that no namespace can be deleted: have kube-apiserver create it again`)
+		framework.Kubectl(t, cp, "delete", "apiservice", name)
+		_, findings := doctor(t, cp)
+		require.Equal(t, "ok", statuses(findings)["leftovers"], "%v", findings)
 	})
 }
 
