@@ -194,7 +194,6 @@ func TestPermissionsDoNotEscalate(t *testing.T) {
 	known := map[string]string{
 		// It registers whatever groups are defined.
 		"crd-apiserver": "[create apiservices patch apiservices]",
-		// It unregisters whatever leads to the server, while it is uninstalled.
 		// It keeps the caBundle of those, whose names only an installation knows.
 		"crd-apiserver:certificates": "[patch apiservices]",
 	}

@@ -45,6 +45,11 @@ const (
 	ServerHeader = "Server"
 )
 
+// OwnedByKube tells whether an APIService is kube-apiserver's own.
+func OwnedByKube(apiService *apiregistrationv1.APIService) bool {
+	return apiService.Spec.Service == nil && apiService.Labels[ManagedLabel] != ""
+}
+
 // LedTo returns a merge patch that makes an APIService lead to a Service. Label and Service change
 // together: with either alone kube-apiserver would undo it.
 func LedTo(service apiregistrationv1.ServiceReference, caBundle []byte) []byte {

@@ -268,13 +268,13 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 // giveBack makes an APIService kube-apiserver's own.
 func (r *registrar) giveBack(ctx context.Context, name string) error {
 	apiService, err := r.apiServices.Get(ctx, name, metav1.GetOptions{})
-	if err == nil && (apiService.Spec.Service != nil || apiService.Labels[cluster.ManagedLabel] == "") {
-		return cluster.GiveBack(ctx, r.apiServices, name)
+	switch {
+	case apierrors.IsNotFound(err): // kube-apiserver makes it.
+		return nil
+	case err != nil || cluster.OwnedByKube(apiService):
+		return err
 	}
-	if apierrors.IsNotFound(err) {
-		return nil // kube-apiserver makes it.
-	}
-	return err
+	return cluster.GiveBack(ctx, r.apiServices, name)
 }
 
 func (r *registrar) patch(ctx context.Context, name string, patch []byte) error {

@@ -259,7 +259,7 @@ func (s *session) giveBack(ctx context.Context, name string) error {
 		if apiService == nil {
 			return s.unregistered(ctx, name)
 		}
-		if apiService.Spec.Service == nil && apiService.Labels[cluster.ManagedLabel] != "" {
+		if cluster.OwnedByKube(apiService) {
 			if reason := cluster.Availability(apiService).Reason; reason != cluster.LocalReason {
 				return fmt.Errorf("kube-apiserver does not serve %s itself yet: %s", name, reason)
 			}
