@@ -18,12 +18,16 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-mods=$(files '*go.mod')
-untidy=()
-while read -r mod; do
-	# The first lines of the difference are enough to see what it is about.
-	go -C "$(dirname "${mod}")" mod tidy -diff | head -n 40 || untidy+=("${mod}")
-done <<<"${mods}"
+# tidy tells whether a go.mod is. The first lines of the difference are enough to see what it is about.
+tidy() {
+	set -o pipefail
+	go -C "$(dirname "$1")" mod tidy -diff | head -n 40 || {
+		echo "$1 is not tidy." >&2
+		return 1
+	}
+}
+export -f tidy
 
-((${#untidy[@]} == 0)) ||
-	fail "${untidy[@]}" 'These are not tidy. Run "make update-modules".'
+# On a new machine most of it is downloads.
+files '*go.mod' | xargs --max-procs=4 -I{} bash -c 'tidy {}' ||
+	fail 'Run "make update-modules".'
