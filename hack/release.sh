@@ -181,7 +181,7 @@ EOF
 while IFS='|' read -r name program page summary; do
 	plugin "${name}" "${program}" "${page}" "${summary}" >"${out}/krew-${name}.yaml"
 done <<'EOF'
-apiservices|kubectl-apiservices|operations/doctor.md|Find what is wrong with APIServices and their servers
+apiservices|kubectl-apiservices|apiservices.md|Find what is wrong with APIServices and their servers
 conformance|conformance|conformance.md|Find where an API differs from Kubernetes
 crd-apiserver|crd-apiserver|crd-apiserver/README.md|Move custom resources to an etcd of their own
 restaurant-apiserver|apiserver|operations/README.md|Examine and migrate the restaurant's API server

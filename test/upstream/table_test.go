@@ -19,7 +19,7 @@ limitations under the License.
 // has been fixed: the message then names what can be deleted. Nothing here runs code of
 // this module.
 //
-// docs/upstream/README.md is the table of all faults. Its numbers are stable, and stand
+// The tables in docs/upstream have all faults. Their numbers are stable, and stand
 // in the code at each workaround: "Upstream fault 7."
 package upstream
 
@@ -38,10 +38,10 @@ import (
 
 const (
 	module = "../.."
-	table  = "docs/upstream/README.md"
+	tables = "docs/upstream"
 )
 
-// fault is a row of the table.
+// fault is a row of a table.
 type fault struct {
 	number string
 	// files are those of ours that work around the fault.
@@ -56,15 +56,23 @@ var (
 	numberPattern = regexp.MustCompile(`\d+`)
 )
 
-// faults reads the table.
+// faults reads the tables.
 func faults(t *testing.T) []fault {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(module, table))
+	pages, err := filepath.Glob(filepath.Join(module, tables, "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var all strings.Builder
+	for _, page := range pages {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(content)
+	}
 	var rows []fault
-	for line := range strings.Lines(string(content)) {
+	for line := range strings.Lines(all.String()) {
 		match := rowPattern.FindStringSubmatch(line)
 		if match == nil {
 			continue
@@ -88,25 +96,25 @@ func fixed(t *testing.T, format string, args ...any) {
 	for _, row := range faults(t) {
 		if row.test == t.Name() {
 			t.Errorf("upstream has changed: "+format+". If that fixes fault %s of %s, delete what works around it in %s (search for \"Upstream fault %s\"), the row of the table, and this test",
-				append(args, row.number, table, strings.Join(row.files, ", "), row.number)...)
+				append(args, row.number, tables, strings.Join(row.files, ", "), row.number)...)
 			return
 		}
 	}
-	t.Errorf("upstream has changed: "+format+". %s has no row for this test", append(args, table)...)
+	t.Errorf("upstream has changed: "+format+". %s has no row for this test", append(args, tables)...)
 }
 
-// TestTable compares the table with the tests, and with the marks in the code.
+// TestTable compares the tables with the tests, and with the marks in the code.
 func TestTable(t *testing.T) {
 	rows := faults(t)
 	if len(rows) == 0 {
-		t.Fatalf("no rows were found in %s", table)
+		t.Fatalf("no rows were found in %s", tables)
 	}
 	marks, tests := marks(t), testNames(t)
 	numbers := map[string][]string{}
 	var tested []string
 	for _, row := range rows {
 		if _, twice := numbers[row.number]; twice {
-			t.Errorf("%s has two rows %s", table, row.number)
+			t.Errorf("%s has two rows %s", tables, row.number)
 		}
 		numbers[row.number] = row.files
 		if len(row.files) == 0 {
@@ -124,13 +132,13 @@ func TestTable(t *testing.T) {
 	}
 	for _, test := range tests {
 		if !slices.Contains(tested, test) {
-			t.Errorf("%s has no row in %s", test, table)
+			t.Errorf("%s has no row in %s", test, tables)
 		}
 	}
 	for file, marked := range marks {
 		for _, number := range marked {
 			if !slices.Contains(numbers[number], file) {
-				t.Errorf("%s speaks of the upstream fault %s, but row %s of %s does not name this file", file, number, number, table)
+				t.Errorf("%s speaks of the upstream fault %s, but row %s of %s does not name this file", file, number, number, tables)
 			}
 		}
 	}
