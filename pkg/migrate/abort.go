@@ -98,10 +98,8 @@ func (s *session) switchBack(ctx context.Context) error {
 		if err := s.raiseAgain(ctx); err != nil {
 			return err
 		}
-		// kube-apiserver registers no version that is not served.
-		if err := s.restore(ctx, false); err != nil && !s.config.Defined {
-			return err
-		}
+		// Then the last steps change something. They report what is refused.
+		_ = s.restore(ctx, false)
 	}
 	for _, name := range s.config.APIServices {
 		if err := s.giveBack(ctx, name); err != nil {
@@ -147,11 +145,9 @@ func (s *session) raiseAgain(ctx context.Context) error {
 // restore makes definitions what they were before the switch. If they are touched, kube-apiserver ends
 // its watches, so that clients list again.
 func (s *session) restore(ctx context.Context, touched bool) error {
-	return s.changeDefinitions(ctx, "restoring", func(d definition, definition *unstructured.Unstructured, versions []any) []any {
+	return s.changeDefinitions(ctx, "restoring", func(_ definition, definition *unstructured.Unstructured, versions []any) []any {
 		if s.config.Defined {
 			setCopyAnnotation(definition, "")
-		} else if served := s.state.Served[d.Name]; served != nil {
-			setServed(versions, served)
 		}
 		touchVersions(versions, touched)
 		return versions

@@ -187,12 +187,14 @@ func (s *session) keepServed(d definition, definition *unstructured.Unstructured
 	}
 }
 
-// changeDefinitions changes all definitions of the group that it does not leave as they are.
+// changeDefinitions changes all definitions of the group that it does not leave as they are. If one is refused, it
+// changes the others before it returns the error.
 func (m *Migration) changeDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured, versions []any) []any) error {
 	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
 	}
+	var refused error
 	for _, d := range found {
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			object, err := m.definitionClient().Get(ctx, d.Name, metav1.GetOptions{})
@@ -217,11 +219,11 @@ func (m *Migration) changeDefinitions(ctx context.Context, doing string, change 
 			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{DryRun: m.dryRun})
 			return err
 		})
-		if err != nil {
-			return fmt.Errorf("%s the CustomResourceDefinition %s: %w", doing, d.Name, err)
+		if err != nil && refused == nil {
+			refused = fmt.Errorf("%s the CustomResourceDefinition %s: %w", doing, d.Name, err)
 		}
 	}
-	return nil
+	return refused
 }
 
 // setCopyAnnotation says to the server of custom resources what to do with its copy of a definition.

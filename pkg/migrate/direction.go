@@ -368,6 +368,9 @@ func (s *session) switchOver(ctx context.Context, d direction) error {
 // release lets clients write where the objects have moved to.
 func (s *session) release(ctx context.Context) error {
 	s.state.Switched = time.Now().UTC().Truncate(time.Second)
+	if !s.state.Returning && !s.config.Defined {
+		s.leaveDefinitions(ctx)
+	}
 	var until time.Time
 	if s.state.Returning {
 		// The server holds writes, too: those that had passed kube-apiserver by then, and that it would do
@@ -383,6 +386,17 @@ func (s *session) release(ctx context.Context) error {
 	// Clients use the server, so that nothing else is left to do than to go on.
 	s.optional("remove the annotation "+keys.CopyAnnotation+" from the definitions, and \""+schemaMarker+"\" from the descriptions of their versions", s.touch(ctx, false, ""))
 	return nil
+}
+
+// leaveDefinitions makes kube-apiserver serve nothing of the definitions any more. Clients use the server, so that
+// a refusal ends nothing.
+func (s *session) leaveDefinitions(ctx context.Context) {
+	err := s.stopServing(ctx)
+	if err == nil {
+		return
+	}
+	s.optional("kube-apiserver goes on to serve its copies under a second name; set served to false in all versions of the definitions", err)
+	s.optional("clients that watch may have to be restarted to see changes", s.endWatches(ctx))
 }
 
 // goBack lets clients write again where they did, after an error.

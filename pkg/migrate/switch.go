@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -49,7 +50,7 @@ const (
 )
 
 // switchToServer makes kube-apiserver send requests to the server, and ends the watches that
-// it still has itself. If the server can't be reached, or the definitions have changed, nothing
+// it still has itself; those of definitions that types in Go replace end in the phase Releasing. If the server can't be reached, or the definitions have changed, nothing
 // changes for clients, and the migration is back in the phase Copying.
 func (s *session) switchToServer(ctx context.Context) error {
 	if err := s.switchFirst(ctx); err != nil {
@@ -74,7 +75,7 @@ func (s *session) switchToServer(ctx context.Context) error {
 		return err
 	}
 	if !s.config.Defined {
-		return s.stopServing(ctx)
+		return nil
 	}
 	// kube-apiserver ends its watches, which continue at the server.
 	return s.touch(ctx, true, keys.CopyKept)
@@ -486,6 +487,39 @@ func (s *session) stopServing(ctx context.Context) error {
 		return err
 	}
 	s.progress("the definitions are no longer served")
+	return nil
+}
+
+// endWatches does so where a definition can't be changed: kube-apiserver ends the watches when it has accepted
+// other names, too, and accepts those of the definition again at once.
+func (s *session) endWatches(ctx context.Context) error {
+	found, err := s.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range found {
+		if len(d.served()) == 0 {
+			continue
+		}
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			object, err := s.definitionClient().Get(ctx, d.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			names := []string{"status", "acceptedNames", "categories"}
+			categories, _, err := unstructured.NestedStringSlice(object.Object, names...)
+			if err == nil {
+				err = unstructured.SetNestedStringSlice(object.Object, append(categories, "moved"), names...)
+			}
+			if err == nil {
+				_, err = s.definitionClient().UpdateStatus(ctx, object, metav1.UpdateOptions{})
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s by its status: %w", d.Name, err)
+		}
+	}
 	return nil
 }
 
