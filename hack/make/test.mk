@@ -121,7 +121,7 @@ test-nodes: ## Does what the documentation says to operators on three nodes with
 	done
 	@for image in crd-apiserver webhook; do hack/build-image.sh $${image} _output/nodes/$${image}.tar; done
 	$(if $(MONITORING),@$(MAKE) --no-print-directory test-alerts)
-	$(BY_HAND) -timeout=60m -run='^Test/^($(OVERLAYS))$$' ./test/nodes
+	$(BY_HAND) -timeout=120m -run='^Test/^($(OVERLAYS))$$' ./test/nodes
 
 DASHBOARD := _output/dashboard
 

@@ -28,8 +28,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/e2e/framework"
 )
 
-// testCustomResources moves custom resources to an etcd of their own and back, while they are used and own others.
-func (o *operations) testCustomResources(t *testing.T) {
+// testCustomResources moves custom resources to an etcd of their own and back, while they are used and own others. An
+// overlay of crd-apiserver serves them there, and is restored.
+func (o *operations) testCustomResources(t *testing.T, overlay string) {
+	t.Helper()
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
 	helm := framework.GoTool(t, root, "helm", "helm")
@@ -58,7 +60,8 @@ EOF`)
 
 	page := Read(t, filepath.Join(root, "docs", "crd-apiserver", "*.md"))
 	const apply = "kubectl apply -k crd-apiserver"
-	kustomization := With(t, page.YAML(t, "Install", "kind: Kustomization"), "argoproj.io,workflows.example.com", "restaurant.programming-kubernetes.info")
+	kustomization := With(t, page.YAML(t, "Install", "kind: Kustomization"), "argoproj.io,workflows.example.com", "restaurant.programming-kubernetes.info",
+		"overlays/standalone", "overlays/"+overlay)
 	file := filepath.Join(o.Dir, "crd-apiserver", "kustomization.yaml")
 	write(t, file, kustomization)
 	o.Run(t, page.Commands(t, "Install", apply))
@@ -76,7 +79,7 @@ EOF`)
 	result := load.Stop()
 	t.Logf("there: %s", result)
 	require.Zero(t, result.Failed)
-	o.restoreCustomResources(t, page, file, kustomization+page.YAML(t, section, "components"))
+	o.restoreCustomResources(t, overlay, page, file, kustomization+page.YAML(t, section, "components"))
 	require.Equal(t, margherita, o.asUser(t, identity))
 	load = o.load(t)
 	t.Log(o.Run(t, function+"\n"+page.Commands(t, "The way back", "migrate plan --back")))

@@ -118,7 +118,9 @@ func TestOperations(t *testing.T) {
 	t.Run("helm", o.testHelm)
 	t.Run("crd-apiserver", func(t *testing.T) {
 		t.Run("quickstart", o.testQuickstartOfCustomResources)
-		t.Run("migration", o.testCustomResources)
+		for _, overlay := range []string{"standalone", "ha"} {
+			t.Run(overlay, func(t *testing.T) { o.testCustomResources(t, overlay) })
+		}
 	})
 	t.Run("types", o.testTypes)
 }
@@ -216,9 +218,11 @@ func (o *operations) requireInventory(t *testing.T, before map[string]string) {
 func (o *operations) explain(t *testing.T) {
 	t.Helper()
 	output, err := o.Try(context.Background(), `kubectl get pods,pvc --all-namespaces --output=wide
-kubectl describe pods --namespace restaurant-system | tail --lines=150
 kubectl get apiservices | grep restaurant
-kubectl logs --namespace restaurant-system --selector=app.kubernetes.io/part-of --all-containers --prefix --tail=20`)
+for namespace in restaurant-system crd-apiserver; do
+	kubectl describe pods --namespace $namespace | tail --lines=150
+	kubectl logs --namespace $namespace --selector=app.kubernetes.io/part-of --all-containers --prefix --tail=20
+done`)
 	t.Log(output, err)
 }
 
@@ -607,7 +611,7 @@ func (o *operations) metrics(t *testing.T, ip string) (string, error) {
 	return string(body), err
 }
 
-// testHelm installs, upgrades under load and uninstalls by the chart.
+// testHelm installs, upgrades under load, restores and uninstalls by the chart.
 func (o *operations) testHelm(t *testing.T) {
 	before, err := framework.Inventory(t.Context(), o.cluster.ControlPlane)
 	require.NoError(t, err)
@@ -628,11 +632,27 @@ func (o *operations) testHelm(t *testing.T) {
 	o.follow(t, "Install", "helm test", "helm test", helm+" test")
 	o.pizzas(t)
 	load := o.load(t)
-	o.Run(t, helm+" upgrade restaurant "+chart+" --namespace restaurant-system --reuse-values --set image.tag="+newVersion)
+	upgrade := helm + " upgrade restaurant " + chart + " --namespace restaurant-system --reuse-values --set "
+	o.Run(t, upgrade+"image.tag="+newVersion)
 	o.rolledOut(t)
 	result := load.Stop()
 	t.Logf("upgrade by Helm: %s", result)
 	require.Zero(t, result.Failed)
+
+	list := o.prepareStore(t)
+	o.Run(t, upgrade+"backup.enabled=true --set backup.store=true")
+	restore := func(t *testing.T, from string) {
+		t.Helper()
+		o.follow(t, volumesSection, "helm upgrade", "helm upgrade", helm+" upgrade", "restaurant-apiserver-0.37.0.tgz", chart, "restore=store", "restore="+from)
+	}
+	o.restoreFromStore(t, list, func(t *testing.T) {
+		t.Helper()
+		restore(t, "store")
+	}, func(t *testing.T) {
+		t.Helper()
+		restore(t, "none")
+		o.clear(t)
+	})
 }
 
 // chart builds the chart.

@@ -184,12 +184,12 @@ func (w *watched) restored(t *testing.T) {
 }
 
 // volumes are the directories of claims.
-func (o *operations) volumes(t *testing.T, claims ...string) []string {
+func (o *operations) volumes(t *testing.T, namespace string, claims ...string) []string {
 	t.Helper()
 	var dirs []string
 	for _, claim := range claims {
 		dirs = append(dirs, strings.TrimSpace(o.Run(t, "kubectl get persistentvolume --output=jsonpath='{.spec.local.path}' "+
-			"$(kubectl get pvc --namespace restaurant-system "+claim+" --output=jsonpath='{.spec.volumeName}')")))
+			"$(kubectl get pvc --namespace "+namespace+" "+claim+" --output=jsonpath='{.spec.volumeName}')")))
 	}
 	return dirs
 }
@@ -211,31 +211,57 @@ func (o *operations) without(t *testing.T, installed string) {
 	t.Helper()
 	o.kustomize(t, installed)
 	o.Run(t, "kubectl apply -k restaurant")
+	o.clear(t)
+}
+
+// clear deletes what a restore has left.
+func (o *operations) clear(t *testing.T) {
+	t.Helper()
 	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system --ignore-not-found")
 	o.rolledOut(t)
 	o.awaitCalmOf(t, "salami")
 }
 
-// testRestoreFromStore loses all volumes of "ha", those with the backups included.
+// testRestoreFromStore restores "ha" by components.
 func (o *operations) testRestoreFromStore(t *testing.T) {
-	list := o.copyBackups(t)
+	list, installed := o.copyBackups(t), o.kustomization
+	o.restoreFromStore(t, list, func(t *testing.T) {
+		t.Helper()
+		o.addComponents(t, o.page.YAML(t, volumesSection, "components:"))
+		o.Run(t, "kubectl apply -k restaurant")
+	}, func(t *testing.T) {
+		t.Helper()
+		o.without(t, installed)
+	})
+}
+
+// restoreFromStore loses all volumes of "ha", those with the backups included. The two functions begin a restore, and end it.
+func (o *operations) restoreFromStore(t *testing.T, list string, begin, end func(t *testing.T)) {
+	t.Helper()
 	name := o.backUp(t, list)
 	client := o.watch(t)
-	installed, load := o.kustomization, o.loadOf(t, "salami")
+	load := o.loadOf(t, "salami")
 	began := time.Now()
-	lost := o.volumes(t, "data-etcd-0", "data-etcd-1", "data-etcd-2", "backups")
-	o.follow(t, volumesSection, "kubectl scale")
-	empty(t, lost...)
-	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system jobs", "pvc/data-etcd-0", "pvc/backups pvc/data-etcd-0")
+	o.loseVolumes(t, "restaurant-system")
 	o.follow(t, volumesSection, "kubectl create configmap", "snapshot-20261121T031700Z.db", name)
-	o.addComponents(t, o.page.YAML(t, volumesSection, "components:"))
-	o.follow(t, volumesSection, "kubectl apply -k")
+	begin(t)
+	o.rolledOut(t)
 	o.awaitCalmOf(t, "salami")
 	t.Logf("ha was restored from the store after %.0f s: %s", time.Since(began).Seconds(), load.Stop())
 	client.restored(t)
-	o.without(t, installed)
+	end(t)
 	o.requireMembers(t)
 	o.backUp(t, list)
+}
+
+// loseVolumes stops etcd, and empties its volumes and that of the backups. Claims and Jobs are deleted.
+func (o *operations) loseVolumes(t *testing.T, namespace string) {
+	t.Helper()
+	there := []string{"--namespace restaurant-system", "--namespace " + namespace}
+	lost := o.volumes(t, namespace, "data-etcd-0", "data-etcd-1", "data-etcd-2", "backups")
+	o.follow(t, volumesSection, "kubectl scale", there...)
+	empty(t, lost...)
+	o.follow(t, volumesSection, "kubectl delete --namespace restaurant-system jobs", append(there, "pvc/data-etcd-0", "pvc/backups pvc/data-etcd-0")...)
 }
 
 // requireMembers requires that etcd has its three members.
@@ -249,7 +275,7 @@ func (o *operations) requireMembers(t *testing.T) {
 // testQuorum loses two members of etcd with their volumes, and keeps what only the third has.
 func (o *operations) testQuorum(t *testing.T) {
 	const section = "Without a quorum"
-	lost := o.volumes(t, "data-etcd-1", "data-etcd-2")
+	lost := o.volumes(t, "restaurant-system", "data-etcd-1", "data-etcd-2")
 	installed, load := o.kustomization, o.loadOf(t, "salami")
 	client := o.watch(t)
 	began := time.Now()
@@ -281,7 +307,7 @@ func (o *operations) testRestoreVolume(t *testing.T) {
 	client := o.watch(t)
 	installed, load := o.kustomization, o.loadOf(t, "salami")
 	began := time.Now()
-	lost := o.volumes(t, "apiserver-data", "backups")
+	lost := o.volumes(t, "restaurant-system", "apiserver-data", "backups")
 	o.Run(t, "kubectl scale --namespace restaurant-system deployment/apiserver --replicas=0\n"+
 		"kubectl wait --namespace restaurant-system --for=delete --timeout=5m pod --selector=app.kubernetes.io/name=restaurant-apiserver")
 	empty(t, lost...)
@@ -295,14 +321,21 @@ func (o *operations) testRestoreVolume(t *testing.T) {
 	o.without(t, installed)
 }
 
-// restoreCustomResources saves a snapshot of crd-apiserver in the store, loses a pizza, and restores it.
-func (o *operations) restoreCustomResources(t *testing.T, page *Document, file, installed string) {
+// restoreCustomResources saves a snapshot of crd-apiserver in the store, loses a pizza or, with "ha", all volumes, and
+// restores it.
+func (o *operations) restoreCustomResources(t *testing.T, overlay string, page *Document, file, installed string) {
 	t.Helper()
-	const section, apply = "Backups and restore", "kubectl apply -k crd-apiserver\nkubectl rollout status --namespace crd-apiserver --timeout=10m deployment/crd-apiserver"
+	backup := "backup-embedded"
+	lose := func() { o.Run(t, page.Commands(t, "Backups and restore", "kubectl scale")) }
+	restore := With(t, page.YAML(t, "Backups and restore", "components:"), "components:\n", "")
+	if overlay == "ha" {
+		backup, lose, restore = "backup-etcd", func() { o.loseVolumes(t, "crd-apiserver") }, With(t, restore, "restore-embedded", "restore-etcd")
+	}
+	const apply = "kubectl apply -k crd-apiserver\nkubectl rollout status --namespace crd-apiserver --timeout=10m deployment/crd-apiserver"
 	here := []string{"--namespace restaurant-system", "--namespace crd-apiserver"}
 	list := o.prepareStore(t, here...)
 	const components = "  - ../artifacts/crd-apiserver/components/"
-	installed += components + "backup-embedded\n" + components + "backup-store\n"
+	installed += components + backup + "\n" + components + "backup-store\n"
 	write(t, file, installed)
 	o.Run(t, apply)
 	o.follow(t, "Every night", "kubectl create job", here...)
@@ -313,12 +346,12 @@ func (o *operations) restoreCustomResources(t *testing.T, page *Document, file, 
 	// So close to the cluster's etcd that this can be raised to it on the way back.
 	revision := strings.TrimSpace(o.Run(t, "echo $(($(kubectl get --raw /apis/restaurant.programming-kubernetes.info/v1/pizzas | jq --raw-output .metadata.resourceVersion) + 1000))"))
 	began := time.Now()
-	o.Run(t, page.Commands(t, section, "kubectl scale"))
+	lose()
 	o.follow(t, volumesSection, "kubectl create configmap", append(here, "snapshot-20261121T031700Z.db", name, "$(date +%s%6N)", revision)...)
-	write(t, file, installed+With(t, page.YAML(t, section, "components:"), "components:\n", ""))
+	write(t, file, installed+restore)
 	o.Run(t, apply)
 	o.awaitCalmOf(t, "salami")
-	t.Logf("crd-apiserver was restored from the store after %.0f s", time.Since(began).Seconds())
+	t.Logf("crd-apiserver, %s, was restored from the store after %.0f s", overlay, time.Since(began).Seconds())
 	write(t, file, installed)
 	o.Run(t, apply)
 	o.awaitCalmOf(t, "salami")
