@@ -16,7 +16,7 @@
 
 KUBERNETES_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 KONNECTIVITY_BINARIES := proxy-server proxy-agent
-NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause metrics-server rclone versitygw
+NODE_BINARIES := etcdctl kubelet kube-proxy coredns pause rclone versitygw
 
 .PHONY: image
 image: build ## Builds images of the servers into archives, reproducibly: VERSION, REGISTRY

@@ -38,7 +38,7 @@ test-fuzz: ## Sends 10 000 objects of each kind through each version and encodin
 .PHONY: test-e2e
 test-e2e: binaries ## Runs the tests against a real control plane
 	failed=0; \
-		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=20m $${packages} || failed=1; \
+		packages="$(E2E_PACKAGES)"; $(TEST_E2E) -timeout=45m $${packages} || failed=1; \
 		$(TEST_E2E) -timeout=10m ./test/e2e/attacks || failed=1; \
 		exit $${failed}
 
@@ -106,13 +106,14 @@ test-etcd: binaries $(BIN)/etcd-3.5 $(BIN)/etcd-3.6 ## Runs the tests of the sto
 OVERLAYS ?= standalone|sizes|ha|external-etcd|helm|crd-apiserver|types
 # What only one overlay is tested with takes minutes to build.
 MONITORING = $(if $(findstring ha,$(OVERLAYS)),prometheus prometheus-operator prometheus-config-reloader)
+METRICS = $(if $(findstring external-etcd,$(OVERLAYS)),metrics-server)
 
 # The server's image is built twice: an upgrade needs two that differ in more than their names.
 .PHONY: test-nodes
 test-nodes: ## Does what the documentation says to operators on three nodes with containerd and kubelets, as root: OVERLAYS="standalone|sizes|ha|external-etcd|helm|crd-apiserver|types"
 	@hack/test-needs.sh root containerd runc iptables nft conntrack jq unshare nsenter /usr/lib/cni/ptp
-	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING))
-	@for image in pause etcd kube-scheduler metrics-server rclone $(MONITORING); do \
+	@$(MAKE) --no-print-directory binaries $(addprefix $(BIN)/,$(NODE_BINARIES) $(MONITORING) $(METRICS))
+	@for image in pause etcd kube-scheduler rclone $(MONITORING) $(METRICS); do \
 		hack/build-image.sh $${image} _output/nodes/$${image}.tar; \
 	done
 	@for version in v0.37.0 v0.37.1; do \

@@ -67,8 +67,7 @@ func TestOperations(t *testing.T) {
 		crdImage + ":" + oldVersion:  archive("crd-apiserver"),
 		"registry.example.com/restaurant/webhook:" + oldVersion: archive("webhook"),
 		"registry.k8s.io/kube-scheduler:v1.37.1":                archive("kube-scheduler"),
-		"registry.example.com/metrics-server:test":              archive("metrics-server"),
-		rcloneImage: archive("rclone"),
+		rcloneImage:                                             archive("rclone"),
 	})
 	// The documentation's kustomization has the component "monitoring".
 	require.NoError(t, c.Apply(t.Context(), monitoringKinds(t)...))
@@ -403,6 +402,9 @@ func (o *operations) testSecondScheduler(t *testing.T) {
 
 // testAutoscaler has the number of replicas follow the load.
 func (o *operations) testAutoscaler(t *testing.T) {
+	for _, node := range o.cluster.Nodes {
+		node.importImages(t, map[string]string{"registry.example.com/metrics-server:test": archive("metrics-server")})
+	}
 	manifest, err := filepath.Abs("testdata/metrics-server.yaml")
 	require.NoError(t, err)
 	o.Run(t, "kubectl apply --filename="+manifest)
