@@ -228,7 +228,7 @@ func (o *operations) testRestoreFromStore(t *testing.T) {
 	o.restoreFromStore(t, list, func(t *testing.T) {
 		t.Helper()
 		o.addComponents(t, o.page.YAML(t, volumesSection, "components:"))
-		o.Run(t, "kubectl apply -k restaurant")
+		o.follow(t, volumesSection, "kubectl apply -k")
 	}, func(t *testing.T) {
 		t.Helper()
 		o.without(t, installed)
