@@ -51,7 +51,8 @@ const (
 
 // switchToServer makes kube-apiserver send requests to the server, and ends the watches that
 // it still has itself; those of definitions that types in Go replace end in the phase Releasing. If
-// the server can't be reached, or the definitions have changed, nothing changes for clients, and the migration is back in the phase Copying.
+// the server can't be reached, or the definitions have changed, nothing changes for clients, and the
+// migration is back in the phase Copying.
 func (s *session) switchToServer(ctx context.Context) error {
 	if err := s.switchFirst(ctx); err != nil {
 		return err
