@@ -187,9 +187,23 @@ func (s *session) keepServed(d definition, definition *unstructured.Unstructured
 	}
 }
 
-// changeDefinitions changes all definitions of the group that it does not leave as they are. If one is refused, it
-// changes the others before it returns the error.
+// changeDefinitions changes what all definitions of the group specify, unless it leaves them as they are.
 func (m *Migration) changeDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured, versions []any) []any) error {
+	return m.updateDefinitions(ctx, doing, func(d definition, object *unstructured.Unstructured) error {
+		versions, found, err := unstructured.NestedSlice(object.Object, "spec", "versions")
+		if err == nil && !found {
+			err = errors.New("it has no versions")
+		}
+		if err != nil {
+			return err
+		}
+		return unstructured.SetNestedSlice(object.Object, change(d, object, versions), "spec", "versions")
+	})
+}
+
+// updateDefinitions updates all definitions of the group, or their subresource, that a change does not leave as
+// they are. If one is refused, it updates the others before it returns the error.
+func (m *Migration) updateDefinitions(ctx context.Context, doing string, change func(d definition, object *unstructured.Unstructured) error, subresources ...string) error {
 	found, err := m.definitions(ctx)
 	if err != nil {
 		return err
@@ -201,22 +215,14 @@ func (m *Migration) changeDefinitions(ctx context.Context, doing string, change 
 			if err != nil {
 				return err
 			}
-			versions, found, err := unstructured.NestedSlice(object.Object, "spec", "versions")
-			if err == nil && !found {
-				err = errors.New("it has no versions")
-			}
-			if err != nil {
-				return err
-			}
 			before := object.DeepCopy()
-			versions = change(d, object, versions)
-			if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
+			if err := change(d, object); err != nil {
 				return err
 			}
 			if equality.Semantic.DeepEqual(before, object) {
 				return nil // Even such an update may be refused.
 			}
-			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{DryRun: m.dryRun})
+			_, err = m.definitionClient().Update(ctx, object, metav1.UpdateOptions{DryRun: m.dryRun}, subresources...)
 			return err
 		})
 		if err != nil && refused == nil {

@@ -33,7 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
@@ -494,34 +493,17 @@ func (s *session) stopServing(ctx context.Context) error {
 // endWatches does so where a definition can't be changed: kube-apiserver ends the watches when it has accepted
 // other names, too, and accepts those of the definition again at once.
 func (s *session) endWatches(ctx context.Context) error {
-	found, err := s.definitions(ctx)
-	if err != nil {
-		return err
-	}
-	for _, d := range found {
+	return s.updateDefinitions(ctx, "ending the watches, by its status, of", func(d definition, object *unstructured.Unstructured) error {
 		if len(d.served()) == 0 {
-			continue
+			return nil
 		}
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			object, err := s.definitionClient().Get(ctx, d.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			names := []string{"status", "acceptedNames", "categories"}
-			categories, _, err := unstructured.NestedStringSlice(object.Object, names...)
-			if err == nil {
-				err = unstructured.SetNestedStringSlice(object.Object, append(categories, "moved"), names...)
-			}
-			if err == nil {
-				_, err = s.definitionClient().UpdateStatus(ctx, object, metav1.UpdateOptions{})
-			}
-			return err
-		})
+		names := []string{"status", "acceptedNames", "categories"}
+		categories, _, err := unstructured.NestedStringSlice(object.Object, names...)
 		if err != nil {
-			return fmt.Errorf("ending the watches of the CustomResourceDefinition %s by its status: %w", d.Name, err)
+			return err
 		}
-	}
-	return nil
+		return unstructured.SetNestedStringSlice(object.Object, append(categories, "moved"), names...)
+	}, "status")
 }
 
 func (s *session) unserve(ctx context.Context) error {
