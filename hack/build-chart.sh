@@ -123,7 +123,7 @@ _output/bin/kubectl kustomize "${work}" >"${out}/manifests/unregister.yaml"
 	cat "${out}"/manifests/*.yaml | sed -n 's/^ *image: //p' | sort --unique | while read -r image; do
 		[[ ${image} == */* ]] || image=${registry}/${image%@*}:${version}
 		name=${image##*/}
-		printf '    - name: %s\n      image: %s\n' "${name%%:*}" "${image}"
+		printf '    - name: %s\n      image: %s\n' "${name%%[:@]*}" "${image}"
 	done
 	[[ ${version} != *-* ]] || echo '  artifacthub.io/prerelease: "true"'
 	printf 'version: %s\nappVersion: %s\n' "${version#v}" "${version}"

@@ -21,7 +21,8 @@
 #
 # REGISTRY is where the images are going to be, DOWNLOADS the URL of the directory where the files
 # are. PLATFORMS are those of the binaries; the ones for Linux are in the images too. SIGNING_KEY is
-# the file of a private key that signs the checksums; without it there is no signature.
+# the file of a private key that signs the checksums; without it there is no signature. DIGESTS pins images of
+# others, such as "quay.io/coreos/etcd=sha256:… rclone/rclone=sha256:…".
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -46,6 +47,15 @@ changes=$(git status --porcelain)
 # It signs what is made last.
 [[ -z ${SIGNING_KEY:-} ]] || openssl pkey -in "${SIGNING_KEY}" -noout 2>/dev/null ||
 	fail "openssl can't read SIGNING_KEY=${SIGNING_KEY}: name the file of a private key, or none."
+
+pins=()
+for pin in ${DIGESTS:-}; do
+	[[ ${pin} =~ ^[^=@:]+=sha256:[0-9a-f]{64}$ ]] ||
+		fail "DIGESTS has ${pin}: name an image and the digest of its index, as in quay.io/coreos/etcd=sha256:<64 hexadecimal digits>."
+	pins+=(--expression="s|^\( *image: ${pin%%=*}:[^@]*\)\$|\1@${pin#*=}|")
+done
+# pin FILE... names images of others by digest, too.
+pin() { sed --in-place --expression='' "${pins[@]}" "$@"; }
 
 # Everything has the time of the commit.
 created=$(git log -1 --format=%ct)
@@ -102,6 +112,7 @@ resources: [../../../artifacts/$3]
 images: [{name: $2, newName: ${registry}/$2, newTag: "${version}", digest: "${digests[$2]}"}]
 EOF
 	_output/bin/kubectl kustomize "${work}" >"${out}/install-$1.yaml"
+	pin "${out}/install-$1.yaml"
 	rm -r "${work}"
 }
 install standalone apiserver deploy/overlays/standalone
@@ -122,9 +133,13 @@ install crd-apiserver-external-etcd crd-apiserver crd-apiserver/overlays/externa
 mkdir "${out}/work"
 cp --recursive artifacts "${out}/work"
 VERSION=${version} link_version "${out}/work"
+pin "${out}"/work/artifacts/deploy/components/*/*.yaml
 archive "${out}/manifests-${version}.tar.gz" "${out}/work" --exclude='*.go' --exclude=artifacts/chart artifacts
 rm -r "${out}/work"
-for name in "${!digests[@]}"; do echo "${name}=${digests[${name}]}"; done >"${out}/digests"
+{
+	for name in "${!digests[@]}"; do echo "${name}=${digests[${name}]}"; done
+	for pin in ${DIGESTS:-}; do echo "${pin}"; done
+} >"${out}/digests"
 for chart in restaurant-apiserver crd-apiserver; do
 	VERSION=${version} REGISTRY=${registry} DIGESTS=${out}/digests hack/build-chart.sh "${out}/chart/${chart}" "${chart}"
 	archive "${out}/${chart}-${version#v}.tgz" "${out}/chart" "${chart}"
@@ -194,7 +209,7 @@ awk -v start="## ${section}" 'index($0, start) == 1 { on = 1; next } /^## / { on
 # It describes all other files, and the signature is that of the checksums.
 commit=$(git rev-parse HEAD)
 CGO_ENABLED=0 go run -trimpath ./hack/provenance -version "${version}" -registry "${registry}" -downloads "${downloads}" \
-	-platforms "${platforms}" -commit "${commit}" "${out}"/* >"${out}.provenance"
+	-platforms "${platforms}" -digests "${DIGESTS:-}" -commit "${commit}" "${out}"/* >"${out}.provenance"
 mv "${out}.provenance" "${out}/provenance.intoto.json"
 
 (cd "${out}" && sha256sum -- * >SHA256SUMS)
@@ -218,5 +233,8 @@ ls -l "${out}"
 # At the end, where they are seen.
 [[ -n ${SIGNING_KEY:-} ]] ||
 	echo 'WARNING: NOT SIGNED. Nobody can see who made this release: name a private key by SIGNING_KEY.' >&2
+unpinned=$(tar --extract --to-stdout --file="${out}/manifests-${version}.tar.gz" artifacts/deploy/components | sed -n 's|^ *image: \([^@]*/[^@]*\):[^@]*$|\1|p' | sort --unique)
+[[ -z ${unpinned} ]] ||
+	echo "WARNING: NOT PINNED. Tags name these images, whose owners can change them: ${unpinned//$'\n'/, }. Name their digests by DIGESTS." >&2
 ! grep --quiet -e 'security@example[.]com' SECURITY.md ||
 	echo 'WARNING: NO CONTACT. SECURITY.md names no place to report vulnerabilities to: choose one by hack/rename-module.sh.' >&2

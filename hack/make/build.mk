@@ -28,7 +28,7 @@ chart: $(BIN)/kubectl ## Builds the Helm charts into directories of _output/char
 	@for chart in restaurant-apiserver crd-apiserver; do hack/build-chart.sh _output/chart/$${chart} $${chart}; done
 
 .PHONY: release
-release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VERSION=v0.37.0, REGISTRY, PLATFORMS and SIGNING_KEY
+release: $(BIN)/kubectl ## Makes everything that a release has, reproducibly: VERSION=v0.37.0, REGISTRY, PLATFORMS, DIGESTS and SIGNING_KEY
 	@hack/release.sh $(VERSION)
 
 .PHONY: binaries

@@ -38,6 +38,7 @@ func main() {
 	flag.StringVar(&parameters.Registry, "registry", "", "Registry of the images in the manifests.")
 	flag.StringVar(&parameters.Downloads, "downloads", "", "URL of the directory of the files.")
 	flag.StringVar(&parameters.Platforms, "platforms", "", "Platforms of the binaries, separated by spaces.")
+	flag.StringVar(&parameters.Digests, "digests", "", "Digests of other projects' images, separated by spaces.")
 	commit := flag.String("commit", "", "Commit of the sources.")
 	builder := flag.String("builder", source+"/hack/release.sh", "URI of who runs the build.")
 	flag.Parse()
@@ -60,6 +61,7 @@ type parameters struct {
 	Registry  string `json:"registry"`
 	Downloads string `json:"downloads"`
 	Platforms string `json:"platforms"`
+	Digests   string `json:"digests,omitempty"`
 }
 
 type predicate struct {

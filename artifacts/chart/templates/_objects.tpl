@@ -223,16 +223,17 @@
 {{- $others := dict "quay.io/coreos/etcd" $values.etcd.image "rclone/rclone" $values.rclone.image }}
 {{- range $container := concat $pod.containers ($pod.initContainers | default list) }}
 {{- /* Manifests of a release have the digest. */}}
-{{- $own := splitList "@" $container.image }}
-{{- if hasKey $images (first $own) }}
-{{- $_ := set $container "image" (include "image" (dict "image" (get $images (first $own)) "tag" $version "digest" (rest $own | first))) }}
+{{- $parts := splitList "@" $container.image }}
+{{- $digest := rest $parts | first }}
+{{- $parts = splitList ":" (first $parts) }}
+{{- if hasKey $images (first $parts) }}
+{{- $_ := set $container "image" (include "image" (dict "image" (get $images (first $parts)) "tag" $version "digest" $digest)) }}
 {{- if ne $values.image.pullPolicy "IfNotPresent" }}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy }}
 {{- end }}
 {{- else }}
-{{- $parts := splitList ":" $container.image }}
 {{- with get $others (first $parts) }}
-{{- $_ := set $container "image" (include "image" (dict "image" . "tag" (last $parts))) }}
+{{- $_ := set $container "image" (include "image" (dict "image" . "tag" (last $parts) "digest" $digest)) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -27,6 +27,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -87,7 +88,9 @@ func TestRelease(t *testing.T) {
 	run(t, source, nil, "openssl", "pkey", "-in", key, "-pubout", "-out", public)
 	downloads := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(source, "_output", "release"))))
 	t.Cleanup(downloads.Close)
-	env := []string{"REGISTRY=registry.example.org/a", "DOWNLOADS=" + downloads.URL, "PLATFORMS=linux/" + runtime.GOARCH}
+	etcd, rclone := "sha256:"+strings.Repeat("e", 64), "sha256:"+strings.Repeat("c", 64)
+	pins := "quay.io/coreos/etcd=" + etcd + " rclone/rclone=" + rclone
+	env := []string{"REGISTRY=registry.example.org/a", "DOWNLOADS=" + downloads.URL, "PLATFORMS=linux/" + runtime.GOARCH, "DIGESTS=" + pins}
 	signed := "SIGNING_KEY=" + key
 	release := func(source string, env ...string) map[string][]byte {
 		t.Helper()
@@ -95,6 +98,7 @@ func TestRelease(t *testing.T) {
 		require.NoError(t, os.Symlink(kubectl, filepath.Join(source, "_output", "bin", "kubectl")))
 		_, warnings := runBoth(t, source, env, "hack/release.sh", version)
 		require.Equal(t, !slices.Contains(env, signed), strings.Contains(warnings, "WARNING: NOT SIGNED."), warnings)
+		require.NotContains(t, warnings, "NOT PINNED")
 		files := map[string][]byte{}
 		out := filepath.Join(source, "_output", "release")
 		entries, err := os.ReadDir(out)
@@ -177,7 +181,9 @@ func TestRelease(t *testing.T) {
 		require.Contains(t, packed, "artifacts/deploy/components/etcd/etcd.yaml\n")
 		require.NotContains(t, packed, ".go\n")
 		require.NotContains(t, packed, "artifacts/chart")
-		requireLinks(t, run(t, source, nil, "tar", "--extract", "--to-stdout", "--file="+path("manifests-"+version+".tar.gz")))
+		unpacked := run(t, source, nil, "tar", "--extract", "--to-stdout", "--file="+path("manifests-"+version+".tar.gz"))
+		requireLinks(t, unpacked)
+		require.Equal(t, 2, strings.Count(unpacked, "@"+rclone+"\n"))
 		for file, test := range map[string]struct {
 			deployments     int
 			server, overlay string
@@ -192,7 +198,8 @@ func TestRelease(t *testing.T) {
 			image := "registry.example.org/a/" + test.server + ":" + version + "@" + digest(t, source, path(test.server+"-"+version+"-image.tar"))
 			require.Equal(t, test.deployments, strings.Count(manifest, "image: "+image+"\n"), file)
 			want := run(t, source, nil, "_output/bin/kubectl", "kustomize", "artifacts/"+test.overlay)
-			require.Equal(t, want, strings.ReplaceAll(manifest, image, test.server))
+			require.Equal(t, want, strings.NewReplacer(image, test.server, "@"+etcd, "").Replace(manifest))
+			require.NotRegexp(t, "image: [^@]*\n", manifest)
 		}
 		require.Regexp(t, `^quay\.io/coreos/etcd:v[0-9.]+\nrclone/rclone:[0-9.]+\nregistry\.example\.org/a/apiserver:`+version+`\nregistry\.example\.org/a/crd-apiserver:`+version+`\nregistry\.example\.org/a/webhook:`+version+`\n$`, string(files["images.txt"]))
 	})
@@ -210,7 +217,7 @@ func TestRelease(t *testing.T) {
 			requireLinks(t, run(t, source, nil, helm, "show", "all", archive))
 			objects := run(t, source, nil, helm, "template", "release", archive, "--namespace="+test.namespace, "--no-hooks", "--set=createNamespace=true,"+test.set)
 			// A digest is all that a chart names an image by.
-			want := strings.ReplaceAll(string(files["install-"+install+".yaml"]), ":"+version+"@sha256:", "@sha256:")
+			want := regexp.MustCompile(":[^:@ ]+@sha256:").ReplaceAllString(string(files["install-"+install+".yaml"]), "@sha256:")
 			require.Equal(t, decode(t, want), decode(t, objects))
 		}
 	})
@@ -285,7 +292,7 @@ func TestRelease(t *testing.T) {
 		definition := statement.Predicate.BuildDefinition
 		require.Equal(t, "https://restaurant.programming-kubernetes.info/apiserver/blob/"+version+"/docs/making-releases.md", definition.BuildType)
 		require.Equal(t, map[string]string{
-			"version": version, "registry": "registry.example.org/a", "downloads": downloads.URL, "platforms": "linux/" + runtime.GOARCH,
+			"version": version, "registry": "registry.example.org/a", "downloads": downloads.URL, "platforms": "linux/" + runtime.GOARCH, "digests": pins,
 		}, definition.ExternalParameters)
 		require.Equal(t, strings.TrimSpace(run(t, source, nil, "git", "rev-parse", "HEAD")), definition.ResolvedDependencies[0].Digest["gitCommit"])
 	})
@@ -351,12 +358,13 @@ func decode(t *testing.T, manifests string) map[string]any {
 // commit.
 func TestReleaseRefusals(t *testing.T) {
 	source := clone(t, root)
-	for name, test := range map[string]struct{ version, file, key, want string }{
-		"no version":                {"latest", "", "", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
-		"nothing in the change log": {"v99.0.0", "", "", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
-		"a new file":                {version, "new", "", "?? new\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
-		"a changed file":            {version, "LICENSE", "", " M LICENSE\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
-		"a key that is none":        {version, "", "LICENSE", "openssl can't read SIGNING_KEY=LICENSE: name the file of a private key, or none.\n"},
+	for name, test := range map[string]struct{ version, file, key, digests, want string }{
+		"no version":                {"latest", "", "", "", "The version must be like v0.37.0 or v0.37.0-rc.1, not latest.\n"},
+		"nothing in the change log": {"v99.0.0", "", "", "", "CHANGELOG.md has no section \"## v99.0.0\": write what is new for those who upgrade.\n"},
+		"a new file":                {version, "new", "", "", "?? new\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
+		"a changed file":            {version, "LICENSE", "", "", " M LICENSE\nThese files differ from the last commit. Commit or remove them: a release is made of a commit.\n"},
+		"a key that is none":        {version, "", "LICENSE", "", "openssl can't read SIGNING_KEY=LICENSE: name the file of a private key, or none.\n"},
+		"a digest without a name":   {version, "", "", "sha256:0", "DIGESTS has sha256:0: name an image and the digest of its index, as in quay.io/coreos/etcd=sha256:<64 hexadecimal digits>.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.file != "" {
@@ -366,7 +374,7 @@ func TestReleaseRefusals(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "hack/release.sh", test.version)
 			cmd.Dir = source
 			// What is not refused ends at once.
-			cmd.Env = append(os.Environ(), "PLATFORMS=none/none", "SIGNING_KEY="+test.key)
+			cmd.Env = append(os.Environ(), "PLATFORMS=none/none", "SIGNING_KEY="+test.key, "DIGESTS="+test.digests)
 			output, err := cmd.CombinedOutput()
 			require.Error(t, err)
 			require.Equal(t, test.want, string(output))
