@@ -95,7 +95,11 @@ func permissions(roles []role) (granted []permission) {
 
 func describe(rule rbacv1.PolicyRule) string {
 	text := strings.Join(rule.Verbs, ", ") + " " + strings.Join(append(slices.Clone(rule.Resources), rule.NonResourceURLs...), ", ")
-	if group := strings.Join(rule.APIGroups, ", "); group != "" {
+	groups := slices.Clone(rule.APIGroups)
+	if core := slices.Index(groups, ""); core >= 0 && len(groups) > 1 {
+		groups[core] = "core"
+	}
+	if group := strings.Join(groups, ", "); group != "" {
 		text += " of " + group
 	}
 	if len(rule.ResourceNames) > 0 {
