@@ -110,7 +110,7 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.finish(err) }()
+	defer func() { err = m.takeBack(err) }()
 	if added, err = m.addGroup(added, name != ""); err != nil {
 		return nil, err
 	}

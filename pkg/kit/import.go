@@ -106,9 +106,9 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 			}
 		}
 	}
-	result = &Result{}
 	all := newWriter(ctx, dir)
-	defer func() { err = all.finish(err) }()
+	result = &Result{originals: all.originals}
+	defer func() { err = all.takeBack(err) }()
 	for _, kind := range kinds {
 		one, err := kind.write(ctx, all)
 		if err != nil {

@@ -77,7 +77,7 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	}
 	made := newWriter(ctx, options.Dir)
 	w := &made
-	defer func() { err = w.finish(err) }()
+	defer func() { err = w.takeBack(err) }()
 	if w.exists("go.mod") {
 		goMod, err := w.goMod(ctx)
 		if err != nil {

@@ -18,6 +18,7 @@ package kit_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -77,6 +78,36 @@ func TestInterrupted(t *testing.T) {
 				require.NoError(t, run(t.Context(), dir))
 				require.Equal(t, complete, files(t, dir), "repeated after it was killed after %d files", done)
 			}
+		})
+	}
+}
+
+// What no code can be generated of is taken back, and go.mod with it.
+func TestGenerationThatFails(t *testing.T) {
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOFLAGS", "")
+	dir := newModule(t)
+	create(t, dir, bread())
+	before := files(t, dir)
+	for name, run := range map[string]func() (*kit.Result, error){
+		"create kind": func() (*kit.Result, error) {
+			return kit.CreateKind(t.Context(), kit.Target{Dir: dir}, kit.KindOptions{Kind: "Oven", Versions: []string{"v1", "v1beta1"}})
+		},
+		"create version": func() (*kit.Result, error) {
+			return kit.CreateVersion(t.Context(), kit.Target{Dir: dir}, "v2", "Bread")
+		},
+		"import crd": func() (*kit.Result, error) {
+			return kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{versionedDefinition(t)}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result, err := run()
+			require.NoError(t, err)
+			require.NotEqual(t, before, files(t, dir))
+			err = result.Generate(t.Context(), io.Discard)
+			require.ErrorContains(t, err, "k8s.io/apimachinery")
+			require.ErrorContains(t, err, "\nNothing has been written. Repair this first, or pass --generate=false and repair it afterwards")
+			require.Equal(t, before, files(t, dir))
 		})
 	}
 }

@@ -103,7 +103,7 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.finish(err) }()
+	defer func() { err = m.takeBack(err) }()
 	if err := m.readNamespace(); err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (result
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.finish(err) }()
+	defer func() { err = m.takeBack(err) }()
 	m.Part = options.Name
 	m.lists = []string{"pkg/webhook/" + m.Name + "/webhooks.go"}
 	if err := m.readKind(options); err != nil {

@@ -97,7 +97,7 @@ func (w *writer) getLibrary(ctx context.Context, version string, out, notes io.W
 	if err := w.remember("go.mod", "go.sum"); err != nil {
 		return err
 	}
-	defer func() { err = w.finish(err) }()
+	defer func() { err = w.takeBack(err) }()
 	if _, err := w.goCommand(ctx, "get", library+"@"+version); err != nil {
 		return err
 	}
@@ -121,14 +121,14 @@ func Upgrade(ctx context.Context, dir string) (result *Result, err error) {
 	if err := m.remember("go.mod", "go.sum"); err != nil {
 		return nil, err
 	}
-	defer func() { err = m.finish(err) }()
+	defer func() { err = m.takeBack(err) }()
 	if err := m.refreshFiles(); err != nil {
 		return nil, err
 	}
 	if _, err := m.goCommand(ctx, "mod", "edit", "-tool="+library+"/cmd/kit", "-tool="+library+"/test/controlplane/local"); err != nil {
 		return nil, err
 	}
-	if err := Tidy(ctx, dir); err != nil {
+	if err := tidy(ctx, dir); err != nil {
 		return nil, err
 	}
 	ahead, err := m.ahead(ctx)
@@ -188,7 +188,7 @@ func RefreshFiles(ctx context.Context, dir string) (result *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.finish(err) }()
+	defer func() { err = m.takeBack(err) }()
 	return &m.Result, m.refreshFiles()
 }
 

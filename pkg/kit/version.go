@@ -35,7 +35,7 @@ func CreateVersion(ctx context.Context, target Target, version string, kind Name
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.finish(err) }()
+	defer func() { err = m.takeBack(err) }()
 	if err := m.readNamespace(); err != nil {
 		return nil, err
 	}
@@ -114,9 +114,9 @@ func (m *module) copyFile(from, to, name string) error {
 	return m.create(to, slices.Concat(text[:clause], []byte(name), text[clause+len(parsed.Name.Name):]))
 }
 
-// Tidy runs "go mod tidy" in a module, with further arguments.
-func Tidy(ctx context.Context, dir string, args ...string) error {
-	w := &writer{dir: dir}
+// tidy runs "go mod tidy" in a module, with further arguments.
+func tidy(ctx context.Context, dir string, args ...string) error {
+	w := &writer{Result: Result{originals: originals{dir: dir}}}
 	if _, err := w.goCommand(ctx, append([]string{"mod", "tidy"}, args...)...); err != nil {
 		return fmt.Errorf("go.mod can't be tidied: %w", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"go/format"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -30,6 +31,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
 //go:embed all:templates
@@ -61,6 +64,33 @@ type Result struct {
 	Files []File
 	// Todo says what to do by hand.
 	Todo []string
+	originals
+}
+
+// Generate generates the code of what a command has written. If that fails, it takes back what the command has
+// written. The output is told what is going on.
+func (r *Result) Generate(ctx context.Context, output io.Writer) error {
+	if err := r.remember("go.mod", "go.sum"); err != nil {
+		return err
+	}
+	err := Generate(ctx, r.dir, output)
+	if err == nil {
+		return nil
+	}
+	return r.takeBack(fmt.Errorf("%w\nNothing has been written. Repair this first, or pass --generate=false and repair it afterwards", err))
+}
+
+// Generate generates the code of a module. Before and after that it tidies go.mod: types, and what is generated of
+// them, may need other modules.
+func Generate(ctx context.Context, dir string, output io.Writer) error {
+	// Packages may be missing that a generation which was interrupted has deleted.
+	if err := tidy(ctx, dir, "-e"); err != nil {
+		return err
+	}
+	if err := codegen.Generate(ctx, codegen.Config{Module: dir, Output: output}); err != nil {
+		return err
+	}
+	return tidy(ctx, dir)
 }
 
 // changed is true if something was written.
@@ -68,50 +98,69 @@ func (r *Result) changed() bool {
 	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Change != Left })
 }
 
-// writer writes files of a module.
-type writer struct {
+// originals are the files of a module before a command changed them.
+type originals struct {
 	dir string
-	// lists are files that are expected to differ from what is written at first.
-	lists []string
-	// stopped is an error after which nothing is written any more, as that of a canceled context.
-	stopped func() error
 	// before is what the files were that have been written, or nil for those that did not exist.
 	before map[string][]byte
-	Result
 }
 
-func newWriter(ctx context.Context, dir string) writer {
-	return writer{dir: dir, stopped: ctx.Err, before: map[string][]byte{}}
+func (o *originals) file(name string) string { return filepath.Join(o.dir, filepath.FromSlash(name)) }
+
+// remember keeps what a file is, so that it can be taken back.
+func (o *originals) remember(names ...string) error {
+	for _, name := range names {
+		if _, remembered := o.before[name]; remembered {
+			continue
+		}
+		text, err := os.ReadFile(o.file(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		o.before[name] = text
+	}
+	return nil
 }
 
-// finish takes back everything that was written, if the command has failed.
-func (w *writer) finish(failure error) error {
+// takeBack takes everything back that was written, if the command has failed.
+func (o *originals) takeBack(failure error) error {
 	if failure == nil {
 		return nil
 	}
 	failures := []error{failure}
-	for name, text := range w.before {
+	for name, text := range o.before {
 		if text != nil {
 			continue
 		}
-		if err := os.Remove(w.file(name)); !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(o.file(name)); !errors.Is(err, fs.ErrNotExist) {
 			failures = append(failures, err)
 		}
 		// Directories that are empty now were made for the file.
-		for dir := path.Dir(name); dir != "." && os.Remove(w.file(dir)) == nil; {
+		for dir := path.Dir(name); dir != "." && os.Remove(o.file(dir)) == nil; {
 			dir = path.Dir(dir)
 		}
 	}
 	// On a full disk, there is room for these now.
-	for name, text := range w.before {
+	for name, text := range o.before {
 		if text != nil {
-			failures = append(failures, replaceFile(w.file(name), text))
+			failures = append(failures, replaceFile(o.file(name), text))
 		}
 	}
 	return errors.Join(failures...)
 }
 
-func (w *writer) file(name string) string { return filepath.Join(w.dir, filepath.FromSlash(name)) }
+// writer writes files of a module.
+type writer struct {
+	// lists are files that are expected to differ from what is written at first.
+	lists []string
+	// stopped is an error after which nothing is written any more, as that of a canceled context.
+	stopped func() error
+	Result
+}
+
+func newWriter(ctx context.Context, dir string) writer {
+	return writer{stopped: ctx.Err, Result: Result{originals: originals{dir, map[string][]byte{}}}}
+}
 
 func (w *writer) exists(name string) bool {
 	_, err := os.Stat(w.file(name))
@@ -157,21 +206,6 @@ func (w *writer) write(name string, data []byte) error {
 		return err
 	}
 	return replaceFile(w.file(name), data)
-}
-
-// remember keeps what a file is, so that it can be taken back.
-func (w *writer) remember(names ...string) error {
-	for _, name := range names {
-		if _, remembered := w.before[name]; remembered {
-			continue
-		}
-		text, err := os.ReadFile(w.file(name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		w.before[name] = text
-	}
-	return nil
 }
 
 // replaceFile writes a file as a whole: if that fails, or the process ends, it is what it was before.

@@ -18,7 +18,6 @@ limitations under the License.
 package kit
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -135,7 +134,7 @@ users. The kind has one field to begin with, spec.description. Then it generates
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, target.Dir, result, generate)
+			return generateAndFinish(cmd, result, generate)
 		},
 	}
 	flags := cmd.Flags()
@@ -169,7 +168,7 @@ them afterwards; "kit generate" says which conversions have to be written.`,
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, target.Dir, result, generate)
+			return generateAndFinish(cmd, result, generate)
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "The kind.")
@@ -246,7 +245,14 @@ A module that replaces the library by a checkout gets what the checkout has.`,
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, dir, result, generate)
+			// What it has written helps to repair code that the new version refuses.
+			if generate {
+				err = kit.Generate(cmd.Context(), dir, cmd.ErrOrStderr())
+			}
+			if err != nil {
+				printFiles(cmd.OutOrStdout(), result)
+			}
+			return finish(cmd, result, err)
 		},
 	}
 	cmd.Flags().StringVar(&version, "version", "latest", "Version of the library, or current for the one that go.mod has.")
@@ -278,27 +284,13 @@ func exactly(what string) cobra.PositionalArgs {
 	}
 }
 
-func generateAndFinish(cmd *cobra.Command, dir string, result *kit.Result, generate bool) error {
+func generateAndFinish(cmd *cobra.Command, result *kit.Result, generate bool) error {
 	if generate {
-		if err := generateModule(cmd.Context(), dir, cmd.ErrOrStderr()); err != nil {
-			printFiles(cmd.OutOrStdout(), result)
+		if err := result.Generate(cmd.Context(), cmd.ErrOrStderr()); err != nil {
 			return err
 		}
 	}
 	return finish(cmd, result, nil)
-}
-
-// generateModule generates code, before and after which go.mod has to be tidied: types and
-// what is generated of them may need other modules. Before, packages may be missing that a
-// generation which was interrupted has deleted.
-func generateModule(ctx context.Context, dir string, out io.Writer) error {
-	if err := kit.Tidy(ctx, dir, "-e"); err != nil {
-		return err
-	}
-	if err := codegen.Generate(ctx, codegen.Config{Module: dir, Output: out}); err != nil {
-		return err
-	}
-	return kit.Tidy(ctx, dir)
 }
 
 func finish(cmd *cobra.Command, result *kit.Result, err error) error {

@@ -63,7 +63,7 @@ written.`,
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, dir, result, generate)
+			return generateAndFinish(cmd, result, generate)
 		},
 	}
 	cmd.Flags().StringSliceVar(&options.Versions, "versions", nil, "Versions to import, separated by commas. (default all that are served)")

@@ -88,7 +88,7 @@ func newCreatePart(part part) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return generateAndFinish(cmd, target.Dir, result, generate)
+			return generateAndFinish(cmd, result, generate)
 		},
 	}
 	flags := cmd.Flags()
