@@ -104,9 +104,7 @@ func TestGenerationThatFails(t *testing.T) {
 			result, err := run()
 			require.NoError(t, err)
 			require.NotEqual(t, before, files(t, dir))
-			err = result.Generate(t.Context(), io.Discard)
-			require.ErrorContains(t, err, "k8s.io/apimachinery")
-			require.ErrorContains(t, err, "\nNothing has been written. Repair this first, or pass --generate=false and repair it afterwards")
+			require.ErrorContains(t, result.Generate(t.Context(), io.Discard), "k8s.io/apimachinery")
 			require.Equal(t, before, files(t, dir))
 		})
 	}

@@ -73,11 +73,7 @@ func (r *Result) Generate(ctx context.Context, output io.Writer) error {
 	if err := r.remember("go.mod", "go.sum"); err != nil {
 		return err
 	}
-	err := Generate(ctx, r.dir, output)
-	if err == nil {
-		return nil
-	}
-	return r.takeBack(fmt.Errorf("%w\nNothing has been written. Repair this first, or pass --generate=false and repair it afterwards", err))
+	return r.takeBack(Generate(ctx, r.dir, output))
 }
 
 // Generate generates the code of a module. Before and after that it tidies go.mod: types, and what is generated of

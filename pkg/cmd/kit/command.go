@@ -287,7 +287,7 @@ func exactly(what string) cobra.PositionalArgs {
 func generateAndFinish(cmd *cobra.Command, result *kit.Result, generate bool) error {
 	if generate {
 		if err := result.Generate(cmd.Context(), cmd.ErrOrStderr()); err != nil {
-			return err
+			return fmt.Errorf("%w\nNothing has been written. Repair this first, or pass --generate=false and repair it afterwards", err)
 		}
 	}
 	return finish(cmd, result, nil)
