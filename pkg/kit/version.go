@@ -116,7 +116,7 @@ func (m *module) copyFile(from, to, name string) error {
 
 // tidy runs "go mod tidy" in a module, with further arguments.
 func tidy(ctx context.Context, dir string, args ...string) error {
-	w := &writer{Result: Result{originals: originals{dir: dir}}}
+	w := newWriter(ctx, dir)
 	if _, err := w.goCommand(ctx, append([]string{"mod", "tidy"}, args...)...); err != nil {
 		return fmt.Errorf("go.mod can't be tidied: %w", err)
 	}
