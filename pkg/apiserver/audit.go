@@ -32,12 +32,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// auditFlushTimeout bounds how long a server that stops, and has no more requests, waits
-// for who collects its audit events.
+// auditFlushTimeout bounds how long a stopping server waits for the collector of its audit events.
 const auditFlushTimeout = 5 * time.Second
 
-// validateAudit returns what is wrong with the policy. The library finds that out only
-// after all that the server waits for, and without one records nothing, silently.
+// validateAudit returns the errors of the policy. The library reports them only after everything that the server
+// waits for. Without a policy it records nothing, silently.
 func (o CompletedOptions) validateAudit() error {
 	// Upstream fault 39.
 	if o.Audit.PolicyFile == "" {
@@ -53,7 +52,7 @@ func (o CompletedOptions) validateAudit() error {
 	return nil
 }
 
-// applyAudit does what the flags say.
+// applyAudit configures auditing by the flags.
 func (o CompletedOptions) applyAudit(config *genericapiserver.Config) error {
 	if err := o.Audit.ApplyTo(config); err != nil {
 		return fmt.Errorf("--audit-log-path, --audit-webhook-config-file, or another flag of auditing: %w", err)
@@ -64,12 +63,12 @@ func (o CompletedOptions) applyAudit(config *genericapiserver.Config) error {
 	return nil
 }
 
-// auditBackend records what clients were really told, and lets the server stop.
+// auditBackend corrects the library's events and bounds its shutdown.
 type auditBackend struct {
 	audit.Backend
 }
 
-// ProcessEvents corrects what the library records.
+// ProcessEvents corrects the library's events.
 func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
 		// Kube-apiserver could not be asked about the request: retryable replaces the answer.
@@ -99,8 +98,8 @@ func validPatch(patch *runtime.Unknown) *runtime.Unknown {
 	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
 }
 
-// Shutdown returns when all events have been sent, or could be by now. The library would
-// try for more than a minute, longer than a pod has to stop.
+// Shutdown sends the remaining events, for at most auditFlushTimeout. The library would try for more than a minute,
+// longer than a pod has to stop.
 // Upstream fault 57.
 func (b auditBackend) Shutdown() {
 	done := make(chan struct{})

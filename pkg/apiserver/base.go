@@ -29,10 +29,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Base is what a server serves besides groups that are declared in Go. The groups are
-// installed on the library's server that the base makes; authentication, authorization,
-// admission, audit, bounds and the life cycle are the same for both. All fields are
-// required.
+// Base adds APIs to a server that are not groups in Go. The groups are installed on the
+// library's server that New makes. The APIs of both share authentication, authorization,
+// admission, audit, bounds and the life cycle. All fields are required.
 type Base struct {
 	// Scheme and OpenAPI describe the types of the library's server.
 	Scheme  *runtime.Scheme
@@ -44,16 +43,15 @@ type Base struct {
 	// Groups returns the names of the API groups whose objects it stores, once flags are
 	// parsed.
 	Groups func() []string
-	// Reads are the resources of the cluster that the server does not start without
-	// permission to list and watch, and ReadsFix says how to give it.
+	// Reads are the cluster's resources that the server needs permission to list and watch
+	// before it starts. ReadsFix says how to grant it.
 	Reads    []schema.GroupResource
 	ReadsFix string
-	// Permissions is what else the server must be allowed to do in the cluster.
+	// Permissions are further permissions that the server needs in the cluster.
 	Permissions []cluster.Permission
-	// New makes the library's server. Everything in the config is made already, and the
-	// config is not changed.
+	// New makes the library's server from a complete config, which it does not change.
 	New func(*Config) (*genericapiserver.GenericAPIServer, error)
-	// Stores returns where and how the objects are stored, for tools. Of the config, only what
-	// is about etcd is made, and the client's configuration.
+	// Stores returns where and how the objects are stored, for tools. The config has only the
+	// parts that concern etcd, and the configuration of clients.
 	Stores func(context.Context, *Config) ([]keys.Objects, error)
 }

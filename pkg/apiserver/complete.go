@@ -31,7 +31,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// CompletedOptions are Options after Complete; nothing else makes them.
+// CompletedOptions are the result of Options.Complete, and of nothing else.
 type CompletedOptions struct {
 	*completedOptions
 }
@@ -46,8 +46,8 @@ type completedOptions struct {
 // Embedded tells whether etcd runs inside this server.
 func (o CompletedOptions) Embedded() bool { return o.embeddedEtcd }
 
-// Complete returns the options with what follows from others filled in. The receiver
-// stays as it is, so that it can be changed and completed again.
+// Complete returns the options with all derived values filled in. The receiver is not
+// changed, so that it can be changed and completed again.
 func (o *Options) Complete() (CompletedOptions, error) {
 	if err := o.ApplyFeatureGates(); err != nil {
 		return CompletedOptions{}, err
@@ -104,7 +104,7 @@ func (o CompletedOptions) completeAPIServices() error {
 	return nil
 }
 
-// completeEtcd makes the embedded etcd the one that is used, if no other is.
+// completeEtcd selects the embedded etcd if no other one is named.
 func (o CompletedOptions) completeEtcd() error {
 	transport := &o.Etcd.StorageConfig.Transport
 	o.embeddedEtcd = len(transport.ServerList) == 0
@@ -123,7 +123,7 @@ func (o CompletedOptions) completeEtcd() error {
 	return nil
 }
 
-// Egress returns how to reach a network, nil for directly.
+// Egress returns a dialer for a network, or nil to reach it directly.
 func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
 	selector, err := o.egress()
 	if err != nil || selector == nil {
@@ -132,7 +132,7 @@ func (o CompletedOptions) Egress(network egressselector.NetworkContext) (utilnet
 	return selector.Lookup(network)
 }
 
-// etcdEgress is Egress to etcd, but for patience.
+// etcdEgress returns a dialer for etcd that tries again, see transport.EtcdDialer.
 func (o CompletedOptions) etcdEgress(network egressselector.NetworkContext) (utilnet.DialFunc, error) {
 	dial, err := o.Egress(network)
 	if err != nil {

@@ -31,8 +31,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/certificates"
 )
 
-// A second Complete once saw what the first had written into the options: the kubeconfig of
-// the first, an embedded etcd as if it were an external one, and a certificate.
+// A second Complete once saw values that the first had written into the options. These were
+// the first's kubeconfig, an embedded etcd as if it were an external one, and a
+// certificate.
 func TestCompleteLeavesItsReceiverAlone(t *testing.T) {
 	options := NewOptions("test")
 	options.CoreAPI.CoreAPIKubeconfigPath, options.EmbeddedEtcd.Dir = "first", "data"
@@ -88,7 +89,7 @@ func TestOneNameForAServer(t *testing.T) {
 	}
 }
 
-// What was prepared for a server that there can't be is released.
+// Close releases everything that was prepared for a server that can't be made.
 func TestCloseReleases(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -52,24 +52,23 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// resyncPeriod is how often informers of the cluster's objects repeat what they know.
+// resyncPeriod is how often informers of the cluster's objects resync.
 const resyncPeriod = 10 * time.Minute
 
-// Config is all that a server is made of. Who makes neither a server of it nor changes
-// anything has to Close it.
+// Config holds the parts of a server. If New is not called, the caller must call Close.
 type Config struct {
 	// Name is that of the server, see NewOptions.
 	Name    string
 	Generic *genericapiserver.RecommendedConfig
 	Groups  []registry.Group
-	// Etcd is how objects are stored, for what is stored in other ways than the groups.
+	// Etcd are the options of storage, for objects that are not of the groups.
 	Etcd *genericoptions.EtcdOptions
 	// Scheme and Codecs know the types of the groups.
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
 	// Runtimes are those of the groups that have one, by the group's name.
 	Runtimes map[string]registry.Runtime
-	// Bounds are what a request may cost.
+	// Bounds limit the cost of requests.
 	Bounds limits.Bounds
 	// RunControllers is false if the groups' controllers run elsewhere only.
 	RunControllers bool
@@ -92,7 +91,7 @@ type Config struct {
 	closeOnce   func() error
 }
 
-// CompletedConfig is a Config after Complete; nothing else makes one.
+// CompletedConfig is the result of Config.Complete, and of nothing else.
 type CompletedConfig struct {
 	*completedConfig
 }
@@ -102,12 +101,11 @@ type completedConfig struct {
 	generic genericapiserver.CompletedConfig
 }
 
-// Config waits for what a server with these options needs, starts the embedded etcd, and
-// returns a config in which clients and informers are made but do nothing yet. Each reason
-// for waiting is logged once; after StartupTimeout the last one is the error.
+// Config waits for the server's prerequisites, starts the embedded etcd, and returns a config.
+// Its clients and informers are made but do nothing yet. Each reason for waiting is logged
+// once; after StartupTimeout the last one is the error.
 //
-// What Config has started is stopped by the server at the end of its Run, by New if there
-// can be no server, or else by Close.
+// Server.Run, a failed New, or Close stops what Config started.
 func (o CompletedOptions) Config(ctx context.Context) (*Config, error) {
 	ready, embedded, err := o.awaitPrerequisites(ctx)
 	if err != nil {
@@ -123,8 +121,7 @@ func (o CompletedOptions) Config(ctx context.Context) (*Config, error) {
 	return config, nil
 }
 
-// newConfig returns a config that knows its groups, and owns the embedded etcd, with an
-// error too.
+// newConfig returns a config that owns the embedded etcd, even with an error.
 func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
@@ -170,8 +167,8 @@ func (o CompletedOptions) newConfig(etcd *etcd.Etcd) (*Config, error) {
 	return config, nil
 }
 
-// Close stops what runs for a config that no server is made of. It may be called again, and
-// after a server has done it.
+// Close stops everything that was started for the config. It may be called again, also after
+// the server has called it.
 func (c *Config) Close() error { return c.closeOnce() }
 
 func (c *Config) close() error {
@@ -181,7 +178,7 @@ func (c *Config) close() error {
 	if serving := c.Generic.SecureServing; serving != nil {
 		_ = serving.Listener.Close() // A server has closed it.
 	}
-	// Its server has done it, too, and has sent all there is.
+	// The server has done it, too, and has sent all spans.
 	_ = c.Generic.TracerProvider.Shutdown(context.Background())
 	if c.storage != nil {
 		_ = c.storage.Close() // Nobody uses it any more.
@@ -261,7 +258,7 @@ func (o CompletedOptions) applyTo(ctx context.Context, config *Config, ready req
 	return o.applyCluster(config, ready)
 }
 
-// applyServing listens on the port, at which nobody answers yet.
+// applyServing listens on the port, but accepts no connections yet.
 func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *transport.Drain, ready requirements.Granted) error {
 	// The library keeps the listener, which is for one server, in the options, and forgets
 	// the port if it can't be listened on.
@@ -286,7 +283,7 @@ func (o CompletedOptions) applyServing(config *genericapiserver.Config, drain *t
 	return nil
 }
 
-// serveError names the flags that there is something wrong with.
+// serveError names the flags that may be wrong.
 func serveError(port int, err error) error {
 	if strings.Contains(err.Error(), "failed to create listener") {
 		return fmt.Errorf("port %d can't be listened on; choose another with --secure-port: %w", port, err)
@@ -294,7 +291,7 @@ func serveError(port int, err error) error {
 	return fmt.Errorf("TLS can't be served; check --tls-cert-file, --tls-private-key-file and the other --tls flags: %w", err)
 }
 
-// applyCluster makes what uses the objects of the cluster.
+// applyCluster makes the clients, informers and admission plugins that use the cluster.
 func (o CompletedOptions) applyCluster(config *Config, ready requirements.Granted) error {
 	generic := config.Generic
 	generic.ClientConfig = rest.CopyConfig(ready.Core)
@@ -330,7 +327,7 @@ func (o CompletedOptions) applyCluster(config *Config, ready requirements.Grante
 	return nil
 }
 
-// newRuntimes creates the runtimes of the groups and returns what initializes their
+// newRuntimes creates the runtimes of the groups and returns the initializers of their
 // admission plugins.
 func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitializer, err error) {
 	loopback := rest.CopyConfig(c.Generic.LoopbackClientConfig)
@@ -354,7 +351,7 @@ func (c *Config) newRuntimes() (initializers []genericadmission.PluginInitialize
 }
 
 // buildHandlerChain wraps the installed API, innermost handler first. The package comment lists
-// the handlers in the order in which a request passes them, with what each is for.
+// the handlers in the order of a request, with their purposes.
 func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	codecs, longRunning := config.Serializer, config.LongRunningFunc
 	handler = c.storage.WithReferences(handler)
@@ -374,7 +371,7 @@ func (c *Config) buildHandlerChain(handler http.Handler, config *genericapiserve
 	return handler
 }
 
-// Complete fills in what follows from the rest.
+// Complete fills in all derived values.
 func (c *Config) Complete() CompletedConfig {
 	return CompletedConfig{&completedConfig{Config: c, generic: c.Generic.Complete()}}
 }

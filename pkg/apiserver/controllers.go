@@ -41,8 +41,8 @@ type controllers struct {
 	runtimes map[string]registry.Runtime
 	elector  *leaderelection.LeaderElector
 	election componentbaseconfig.LeaderElectionConfiguration
-	// leading is held while the controllers run: a leader that lost its lease and
-	// got it back does not start them again before they have stopped.
+	// leading is held while the controllers run. A leader that lost its lease and got it
+	// back does not start them again before they have stopped.
 	leading sync.Mutex
 }
 
@@ -75,8 +75,8 @@ func newControllers(runtimes map[string]registry.Runtime, election componentbase
 		LeaseDuration: election.LeaseDuration.Duration,
 		RenewDeadline: election.RenewDeadline.Duration,
 		RetryPeriod:   election.RetryPeriod.Duration,
-		// What the controllers write while they stop is checked for conflicts by the
-		// server, whoever leads.
+		// The server detects conflicts with the writes of controllers that are still
+		// stopping.
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: c.lead,
@@ -90,8 +90,8 @@ func newControllers(runtimes map[string]registry.Runtime, election componentbase
 	return c, nil
 }
 
-// install makes the server start the controllers, and stop them before itself,
-// since they are its clients. Whether it is ready does not depend on who leads.
+// install makes the server start the controllers, and stop them before itself, since they
+// are its clients. Its readiness does not depend on the leader.
 func (c *controllers) install(server *genericapiserver.GenericAPIServer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -103,7 +103,7 @@ func (c *controllers) install(server *genericapiserver.GenericAPIServer) error {
 		return err
 	}
 	return server.AddPostStartHook("start-controllers", func(hook genericapiserver.PostStartHookContext) error {
-		// Only what has been started is waited for, and hooks run in no order.
+		// WaitForCacheSync waits only for started informers, and hooks run in no order.
 		for _, group := range c.runtimes {
 			group.Informers.Start(hook.Done())
 		}
@@ -119,7 +119,7 @@ func (c *controllers) run(ctx context.Context) {
 		c.lead(ctx)
 		return
 	}
-	// Who loses its lease is a server still, and applies again.
+	// A replica that loses the lease keeps serving and stands for election again.
 	wait.UntilWithContext(ctx, c.elector.Run, c.election.RetryPeriod.Duration)
 	c.leading.Lock()   // It is free when the controllers have stopped.
 	c.leading.Unlock() //nolint:gocritic,staticcheck // Nothing is to be done then.
@@ -129,7 +129,7 @@ func (c *controllers) run(ctx context.Context) {
 func (c *controllers) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()
-	// The library calls it in a goroutine, which may begin when run has returned.
+	// The library calls it in a goroutine, which may begin after run has returned.
 	if ctx.Err() != nil {
 		return
 	}

@@ -31,8 +31,8 @@ limitations under the License.
 //
 // # A request
 //
-// A connection is accepted by transport, which bounds connections by their IP address, paces
-// frames of HTTP/2, and tells clients of a server that stops. A request then passes these handlers:
+// A connection is accepted by transport, which bounds connections by their IP address, paces frames of
+// HTTP/2, and tells clients when the server stops. A request then passes these handlers:
 //
 //   - WithServerHeader names the server that answers.
 //   - Handler counts the requests of a connection, so that a server that stops can end it between two.

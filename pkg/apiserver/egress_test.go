@@ -40,7 +40,7 @@ func egressFile(t *testing.T, selections string) string {
 func TestEgressSelectorErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		selections string
-		// want is what follows the flag; nothing is wrong if it is empty.
+		// want is the text after the flag. If it is empty, nothing is wrong.
 		want string
 	}{
 		"nothing":         {"", ""},
@@ -67,7 +67,7 @@ func TestEgressSelectorErrors(t *testing.T) {
 	}
 }
 
-// What is not selected is reached directly, and so is an embedded etcd always. An
+// Networks that are not selected are reached directly, and an embedded etcd always is. An
 // error says which selection it comes from.
 func TestEgressLookup(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "missing.sock")

@@ -26,8 +26,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/gauges"
 )
 
-// watchExpiration keeps the metric of when a server's certificate expires, wherever it
-// comes from, until it is told to stop.
+// watchExpiration keeps the metric of the certificate's expiration up to date until stop is
+// called.
 func watchExpiration(server string, certificate dynamiccertificates.CertKeyContentProvider) (stop func(), err error) {
 	expiration, err := gauges.Shared(&metrics.GaugeOpts{
 		Namespace:      "apiserver",
@@ -54,7 +54,7 @@ type expirationListener struct {
 	stopped bool
 }
 
-// stop deletes the metric. Nobody can tell the certificate to forget a listener.
+// stop deletes the metric. The certificate can't forget a listener.
 func (l *expirationListener) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *expirationListener) Enqueue() {
 		return
 	}
 	content, _ := l.certificate.CurrentCertKeyContent()
-	// A certificate that can't be read is not served, and reported by who serves.
+	// A certificate that can't be read is not served, and the serving code reports it.
 	if certificates, err := cert.ParseCertsPEM(content); err == nil {
 		l.expiration.WithLabelValues(l.server).Set(float64(certificates[0].NotAfter.Unix()))
 	}

@@ -63,7 +63,7 @@ func TestExpirationEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// expirations are what the metric says of a server.
+// expirations returns the values of the metric for a server.
 func expirations(t *testing.T, server string) (values []float64) {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

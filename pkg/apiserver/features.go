@@ -33,12 +33,12 @@ import (
 // KEP-4330.
 const emulatedReleases = 3
 
-// newComponent returns the library as a component with versions and features, and the
-// registry that it is in.
+// newComponent returns the name of the library as a component, and a registry with its
+// versions and features.
 func newComponent() (name string, components compatibility.ComponentGlobalsRegistry) {
 	// Upstream fault 51.
 	gate := utilfeature.DefaultMutableFeatureGate
-	// The gate takes features until its flag is made, and those of the logs only once.
+	// Features can be added until the gate's flag is made, and those of the logs only once.
 	if err := logsapi.AddFeatureGates(gate); err != nil {
 		if _, known := gate.GetAll()[logsapi.ContextualLogging]; !known {
 			utilruntime.Must(err)
@@ -54,9 +54,10 @@ func newComponent() (name string, components compatibility.ComponentGlobalsRegis
 	return compatibility.DefaultKubeComponent, components
 }
 
-// ApplyFeatureGates does what --feature-gates, --emulated-version and
-// --min-compatibility-version say, for the whole process: the library has one feature gate.
-// Complete calls it; who needs the gate earlier, as to configure the logs, may do so before.
+// ApplyFeatureGates applies --feature-gates, --emulated-version and
+// --min-compatibility-version to the whole process, since the library has one feature gate.
+// Complete calls it. A caller that needs the gate earlier, for example to configure logs,
+// may call it before.
 func (o *Options) ApplyFeatureGates() error {
 	components := o.ServerRun.ComponentGlobalsRegistry
 	err := components.Set()

@@ -43,8 +43,7 @@ func encrypting(resources ...string) string {
 // inScheme is the place in a library where a scheme was made.
 var inScheme = regexp.MustCompile(` in scheme "[^"]+"`)
 
-// TestValidateFiles is about files that the library reads only when it is too late, or takes
-// for what they are not.
+// TestValidateFiles is about files that the library reads too late, or misreads.
 func TestValidateFiles(t *testing.T) {
 	const (
 		encryption = "encryption-provider-config"
@@ -57,7 +56,7 @@ func TestValidateFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		// content is that of the file of the flag, which is missing if there is none.
 		flag, content string
-		// want is the error without its beginning, in which FILE is the file's path.
+		// want is the error without its beginning, with FILE for the file's path.
 		want string
 	}{
 		"everything is encrypted": {encryption, encrypting("'*.*'"), ""},

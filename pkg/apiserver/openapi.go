@@ -37,7 +37,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/filters"
 )
 
-// setOpenAPI says what the OpenAPI documents are made of. Without a base, the server makes them
+// setOpenAPI sets the sources of the OpenAPI documents. Without a base, the server makes them
 // itself, see installOpenAPI.
 func (c *Config) setOpenAPI() error {
 	var models []common.GetOpenAPIDefinitions
@@ -77,7 +77,7 @@ func (c *Config) setOpenAPI() error {
 }
 
 // installOpenAPI serves the OpenAPI documents. The library would make that of v2 before the
-// server is ready, which takes longer than all else that grows with the number of kinds.
+// server is ready. This takes longer than any other step that grows with the number of kinds.
 func (s *Server) installOpenAPI() {
 	if s.config.SkipOpenAPIInstallation {
 		container, mux := s.Generic.Handler.GoRestfulContainer, s.Generic.Handler.NonGoRestfulMux

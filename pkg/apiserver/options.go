@@ -43,13 +43,12 @@ const (
 	etcdPrefix = "/registry"
 	// stateDir is where each server has its data directory by default.
 	stateDir = "/var/lib"
-	// watchGracePeriod bounds how long a stopping server takes to end its watches,
-	// a few at a time so that their clients do not all come back at once.
+	// watchGracePeriod bounds how long a stopping server takes to end its watches. It ends a few at a
+	// time so that their clients do not all come back at once.
 	watchGracePeriod = 10 * time.Second
 )
 
-// Options are what an operator can choose, by flags. The zero value is not usable: see
-// NewOptions.
+// Options are the operator's choices, set by flags. The zero value is not usable: see NewOptions.
 type Options struct {
 	name    string
 	groups  []registry.Group
@@ -62,7 +61,7 @@ type Options struct {
 	Etcd           *genericoptions.EtcdOptions
 	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
 	Authentication *genericoptions.DelegatingAuthenticationOptions
-	// APIAudiences are those of tokens of clients that connect directly, by default
+	// APIAudiences are the audiences of tokens of clients that connect directly, by default
 	// kube-apiserver's.
 	APIAudiences   []string
 	Authorization  *authorization.Options
@@ -73,11 +72,11 @@ type Options struct {
 	EgressSelector *genericoptions.EgressSelectorOptions
 	Traces         *genericoptions.TracingOptions
 
-	// Bounds are what a request may cost.
+	// Bounds limit the cost of requests.
 	Bounds limits.Bounds
 
-	// EtcdTransactions is false for a backend without transactions of several keys. What
-	// package references then keeps is as good as admission's look at other objects.
+	// EtcdTransactions is false for a backend without transactions of several keys. References between
+	// objects are then only as exact as admission's look at other objects.
 	EtcdTransactions bool
 	// EmbeddedEtcd is used when Etcd names no servers.
 	EmbeddedEtcd etcd.Config
@@ -87,8 +86,8 @@ type Options struct {
 	// RunControllers is false for a replica that never runs them.
 	RunControllers bool
 
-	// ServingCert makes the replicas issue their certificates from a certificate
-	// certificate authority of their own, if its Secret is named.
+	// ServingCert makes the replicas issue their certificates from a certificate authority of their own,
+	// if its Secret is named.
 	ServingCert certificates.Config
 
 	// StartupTimeout bounds how long Config waits for kube-apiserver, for the permissions
@@ -96,24 +95,24 @@ type Options struct {
 	StartupTimeout time.Duration
 }
 
-// NewOptions returns the defaults for a server of the groups. Servers in one namespace or
-// one process have different names, each a DNS label, from which follow by default
+// NewOptions returns the defaults for a server of the groups. Servers in one namespace or one process
+// have different names, each a DNS label. These defaults follow from the name:
 //
-//   - the Service by which kube-apiserver reaches it: the name,
+//   - the Service that leads kube-apiserver to it: the name,
 //   - the Lease of its controllers: the name and "-controllers",
 //   - the data directory of the embedded etcd: /var/lib and the name,
 //   - its user agent, and the label "server" of its own metrics: the name.
 //
 // Feature gates and the registry of metrics belong to the process, whose servers share them.
 func NewOptions(name string, groups ...registry.Group) *Options {
-	// Before the library's defaults, which ask its feature gate: until here it takes the version that is
-	// stamped into the binary for one of Kubernetes.
+	// This comes before the library's defaults, which ask its feature gate. Until then the gate takes
+	// the version that is stamped into the binary for one of Kubernetes.
 	serverRun := newServerRunOptions()
 	plugins := admission.Plugins(ownPlugins(groups)...)
 	recommended := genericoptions.NewRecommendedOptions(etcdPrefix, nil)
 	// Lists of any size are read from etcd as protobuf several times faster.
 	recommended.Etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
-	// Nobody could reach a server without a port, nor learn how it is.
+	// Without a port, no client could reach the server or check its health.
 	recommended.SecureServing.Required = true
 	// With the library's 1000, a connection may keep 250 MB of bodies waiting.
 	recommended.SecureServing.HTTP2MaxStreamsPerConnection = maxStreamsPerConnection
@@ -160,14 +159,13 @@ func NewOptions(name string, groups ...registry.Group) *Options {
 	}
 }
 
-// DefaultDataDir is where the embedded etcd of a server of this name keeps its data unless
-// told otherwise.
+// DefaultDataDir returns the default data directory of the embedded etcd for a server of this name.
 func DefaultDataDir(name string) string { return filepath.Join(stateDir, name) }
 
 func newServerRunOptions() *genericoptions.ServerRunOptions {
 	component, components := newComponent()
 	options := genericoptions.NewServerRunOptionsForComponent(component, components)
-	// By default the library does not end watches, but waits a minute for their clients to.
+	// By default the library does not end watches, but waits a minute for their clients to do so.
 	// Upstream fault 55.
 	options.ShutdownWatchTerminationGracePeriod = watchGracePeriod
 	return options

@@ -35,8 +35,8 @@ func (o CompletedOptions) AdmissionOff() (names []string) {
 	return names
 }
 
-// reportPlugins keeps the metric of which admission plugins a server runs, until it is told
-// to stop, and logs which are off: replicas that differ admit what others refuse.
+// reportPlugins publishes which admission plugins a server runs, until stop is called, and
+// logs those that are off. Replicas with different plugins admit different objects.
 func (o CompletedOptions) reportPlugins() (stop func(), err error) {
 	enabled, err := gauges.Shared(&metrics.GaugeOpts{
 		Namespace:      "apiserver",

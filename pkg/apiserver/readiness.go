@@ -28,10 +28,10 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// storageReadiness returns a check that fails until every resource has once been ready to
-// be served: its watch cache has read and decoded all objects. A replica that can't, for
-// example for want of a key, gets no requests, and ends a rolling update. Unlike the
-// library's hook of that name, the check waits without a limit and does not fail /livez.
+// storageReadiness returns a check that fails until the watch cache of every resource has
+// once read and decoded all objects. A replica that can't, for example without an
+// encryption key, gets no requests, and stops a rolling update. Unlike the library's hook
+// of that name, the check waits without a limit and does not fail /livez.
 func storageReadiness(groups []*genericapiserver.APIGroupInfo) healthz.HealthChecker {
 	waiting := map[string]rest.StorageWithReadiness{}
 	for _, group := range groups {

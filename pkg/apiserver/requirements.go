@@ -26,7 +26,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
-// requires returns what the requirements of the server follow from.
+// requires returns the requirements of the server.
 func (o CompletedOptions) requires() *requirements.Server {
 	server := &requirements.Server{
 		Name:                    o.name,
@@ -37,7 +37,7 @@ func (o CompletedOptions) requires() *requirements.Server {
 		Plugins:                 o.plugins,
 		Admission:               o.Admission,
 		Prioritizes:             o.Features.EnablePriorityAndFairness,
-		// They belong to groups.
+		// Controllers belong to groups.
 		RunsControllers: o.RunControllers && len(o.groups) > 0,
 		LeaderElection:  o.LeaderElection,
 		ServingCert:     o.ServingCert,
@@ -48,8 +48,8 @@ func (o CompletedOptions) requires() *requirements.Server {
 	return server
 }
 
-// Permissions is everything that a server with these options must be allowed to do in
-// a cluster, if its namespace is the one given.
+// Permissions returns all permissions that a server with these options needs in a cluster, if
+// it runs in this namespace.
 func (o CompletedOptions) Permissions(namespace string) []cluster.Permission {
 	return o.requires().Permissions(namespace)
 }
@@ -58,14 +58,15 @@ func (o CompletedOptions) Permissions(namespace string) []cluster.Permission {
 // reviews.
 func (o CompletedOptions) Kubeconfig() (*rest.Config, error) { return o.requires().Kubeconfig() }
 
-// CheckAuthentication returns why this server could not tell a front proxy from an
-// ordinary client, or nil.
+// CheckAuthentication returns an error if this server could not tell a front proxy from an
+// ordinary client.
 func (o CompletedOptions) CheckAuthentication(ctx context.Context) error {
 	return o.requires().CheckAuthentication(ctx)
 }
 
 // awaitPrerequisites waits for the cluster and for an external etcd, or starts the embedded
-// one, which is the caller's to close. There is none if etcd does not run inside this server.
+// one. The caller closes the embedded etcd, which is nil if etcd does not run inside this
+// server.
 func (o CompletedOptions) awaitPrerequisites(ctx context.Context) (ready requirements.Granted, embedded *etcd.Etcd, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.StartupTimeout)
 	defer cancel()

@@ -122,7 +122,7 @@ func (c CompletedConfig) newGeneric() (*genericapiserver.GenericAPIServer, error
 	return generic, nil
 }
 
-// storedTimeout is how long what is stored may be waited for: the watch cache usually has it.
+// storedTimeout bounds a read of a stored object, which the watch cache usually has.
 const storedTimeout = 5 * time.Second
 
 // storedObject returns a function that finds the objects of a group.
@@ -157,7 +157,7 @@ func getterOf(storages map[string]rest.Storage, scheme *runtime.Scheme, kind str
 	return nil
 }
 
-// newBase makes what the groups are installed on.
+// newBase makes the server that the groups are installed on.
 func (c CompletedConfig) newBase() (*genericapiserver.GenericAPIServer, error) {
 	if c.base == nil {
 		return c.generic.New(c.Name, genericapiserver.NewEmptyDelegate())
@@ -165,7 +165,7 @@ func (c CompletedConfig) newBase() (*genericapiserver.GenericAPIServer, error) {
 	return c.base.New(c.Config)
 }
 
-// startInformers makes the server start the informers of the groups, and ready when
+// startInformers makes the server start the informers of the groups, and be ready when
 // they have synced.
 func startInformers(server *genericapiserver.GenericAPIServer, runtimes map[string]registry.Runtime) error {
 	for name, group := range runtimes {
@@ -182,7 +182,7 @@ func startInformers(server *genericapiserver.GenericAPIServer, runtimes map[stri
 }
 
 // Run serves until the context ends and all requests are answered, and then stops what the
-// server depends on. If the context has ended for a cause of its own, that is the error.
+// server depends on. If the context has a cause of its own, that is the error.
 func (s *Server) Run(ctx context.Context) (err error) {
 	// The server is the last user of what it depends on.
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -199,8 +199,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// whileEtcdRuns returns a context that ends with its parent, or when the embedded etcd has
-// stopped, with that cause.
+// whileEtcdRuns returns a context that also ends when the embedded etcd has stopped, with
+// that cause.
 func (s *Server) whileEtcdRuns(ctx context.Context) context.Context {
 	if s.etcd == nil {
 		return ctx

@@ -42,8 +42,8 @@ func (o CompletedOptions) storageConfig() storage.Config {
 	return config
 }
 
-// NewEtcdClient returns a client of these servers with the credentials of the flags. Whoever
-// asks it wants to know soon that etcd answers again.
+// NewEtcdClient returns a client of these servers with the credentials of the flags, see
+// storage.Config.NewClient.
 func (o CompletedOptions) NewEtcdClient(servers ...string) (*clientv3.Client, error) {
 	return o.storageConfig().NewClient(servers...)
 }
@@ -66,18 +66,14 @@ func (o CompletedOptions) Stores(ctx context.Context) ([]keys.Objects, error) {
 	return append(stores, others...), err
 }
 
-// NewStoredVerifier returns a function that finds out whether a server with these flags could
-// serve what etcd has under a key: whether it can be decrypted, decoded, and converted to
-// every version of its group. It returns the resource, or "" for what is not an object.
-//
-// What the server's Base stores is decoded, and compared with its key, since it takes more than etcd
-// to convert that.
+// NewStoredVerifier returns a function that verifies a value in etcd for a server with these flags,
+// see storage.Config.NewVerifier.
 func (o CompletedOptions) NewStoredVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
 	return o.storageConfig().NewVerifier(ctx)
 }
 
-// BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
-// explain the errors of etcd, as those of the groups in Go do.
+// BaseStorage makes the stores of a Base work like those of the groups in Go, see
+// storage.Storage.BaseStorage.
 func (c *Config) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return c.storage.BaseStorage(getter)
 }

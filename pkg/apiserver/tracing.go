@@ -42,13 +42,13 @@ import (
 // traces.
 const tracesFlushTimeout = 2 * time.Second
 
-// tracerProvider is one that lets the server stop. The library tries for ten seconds to
-// send each batch of spans, of which there can be several.
+// tracerProvider bounds the time of its shutdown. The library tries for ten seconds to send
+// each batch of spans, and there can be several.
 type tracerProvider struct {
 	tracing.TracerProvider
 }
 
-// Shutdown returns when all spans have been sent, or could be by now.
+// Shutdown sends the remaining spans, for at most tracesFlushTimeout.
 // Upstream fault 58.
 func (p tracerProvider) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tracesFlushTimeout)
@@ -82,9 +82,9 @@ func serviceName(name string, groups []registry.Group) string {
 	return cmp.Or(strings.Join(names, ","), name)
 }
 
-// applyTraces does what TracingOptions.ApplyTo of the library does, but calls the
-// service by the name of its groups. The library has the same name for each API
-// server, so that one could not be told from kube-apiserver in a trace of both.
+// applyTraces is TracingOptions.ApplyTo of the library, but names the service after its
+// groups. The library has the same name for each API server, so that one could not be told
+// from kube-apiserver in a trace of both.
 // Upstream fault 59.
 func (o CompletedOptions) applyTraces(ctx context.Context, config *genericapiserver.Config) error {
 	configuration, err := o.tracingConfiguration()

@@ -149,7 +149,7 @@ func (o CompletedOptions) validateLeaderElection() (errs []error) {
 	return errs
 }
 
-// validateFiles returns what is wrong with files that the library reads only after all
+// validateFiles returns the errors of files that the library reads only after everything
 // that the server waits for.
 func (o CompletedOptions) validateFiles() (errs []error) {
 	_, tracing := o.tracingConfiguration()

@@ -32,10 +32,9 @@ import (
 // primeTimeout bounds how long the first connection is kept waiting.
 const primeTimeout = 10 * time.Second
 
-// primedCA has the certificate authorities of clients before the server accepts
-// its first connection. The library alone begins to read them from the cluster
-// when it serves, and until it has, it takes everybody for a stranger, even
-// kube-apiserver: a server that has just become ready would refuse requests.
+// primedCA has read the client CAs before the server accepts its first connection. The
+// library begins to read them only when it serves. Until then a server that is ready
+// refuses every client certificate, even that of kube-apiserver.
 // Upstream fault 32.
 type primedCA struct {
 	dynamiccertificates.CAContentProvider
@@ -44,8 +43,8 @@ type primedCA struct {
 
 var _ dynamiccertificates.ControllerRunner = primedCA{}
 
-// AwaitClientCAs makes a server accept no connection before it has read these certificate
-// certificate authorities of clients, which the cluster was found to trust.
+// AwaitClientCAs delays connections until the client CAs are read. The cluster was found to
+// trust those in want.
 func AwaitClientCAs(serving *genericapiserver.SecureServingInfo, want []*x509.Certificate) {
 	if serving != nil && serving.ClientCA != nil {
 		serving.ClientCA = primedCA{serving.ClientCA, want}
@@ -70,7 +69,7 @@ func (p primedCA) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// Run is called after RunOnce, which has started all there is to run.
+// Run does nothing: RunOnce has started everything.
 func (p primedCA) Run(context.Context, int) {}
 
 func (p primedCA) complete() bool {

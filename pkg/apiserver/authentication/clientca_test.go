@@ -29,7 +29,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// A server once accepted requests before it had read who may make them.
+// A server once accepted requests before it had read the client CAs.
 func TestPrimedCA(t *testing.T) {
 	front, users, other := newCA(t, "front-proxy", nil).certificate, newCA(t, "users", nil).certificate, newCA(t, "other", nil).certificate
 	for name, test := range map[string]struct {

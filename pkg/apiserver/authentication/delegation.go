@@ -43,8 +43,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// ConfigMap is the ConfigMap in kube-system in which kube-apiserver
-// publishes how it authenticates itself as a front proxy.
+// ConfigMap is where kube-apiserver publishes, in kube-system, how it authenticates itself as a
+// front proxy.
 const ConfigMap = "extension-apiserver-authentication"
 
 // Limits on the requests for TokenReviews per second that no cache answers.
@@ -53,7 +53,7 @@ const (
 	tokenReviewBurst = 400
 )
 
-// Delegation is how kube-apiserver is asked who its clients are.
+// Delegation configures authentication by kube-apiserver.
 type Delegation struct {
 	*genericoptions.DelegatingAuthenticationOptions
 
@@ -67,9 +67,9 @@ type Delegation struct {
 	NoteTooManyTokens func(context.Context)
 }
 
-// ApplyTo does what DelegatingAuthenticationOptions.ApplyTo of the library does
-// with a client that exists already, where the library loads a kubeconfig of its own, and
-// guards what comes of it. The FrontProxy is nil if no headers are believed.
+// ApplyTo configures the authentication of a server. Unlike DelegatingAuthenticationOptions.ApplyTo
+// of the library, it uses an existing client configuration, and guards the library's authenticators.
+// The FrontProxy is nil if no headers are believed.
 func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config, cluster *rest.Config) (*FrontProxy, error) {
 	reviewer, err := o.tokenReviewer(cluster)
 	if err != nil {
@@ -119,7 +119,7 @@ func (o Delegation) ApplyTo(ctx context.Context, config *genericapiserver.Config
 	return proxy, nil
 }
 
-// tokens returns what asks kube-apiserver about bearer tokens, in headers and of WebSockets.
+// tokens returns the authenticators of bearer tokens in headers and of WebSockets.
 func (o Delegation) tokens(reviewer kubernetes.Interface) ([]authenticator.Request, error) {
 	authenticatorfactory.RegisterMetrics()
 	reviews, err := webhook.NewFromInterface(reviewer.AuthenticationV1(), o.Audiences, *o.WebhookRetryBackoff, o.TokenRequestTimeout, webhook.AuthenticatorMetrics{
@@ -149,8 +149,8 @@ func (o Delegation) tokenReviewer(cluster *rest.Config) (kubernetes.Interface, e
 	return kubernetes.NewForConfig(config)
 }
 
-// clientCA returns the certificate authorities of users: those of --client-ca-file, or those
-// that kube-apiserver publishes, or nil.
+// clientCA returns the client CAs of --client-ca-file, or those that kube-apiserver publishes, or
+// nil.
 func (o Delegation) clientCA(cluster kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if own := o.ClientCert; own != (genericoptions.ClientCertAuthenticationOptions{}) {
 		ca, err := own.GetClientCAContentProvider()
@@ -165,8 +165,8 @@ func (o Delegation) clientCA(cluster kubernetes.Interface) (dynamiccertificates.
 	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, ConfigMap, "client-ca-file", cluster)
 }
 
-// requestHeaders returns how a front proxy asserts the identity of a user: what the flags
-// say, or what kube-apiserver publishes, or nil.
+// requestHeaders returns how front proxies assert identities, from the flags or as kube-apiserver
+// publishes it, or nil.
 func (o Delegation) requestHeaders(ctx context.Context, cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.RequestHeader.ClientCAFile != "" {
 		headers, err := o.RequestHeader.ToAuthenticationRequestHeaderConfig()
@@ -186,7 +186,7 @@ func (o Delegation) requestHeaders(ctx context.Context, cluster kubernetes.Inter
 	return headers, err
 }
 
-// publishedRequestHeaders follows what kube-apiserver publishes.
+// publishedRequestHeaders follows the configuration that kube-apiserver publishes.
 func publishedRequestHeaders(ctx context.Context, cluster kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header-ca", metav1.NamespaceSystem, ConfigMap, "requestheader-client-ca-file", cluster)
 	if err != nil {

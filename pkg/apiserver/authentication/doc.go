@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package authentication holds what stands around the library's authenticators: request
-// headers are believed only while no user could send them, the certificate authorities
-// of clients are known before the first connection, and requests without an identity
-// are refused.
+// Package authentication guards the library's authenticators. Request headers are believed
+// only while no user could send them. The client CAs are known before the first connection.
+// Requests without an identity are refused.
 package authentication

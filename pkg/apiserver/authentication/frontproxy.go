@@ -33,11 +33,11 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/transport"
 )
 
-// FrontProxy believes request headers only while no user could send them with a
-// certificate of theirs. That is checked before the server starts, too, but the
-// certificate authorities can be rotated while it runs. Who sends the headers is
-// then taken for who their certificate says: kube-apiserver for a user without
-// permissions, so that all it forwards is refused.
+// FrontProxy believes request headers only while no user's certificate could pass for a front
+// proxy's. This is also checked before the server starts, but certificate authorities can be
+// rotated while it runs. Without headers, the sender is authenticated by its certificate.
+// kube-apiserver is then a user without permissions, so that all requests it forwards are
+// refused.
 // Upstream fault 29.
 type FrontProxy struct {
 	authenticator.Request
@@ -62,8 +62,8 @@ func (f *FrontProxy) Enqueue() {
 	// A bundle that can't be read is not in use.
 	proxies, _ := certutil.ParseCertsPEM(f.config.CAContentProvider.CurrentCABundleContent())
 	users, _ := certutil.ParseCertsPEM(f.clientCAs.CurrentCABundleContent())
-	// Each of the proxies' is in the other list once for itself; another time, it is
-	// that of users.
+	// Each CA of front proxies is in the other list once. If it is there twice, it is also one of
+	// users.
 	for _, proxy := range proxies {
 		if i := slices.IndexFunc(users, func(ca *x509.Certificate) bool { return ca.Equal(proxy) }); i >= 0 {
 			users = slices.Delete(users, i, i+1)
@@ -80,7 +80,7 @@ func (f *FrontProxy) Enqueue() {
 	}
 }
 
-// Check returns why request headers are not believed, or nil.
+// Check returns an error if request headers are not believed.
 func (f *FrontProxy) Check() error {
 	subject := f.overlapping.Load()
 	if subject == nil || len(f.config.AllowedClientNames.Value()) > 0 {
@@ -89,8 +89,8 @@ func (f *FrontProxy) Check() error {
 	return OverlapError(*subject)
 }
 
-// AuthenticateRequest returns who makes the request. ByFrontProxy tells whether that is
-// whom a front proxy has named.
+// AuthenticateRequest returns the user of a request. ByFrontProxy tells whether a front proxy has
+// named that user.
 func (f *FrontProxy) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if f.Check() != nil {
 		req = req.Clone(req.Context())
@@ -112,8 +112,8 @@ func (f *FrontProxy) namesUser(req *http.Request) bool {
 	return slices.ContainsFunc(f.config.UsernameHeaders.Value(), func(name string) bool { return req.Header.Get(name) != "" })
 }
 
-// Sends tells whether a front proxy has sent a request, whatever it says of its user. A connection
-// is verified once. There is none without a FrontProxy.
+// Sends tells whether a front proxy has sent a request, with or without headers that name a user.
+// A connection is verified once. No request is from a front proxy if the FrontProxy is nil.
 func (f *FrontProxy) Sends(req *http.Request) bool {
 	if f == nil || req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return false
@@ -140,13 +140,13 @@ func (f *FrontProxy) Sends(req *http.Request) bool {
 	return true
 }
 
-// frontProxied is a user whom a front proxy has named.
+// frontProxied is a user named by a front proxy.
 type frontProxied struct {
 	user.Info
 }
 
-// ByFrontProxy tells whether a user was named by a front proxy, which has authorized the
-// request it forwards.
+// ByFrontProxy tells whether a front proxy has named the user. It has then authorized the request
+// that it forwards.
 func ByFrontProxy(info user.Info) bool {
 	_, ok := info.(frontProxied)
 	return ok

@@ -25,8 +25,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 )
 
-// identified refuses requests without an identity, whatever the cluster's rules
-// let everybody do: they are meant for kube-apiserver, whose front proxy passes
+// identified refuses requests without an identity, even if the cluster's rules allow them
+// to everybody. These rules are meant for kube-apiserver, whose front proxy passes
 // anonymous users on by name. Only the paths that need no authorization are open.
 // Upstream fault 31.
 type identified struct {
@@ -34,14 +34,14 @@ type identified struct {
 	open authorizer.Authorizer
 }
 
-// RequireIdentity returns an authenticator that refuses requests without an identity, but
-// for those for the open paths. An error is about these.
+// RequireIdentity returns an authenticator that refuses requests without an identity,
+// except to the open paths. An error is about these paths.
 func RequireIdentity(delegate authenticator.Request, openPaths []string) (authenticator.Request, error) {
 	open, err := path.NewAuthorizer(openPaths)
 	return &identified{delegate, open}, err
 }
 
-// AuthenticateRequest returns who makes the request.
+// AuthenticateRequest returns the user of a request.
 func (a *identified) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	response, ok, err := a.Request.AuthenticateRequest(req)
 	// The front proxy may say that its client is anonymous.

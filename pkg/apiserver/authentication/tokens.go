@@ -32,31 +32,30 @@ import (
 )
 
 const (
-	// allTokens is how many unknown tokens in a second the server asks about for each of three: clients
-	// that present few, others that have presented a valid one, and all others. That is a quarter of
-	// the TokenReviews that it may make for each, and leaves one for the tokens that it knows.
+	// allTokens is the number of unknown tokens per second for each of three classes of clients. The
+	// classes are clients that present few tokens, others that have presented a valid one, and the
+	// rest. Each has a quarter of tokenReviewQPS. The last quarter is for known tokens.
 	allTokens = 50
-	// fewTokens are what a client may present at once, and then each fewPeriod, and still be one that
-	// presents few. A flood from a hundred addresses takes a fifth of what there is for those.
+	// A client that presents few tokens has fewTokens at once, and another one every fewPeriod seconds.
+	// A flood from a hundred addresses takes a fifth of the bound for such clients.
 	fewTokens, fewPeriod = 3, 10
-	// tokenBurst is for how many seconds tokens may be saved up.
+	// tokenBurst is the number of seconds that a bucket can save up.
 	tokenBurst = 10
-	// knownTokens and tokenClients are how many of them are remembered, those that have been
-	// used last.
+	// knownTokens and tokenClients bound how many are remembered, the most recently used ones.
 	knownTokens, tokenClients = 10_000, 10_000
 )
 
 var errTooManyTokens = errors.New("this client presents too many bearer tokens that are not known")
 
-// BoundTokens bounds what clients without credentials can make kube-apiserver do: it is asked
-// about each bearer token that the cache of the library does not have, and may be flooded with
-// random ones.
+// BoundTokens bounds the TokenReviews that clients without credentials can cause. The server asks
+// kube-apiserver about each bearer token that the library's cache does not have, and may be flooded
+// with random ones.
 //
-// A client, which is an IP address or a prefix of 64 bits, may present perClient tokens in a second
-// that have not been valid before, and ten times as many at once. All clients share a bound, too.
-// The first tokens of each client have one of their own, which a flood can't use up, and so have
-// clients that have presented a valid token. Delegate is not asked about tokens beyond, and refuse is
-// called with the context of the request, which has to be that of WithTokenClients.
+// A client is an IP address or a prefix of 64 bits. It may present perClient tokens per second that
+// have not been valid before, and ten times as many at once. All clients share a bound, too. The first
+// tokens of each client have a bound of their own, which a flood can't use up. So have clients that
+// have presented a valid token. Delegate is not asked about further tokens. Instead, refuse is called
+// with the context of the request, which has to be that of WithTokenClients.
 func BoundTokens(delegate authenticator.Token, perClient int, refuse func(context.Context)) authenticator.Token {
 	return newTokenBound(delegate, perClient, refuse, clock.RealClock{})
 }
@@ -85,8 +84,7 @@ type tokenBound struct {
 	refuse    func(context.Context)
 	clock     clock.PassiveClock
 
-	// few is the bucket of all clients that present few tokens, users that of the others that have had
-	// a valid one, and strangers that of the rest.
+	// few, users and strangers are the buckets of the three classes of clients, see allTokens.
 	few, users, strangers flowcontrol.PassiveRateLimiter
 	// clients are the tokenClients, by their addresses.
 	clients *lru.Cache
@@ -143,7 +141,7 @@ func (b *tokenBound) mayAsk(client *tokenClient) bool {
 	return b.strangers.TryAccept()
 }
 
-// tokenClientKey is that of the address of the client in the context of its request.
+// tokenClientKey is the key of the client's address in the context of a request.
 type tokenClientKey struct{}
 
 // WithTokenClients returns an authenticator that tells BoundTokens the address of the client.

@@ -36,11 +36,11 @@ import (
 
 const (
 	perClient = 2
-	// validToken is what valid tokens begin with.
+	// validToken begins all valid tokens.
 	validToken = "valid"
 )
 
-// tokenServer reads tokens as the library does, and counts what kube-apiserver would be asked.
+// tokenServer reads tokens as the library does, and counts the questions to kube-apiserver.
 type tokenServer struct {
 	authenticator.Request
 	now            *testclock.FakePassiveClock
@@ -148,7 +148,7 @@ func TestBoundTokensLater(t *testing.T) {
 	require.Equal(t, perClient, server.asked)
 }
 
-// Tokens of innocent addresses are asked about, whatever others do: those of ServiceAccounts change
+// Tokens of innocent addresses are asked about during a flood, too. Those of ServiceAccounts change
 // every hour, and each address has a first one.
 func TestFreshTokensBesideAFlood(t *testing.T) {
 	const seconds, flooding = 60, 100

@@ -26,15 +26,14 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// BoundReviews keeps the authorizer of the library, which asks kube-apiserver, from
-// caching the answers to questions that are larger than ReviewBytes. Its cache holds a
-// fixed number of answers by the whole text of their questions, and counts neither
-// selectors nor the user's groups when it decides what is small enough for it.
+// BoundReviews keeps answers to reviews larger than ReviewBytes out of the library's cache.
+// The cache holds a fixed number of answers by the whole text of their reviews. Its own
+// size limit counts neither selectors nor the user's groups.
 func BoundReviews(delegate authorizer.Authorizer, bounds limits.Bounds) authorizer.Authorizer {
 	return boundedReviews{delegate, bounds.ReviewBytes, strings.Repeat("/", uncachedBytes)}
 }
 
-// uncachedBytes is how long attributes are that the library does not keep in its cache.
+// uncachedBytes is a length of attributes that the library does not cache.
 const uncachedBytes = 10_000
 
 type boundedReviews struct {
@@ -48,7 +47,7 @@ func (r boundedReviews) Authorize(ctx context.Context, attributes authorizer.Att
 	return r.Authorizer.Authorize(ctx, r.bound(attributes))
 }
 
-// ConditionsAwareAuthorize decides the same for callers who know of conditions.
+// ConditionsAwareAuthorize decides the same for callers that know of conditions.
 func (r boundedReviews) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return r.Authorizer.ConditionsAwareAuthorize(ctx, r.bound(attributes))
 }
@@ -60,14 +59,15 @@ func (r boundedReviews) bound(attributes authorizer.Attributes) authorizer.Attri
 	return uncached{attributes, r.padding}
 }
 
-// uncached attributes are too long for the library's cache, by something that it
-// counts but does not ask about: the path of a resource, or the name of what is none.
+// uncached attributes are too long for the library's cache. The padding is in a field that
+// the library counts but does not send. This is the path of a resource request, or the name
+// of another one.
 type uncached struct {
 	authorizer.Attributes
 	padding string
 }
 
-// GetPath returns the path, of which a question about a resource has none.
+// GetPath pads resource requests, whose reviews have no path.
 func (a uncached) GetPath() string {
 	if a.IsResourceRequest() {
 		return a.padding
@@ -75,7 +75,7 @@ func (a uncached) GetPath() string {
 	return a.Attributes.GetPath()
 }
 
-// GetName returns the name, of which a question about a path has none.
+// GetName pads other requests, whose reviews have no name.
 func (a uncached) GetName() string {
 	if a.IsResourceRequest() {
 		return a.Attributes.GetName()
@@ -83,7 +83,7 @@ func (a uncached) GetName() string {
 	return a.padding
 }
 
-// reviewBytes is how long the attributes are at most as JSON.
+// reviewBytes returns the greatest possible length of the attributes as JSON.
 func reviewBytes(attributes authorizer.Attributes) int {
 	texts := []string{
 		attributes.GetNamespace(), attributes.GetVerb(), attributes.GetAPIGroup(), attributes.GetAPIVersion(),
@@ -95,7 +95,7 @@ func reviewBytes(attributes authorizer.Attributes) int {
 			texts = append(append(texts, key), values...)
 		}
 	}
-	// The errors are about what is not part of the question then.
+	// The errors are about requirements that are not part of the review.
 	fields, _ := attributes.GetFieldSelector()
 	for _, field := range fields {
 		texts = append(texts, field.Field, field.Value, string(field.Operator))
@@ -111,7 +111,8 @@ func reviewBytes(attributes authorizer.Attributes) int {
 	return size
 }
 
-// jsonBytes is how long a text is at most as JSON, with quotes, a comma and what names it.
+// jsonBytes returns the greatest possible length of a text as JSON, with the punctuation of
+// a field.
 func jsonBytes(text string) int {
 	const escaped = len(`\u0000`)
 	size := len(`"":"",`)

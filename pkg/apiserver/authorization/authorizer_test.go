@@ -41,7 +41,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// The library's cache once kept 8192 questions of 900 kB each, for whoever asked.
+// The library's cache once kept 8192 questions of 900 kB each, for any user.
 func TestReviewsAreCachedIfSmall(t *testing.T) {
 	long := strings.Repeat("a", 3000)
 	requirement := fields.OneTermEqualSelector("metadata.name", strings.Repeat("<", 1500))

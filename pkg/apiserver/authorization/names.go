@@ -26,17 +26,16 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 )
 
-// AskForAllNames returns an authorizer that first asks its delegate whether a user may do
-// the same to objects of all names, and only if not, to the one that the request names. So
-// a cache in the delegate answers all requests of who has no rules for single names, instead
-// of holding an answer for each object.
+// AskForAllNames returns an authorizer that first asks whether a user may do the same to
+// objects of all names. Only if that is not allowed, it asks about the name in the request. So
+// a cache in the delegate holds one answer for a user without rules for single names, instead
+// of one for each object.
 //
-// It asks so only about requests that the front proxy has sent: kube-apiserver has
-// authorized exactly these, name and all, before it forwarded them. For an authorizer of
-// the cluster that allows all names but forbids some, the two reviews differ, so that
-// everything else is asked as it is: requests that came directly, impersonation, and what
-// admission policies ask for. RBAC has such a case: a rule with the resourceName "" allows the
-// review without a name, and no name.
+// It does so only for requests that the front proxy has sent: kube-apiserver has authorized
+// exactly these, name and all, before it forwarded them. The two reviews differ for an
+// authorizer of the cluster that allows all names but forbids some. So reviews for direct
+// requests, impersonation and admission policies keep the name. RBAC has such a case: a rule
+// with the resourceName "" allows the review without a name, but none with a name.
 func AskForAllNames(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return namesAuthorizer{delegate}
 }

@@ -34,9 +34,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// Options are the library's options of authorization by
-// SubjectAccessReview, with limits on how many reviews are asked for, which the
-// library fixes.
+// Options add limits on reviews to the library's options of authorization by
+// SubjectAccessReview. The library fixes these limits.
 // Upstream fault 50.
 type Options struct {
 	*genericoptions.DelegatingAuthorizationOptions

@@ -67,7 +67,7 @@ func (s *sharedReviews) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// ask sends a request that goes on when its own caller has gone, as others may wait for it.
+// ask sends a request that outlives its caller, as others may wait for it.
 func (s *sharedReviews) ask(req *http.Request, question []byte) (*answer, error) {
 	ctx := context.WithoutCancel(req.Context())
 	if deadline, limited := req.Context().Deadline(); limited {

@@ -37,7 +37,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// echo answers after a second with what it was asked, and counts.
+// echo answers with the body of the question after a second, and counts.
 func echo(asked *atomic.Int32) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		asked.Add(1)
@@ -86,7 +86,7 @@ func TestShareReviews(t *testing.T) {
 	})
 }
 
-// Who asked first may go without taking the answer away from others.
+// A client that asked first may leave without taking the answer away from others.
 func TestShareReviewsOfWhoGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

@@ -33,8 +33,8 @@ const turnsPerAccount = 40
 // TakeTurns returns an authorizer that asks its delegate about at most turnsPerAccount requests of an
 // account at once. Others of the account wait for these.
 //
-// The reviews of a second are for all users, and wait in one queue. Priority and fairness lets a single
-// user have hundreds of requests in it, when other users have few.
+// All users share the reviews of each second, and wait in one queue. Priority and fairness lets a
+// single user have hundreds of requests in it, when other users have few.
 func TakeTurns(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return &turns{Authorizer: delegate, accounts: map[string]*account{}}
 }

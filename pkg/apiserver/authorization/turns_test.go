@@ -32,7 +32,7 @@ import (
 
 func TestTakeTurns(t *testing.T) {
 	for name, test := range map[string]struct {
-		// user is who the requests of a flood are of, by their numbers.
+		// user returns the user of a request in a flood, by its number.
 		user func(n int) string
 		// asked is how many of them are asked about at once, beside one of another user.
 		asked int

@@ -23,9 +23,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// WithRetryableDenials returns an authorizer that calls note with the context of a request if
-// kube-apiserver could not be asked whether it is allowed. No answer of the
-// delegate is waited for longer than the timeout.
+// WithRetryableDenials returns an authorizer that reports requests that kube-apiserver could
+// not be asked about. It calls note with the context of such a request. It waits for the
+// delegate no longer than the timeout.
 func WithRetryableDenials(delegate authorizer.Authorizer, timeout time.Duration, note func(context.Context)) authorizer.Authorizer {
 	return retryableAuthorizer{delegate, timeout, note}
 }
@@ -33,8 +33,8 @@ func WithRetryableDenials(delegate authorizer.Authorizer, timeout time.Duration,
 // retryableAuthorizer remembers that it could not decide.
 type retryableAuthorizer struct {
 	authorizer.Authorizer
-	// timeout is for watches and streams, too, which have no deadline of their own, and
-	// would wait for their turn to be asked about for as long as that takes.
+	// timeout also covers watches and streams. They have no deadline of their own, and would
+	// wait for their turn without a limit.
 	// Upstream fault 20.
 	timeout time.Duration
 	note    func(context.Context)

@@ -26,8 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Whoever asks and however, no answer is waited for longer than the timeout, and what is not decided
-// is noted.
+// No answer is waited for longer than the timeout, and undecided requests are noted.
 func TestRetryableDenials(t *testing.T) {
 	never := authorizer.AuthorizerFunc(func(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
 		<-ctx.Done()

@@ -39,10 +39,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
-// WithBodyBounds refuses bodies that cost the library much more to decode than their size
-// suggests, and namespaces that etcd's keys can't have in them, for which it would
-// answer 500. What changes an object may have as many elements more as the object has. It belongs behind
-// authorization, so that the server reads bodies only from clients that may write.
+// WithBodyBounds refuses bodies that cost the library much more to decode than their size suggests. It also refuses
+// namespaces that can't be in keys of etcd, since the library would answer 500. The body of an update or patch may
+// have as many more elements as the stored object has. It belongs behind authorization, so that the server reads
+// bodies only from clients that may write.
 func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, longRunning genericapirequest.LongRunningRequestCheck, bounds limits.Bounds, maxBody int64) http.Handler {
 	server := next
 	next = limits.WithMemoryBounds(next, serializer, longRunning, bounds, maxBody, func(req *http.Request, verb string, body []byte) error {
@@ -64,10 +64,9 @@ func WithBodyBounds(next http.Handler, serializer runtime.NegotiatedSerializer, 
 	})
 }
 
-// WithBodyDeadline ends the wait for a body when the time for a request is over. The
-// library only answers then: over HTTP/1.1 the answer itself waits for the body, and a
-// client that stops in the middle of one keeps its share of the requests in flight from
-// all others for as long as it likes.
+// WithBodyDeadline ends the wait for a body when the time for a request is over. The library only answers then, but
+// over HTTP/1.1 the answer itself waits for the body. A client that stops in the middle of a body would keep its
+// share of the requests in flight as long as it likes.
 // Upstream fault 9.
 func WithBodyDeadline(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -108,10 +107,11 @@ func checkText(b limits.Bounds, verb, mediaType string, body []byte, maxBody int
 	return bodycost.CheckQuantities(mediaType, body)
 }
 
-// elementsOf returns how many elements a body has, with those that a JSON patch can copy from what is stored.
+// elementsOf returns the number of elements in a body, plus those that a JSON patch can copy from the stored
+// object.
 func elementsOf(mediaType string, body []byte, stored func() []byte) int {
 	elements := bodycost.Elements(mediaType, body)
-	// An escaped name may be any.
+	// An escaped name may also be "from".
 	if mediaType == string(types.JSONPatchType) && (bytes.Contains(body, []byte("from")) || bytes.Contains(body, []byte(`\`))) {
 		elements += bodycost.JSONElements(stored())
 	}
@@ -141,13 +141,13 @@ func checkPaths(b limits.Bounds, verb, mediaType string, body []byte, stored fun
 	return nil
 }
 
-// storedObject is the object of a request in JSON, or nothing if it can't be got.
+// storedObject returns the stored object of a request as JSON, or nil.
 func storedObject(server http.Handler, req *http.Request) []byte {
 	info, _ := genericapirequest.RequestInfoFrom(req.Context())
 	who, _ := genericapirequest.UserFrom(req.Context())
 	reading := *info
 	reading.Verb = "get"
-	// Nothing of the context may take what is read for the response, as audit would.
+	// The context is new, so that audit does not record this read as the response.
 	ctx, cancel := context.WithCancel(genericapirequest.WithUser(genericapirequest.WithRequestInfo(genericapirequest.NewContext(), &reading), who))
 	defer cancel()
 	defer context.AfterFunc(req.Context(), cancel)()
@@ -165,8 +165,8 @@ func storedObject(server http.Handler, req *http.Request) []byte {
 	return response.Data()
 }
 
-// mediaTypeOf ignores the parameters, as the handler of patches does, even if they
-// are malformed: a parser that refuses them would take YAML for something else.
+// mediaTypeOf ignores the parameters, as the handler of patches does, even if they are malformed. A parser that
+// refuses them would take YAML for something else.
 func mediaTypeOf(req *http.Request) string {
 	mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(mediaType))

@@ -71,8 +71,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// What is larger in etcd than a body may be can be sent back, by its owner as much as by a
-// controller that removes a finalizer.
+// An object in etcd that is larger than a body may be can be sent back. This holds for its owner and
+// for a controller that removes a finalizer.
 func TestBodiesOfLargeObjects(t *testing.T) {
 	bounds := limits.DefaultBounds()
 	bounds.BodyElements = 100

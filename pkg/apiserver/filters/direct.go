@@ -27,15 +27,15 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// impersonation is what all headers begin with that name another user.
+// impersonation is the prefix of all headers that name another user.
 const impersonation = "Impersonate-"
 
-// WithDirectClients takes from clients other than the front proxy what kube-apiserver does for
-// those whose requests it forwards.
+// WithDirectClients leaves impersonation and audit IDs to the front proxy.
 //
-// It refuses impersonation. The library asks for two SubjectAccessReviews of each such request
-// before priority and fairness, so that any user without a permission could keep this server from
-// all others. It also drops audit IDs: a client could take the one of another request.
+// It refuses impersonation by other clients. The library asks for two SubjectAccessReviews of
+// each such request before priority and fairness. With them, a user without any permission could
+// keep this server from all others. It also drops audit IDs, since a client could take the one of
+// another request.
 func WithDirectClients(next http.Handler, serializer runtime.NegotiatedSerializer, byFrontProxy func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if byFrontProxy(req) {

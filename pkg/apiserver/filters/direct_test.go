@@ -26,7 +26,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
-// What kube-apiserver does for others, it may ask for; a direct client gets a 403, or its own ID.
+// kube-apiserver may ask to act for others. A direct client gets a 403, or its own ID.
 func TestDirectClients(t *testing.T) {
 	const refused = "this server impersonates nobody: send the request to kube-apiserver, which does, and forwards it"
 	for name, test := range map[string]struct {

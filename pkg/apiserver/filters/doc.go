@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package filters holds the HTTP handlers, and what works with them, that stand between
-// a client and the handlers of the library: they refuse what would cost too much, and
-// answer as a metav1.Status where the library does not. They know no group.
+// Package filters holds the HTTP handlers between a client and the library's handlers. They
+// refuse requests that would cost too much, and answer with a metav1.Status where the
+// library does not. They know no group.
 package filters

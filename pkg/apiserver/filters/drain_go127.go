@@ -18,11 +18,11 @@ limitations under the License.
 
 package filters
 
-// This file fails to compile on purpose. From Go 1.27 on, net/http serves HTTP/2 itself as soon as
-// http2.ConfigureServer of golang.org/x/net has been called, as the library does, and looks at
-// TLSNextProto for no connection (conn.serve in net/http/server.go). What takeHTTP2 in drain.go sets
-// there is never called: connections get the GOAWAY that drops requests, and their frames are not
-// paced. TestARequestAfterGoAway fails then.
+// This file fails to compile on purpose. From Go 1.27 on, net/http serves HTTP/2 itself once the
+// library has called http2.ConfigureServer of golang.org/x/net. It then ignores TLSNextProto
+// (conn.serve in net/http/server.go), and so the function that takeHTTP2 in package transport sets.
+// Connections get the GOAWAY that drops requests, and their frames are not paced.
+// TestARequestAfterGoAway fails then.
 //
 // Make takeHTTP2 work with Go 1.27 until that test passes, and remove this file. Until then, build
 // with the tag http2legacy, which keeps the server that Go 1.26 has.

@@ -27,8 +27,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// WithoutProtobuf leaves protobuf out of what clients accept of resources whose types have no messages. The library
-// would choose it, do what is asked for, and answer with 406. Namespaces were not emptied at first, since Kubernetes'
+// WithoutProtobuf removes protobuf from the accepted encodings of resources whose types have no messages. The library
+// would choose it, execute the request, and answer with 406. Namespaces were not emptied at first, since Kubernetes'
 // controllers accept protobuf and JSON. Metadata and tables have messages.
 // Upstream fault 87.
 func WithoutProtobuf(next http.Handler, withoutMessages map[schema.GroupVersionResource]bool) http.Handler {

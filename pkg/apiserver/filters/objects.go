@@ -27,13 +27,13 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/bodycost"
 )
 
-// StoredObject returns what is stored under the name of an object of a kind, or nil.
+// StoredObject returns the stored object of a kind with this name, or nil.
 type StoredObject func(kind schema.GroupVersionKind, namespace, name string) metav1.Object
 
-// BoundObjects returns a serializer that decodes no objects that exceed the bounds: what
-// a patch adds to an object that is there already, or what only the type of an object
-// tells. An object that exceeds them in etcd may stay as large as it is there, or else clients
-// could neither make it smaller nor remove its finalizers.
+// BoundObjects returns a serializer that decodes no objects beyond the bounds. It covers
+// limits that only the decoded object shows, such as the result of a patch. An object that
+// exceeds them in etcd may stay as large as it is there. Otherwise, clients could neither make
+// it smaller nor remove its finalizers.
 func BoundObjects(serializer runtime.NegotiatedSerializer, bounds limits.Bounds, stored StoredObject) runtime.NegotiatedSerializer {
 	return boundedSerializer{serializer, bounds, stored}
 }
@@ -54,8 +54,8 @@ type boundedDecoder struct {
 	stored StoredObject
 }
 
-// Decode returns an object also with the error that tells of unknown fields, which
-// a client may choose to ignore; so the error does not tell whether to look at it.
+// Decode checks an object even if there is an error, since clients may ignore errors about
+// unknown fields.
 func (d boundedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if obj != nil {

@@ -23,13 +23,13 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// openAPIV3Path is below which each group and version has its OpenAPI v3 document.
+// openAPIV3Path is the parent of the OpenAPI v3 documents of all groups and versions.
 const openAPIV3Path = "/openapi/v3/"
 
-// KeepOwnOpenAPI removes the OpenAPI v3 documents that are not about an API group.
-// Every server built on the library has the same of them, "apis" and "version",
-// and kube-apiserver, which merges the lists of all servers, would send clients at
-// random to the document of one server with the hash of another's.
+// KeepOwnOpenAPI removes the OpenAPI v3 documents that are not about an API group. Every
+// server built on the library has the same ones, "apis" and "version". kube-apiserver,
+// which merges the lists of all servers, would mix them: clients would ask one server for a
+// document with the hash of another's.
 // Upstream fault 28.
 func KeepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
 	if generic.OpenAPIV3VersionedService == nil {
@@ -42,10 +42,10 @@ func KeepOwnOpenAPI(generic *genericapiserver.GenericAPIServer) {
 	}
 }
 
-// WithCurrentOpenAPI answers who asks for an OpenAPI v3 document by the hash of an
-// older one with the current one. The library would redirect to it, which
-// kube-apiserver does not let pass: after an upgrade that changes a schema, all
-// clients would fail until kube-apiserver has heard of the new hash.
+// WithCurrentOpenAPI answers requests for an OpenAPI v3 document by an older hash with the
+// current one. The library would redirect to it, but kube-apiserver does not let redirects
+// pass. After an upgrade that changes a schema, all clients would fail until kube-apiserver
+// has heard of the new hash.
 // Upstream fault 27.
 func WithCurrentOpenAPI(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

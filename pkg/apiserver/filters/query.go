@@ -30,8 +30,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// WithRequestBounds refuses a request whose path, query or headers exceed the bounds,
-// before anything is known about who sends it.
+// WithRequestBounds refuses requests whose path, query or headers exceed the bounds. It
+// works before authentication.
 func WithRequestBounds(next http.Handler, serializer runtime.NegotiatedSerializer, bounds limits.Bounds) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if err := checkRequest(bounds, req); err != nil {
@@ -56,7 +56,7 @@ func checkRequest(b limits.Bounds, req *http.Request) error {
 	case len(req.URL.RawQuery) > b.QueryBytes:
 		return apierrors.NewBadRequest(fmt.Sprintf("the query of a request must not have more than %d bytes", b.QueryBytes))
 	}
-	// What can't be parsed is dropped here as it is everywhere else.
+	// Parameters that can't be parsed are dropped here as everywhere else.
 	for name, values := range parameters(req.URL.RawQuery) {
 		if err := checkParameter(b, name, values); err != nil {
 			return err

@@ -23,15 +23,15 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// ResolveRequestInfo returns a resolver that takes a path that looks like one of a
-// resource but names none for any other path: it is authorized as such and not found.
+// ResolveRequestInfo returns a resolver that treats malformed paths of resources like any other
+// path. They are authorized as such and not found.
 //
 // For /apis/<group>/<version>/watch the library would answer 500.
 // Upstream fault 17.
 //
-// For /apis/example.com/v1/things.apps it would serve things of apps.example.com, to users who
-// may read things.apps of example.com, since it finds a CustomResourceDefinition by the resource
-// and the group in one text.
+// For /apis/example.com/v1/things.apps it would serve things of apps.example.com to users with
+// permission to read things.apps of example.com. It finds a CustomResourceDefinition by the
+// resource and the group in one text.
 // Upstream fault 81.
 func ResolveRequestInfo(delegate genericapirequest.RequestInfoResolver) genericapirequest.RequestInfoResolver {
 	return requestInfoResolver{delegate}

@@ -30,16 +30,17 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// undecidedRetrySeconds is when a client may hope that kube-apiserver can be asked
-// again.
+// undecidedRetrySeconds is the Retry-After of requests that kube-apiserver could not be asked
+// about.
 const undecidedRetrySeconds = 1
 
-// tokensRetrySeconds is when a client may present another unknown token.
+// tokensRetrySeconds is the Retry-After of clients that present too many unknown tokens.
 const tokensRetrySeconds = 1
 
-// retryable writes a metav1.Status that says when to try again where the library writes
-// text: when there are too many requests, and when nobody could say whether a request is
-// allowed, which the library takes for an internal error and no client repeats.
+// retryable replaces texts of the library with a metav1.Status that says when to try again.
+// The library answers with text if there are too many requests. If kube-apiserver could not
+// be asked whether a request is allowed, the library answers with an internal error, which
+// no client repeats.
 // Upstream fault 18.
 type retryable struct {
 	http.ResponseWriter
@@ -47,17 +48,17 @@ type retryable struct {
 	serializer runtime.NegotiatedSerializer
 	// undecided is set if the authorizer could not decide.
 	undecided atomic.Bool
-	// tooManyTokens is set if the client was not authenticated for that.
+	// tooManyTokens is set if that is why the client was not authenticated.
 	tooManyTokens atomic.Bool
-	// answered is set when the library's text is not to be sent any more.
+	// answered is set when a Status has replaced the library's text.
 	answered bool
 }
 
 type retryableKey struct{}
 
-// WithRetryableErrors answers with a metav1.Status that says when to try again where the
-// library answers with text: when there are too many requests, and when NoteUndecided
-// was called; and to a client of NoteTooManyTokens. It belongs around all other handlers.
+// WithRetryableErrors answers with a metav1.Status that says when to try again. It does so if
+// there are too many requests, if NoteUndecided was called, and to a client of
+// NoteTooManyTokens. It belongs around the library's handlers.
 func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := &retryable{ResponseWriter: w, req: req, serializer: serializer}
@@ -68,7 +69,7 @@ func WithRetryableErrors(next http.Handler, serializer runtime.NegotiatedSeriali
 // Unwrap is for the library's wrapper.
 func (r *retryable) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// WriteHeader sends the Status, if it is one of those answers.
+// WriteHeader sends a Status in place of such an answer.
 func (r *retryable) WriteHeader(code int) {
 	err := r.status(code)
 	if err == nil {
@@ -79,7 +80,7 @@ func (r *retryable) WriteHeader(code int) {
 	responsewriters.ErrorNegotiated(err, r.serializer, metav1.Unversioned, r.ResponseWriter, r.req)
 }
 
-// Write drops the text that a Status was sent for.
+// Write drops text that a Status has replaced.
 func (r *retryable) Write(content []byte) (int, error) {
 	if r.answered {
 		return len(content), nil
@@ -107,15 +108,15 @@ func (r *retryable) status(code int) error {
 	return nil
 }
 
-// NoteTooManyTokens makes the answer to the request of a context, which is not authenticated,
-// say when to try again. The handler must be inside WithRetryableErrors.
+// NoteTooManyTokens has the request of a context answered with 429 in place of 401. The
+// handler must be inside WithRetryableErrors.
 func NoteTooManyTokens(ctx context.Context) {
 	if answer, ok := ctx.Value(retryableKey{}).(*retryable); ok {
 		answer.tooManyTokens.Store(true)
 	}
 }
 
-// NoteUndecided makes the answer to the request of a context say when to try again, since
+// NoteUndecided has the request of a context answered with 503 in place of 500, since
 // kube-apiserver could not be asked whether it is allowed. The handler must be inside
 // WithRetryableErrors.
 func NoteUndecided(ctx context.Context) {

@@ -36,12 +36,12 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/limits"
 )
 
-// streamRetrySeconds is when a user may hope that one of their streams has ended.
+// streamRetrySeconds is the Retry-After of a user with too many streams.
 const streamRetrySeconds = 10
 
-// Streams lets the requests for some subresources go on like watches: no timeout
-// ends them, and a stopping server tells them to end and waits for it. The library
-// does so only for requests whose verb is watch.
+// Streams lets requests for some subresources go on like watches. No timeout ends them, and a
+// stopping server tells them to end and waits for it. The library does so only for requests whose
+// verb is watch.
 // Upstream fault 56.
 type Streams struct {
 	always, followed sets.Set[schema.GroupResource]
@@ -62,20 +62,21 @@ type follower struct {
 type streamKind int
 
 const (
-	// plainStream is the kind of all streams that are of no other.
+	// plainStream is the kind of all other streams.
 	plainStream streamKind = iota
-	// seatedStream takes a seat of kube-apiserver, which takes it for a request of up to a minute.
+	// seatedStream takes a seat of kube-apiserver, which treats it like a request of up to a
+	// minute.
 	seatedStream
-	// upgradedStream takes a connection, and another one of kube-apiserver. WebSockets that watch
-	// do that, too.
+	// upgradedStream takes a connection here and another one at kube-apiserver. WebSockets that
+	// watch do so, too.
 	upgradedStream
 )
 
 var _ genericapirequest.ServerShutdownSignal = &Streams{}
 
-// NewStreams returns the Streams of subresources, such as "machines/exec", whose requests
-// always go on, and of others, such as "pizzas/track", whose requests go on if they are
-// followed: those by GET whose query parameter "follow" is true. Forwarded tells whether
+// NewStreams returns the Streams of these subresources. Requests for those in always, such as
+// "machines/exec", always go on. Requests for those in followed, such as "pizzas/track", go on if
+// they are GET requests whose query parameter "follow" is true. Forwarded tells whether
 // kube-apiserver has forwarded the requests of a user.
 func NewStreams(bounds limits.Bounds, always, followed []schema.GroupResource, forwarded func(user.Info) bool) *Streams {
 	return &Streams{
@@ -98,8 +99,8 @@ func (s *Streams) LongRunning(check genericapirequest.LongRunningRequestCheck) g
 	}
 }
 
-// has tells whether a request is for a stream and may go on: what answers with one line
-// takes its turn like every other request.
+// has tells whether a request is for a stream and may go on. A request that is not followed takes
+// its turn like every other request.
 func (s *Streams) has(req *http.Request, info *genericapirequest.RequestInfo) bool {
 	if !info.IsResourceRequest || info.Subresource == "" {
 		return false
@@ -115,7 +116,7 @@ func follows(req *http.Request) bool {
 	return len(follow) > 0 && !strings.EqualFold(follow[0], "false") && follow[0] != "0"
 }
 
-// enter counts another stream, or tells the user why not.
+// enter counts another stream, or returns an error if the user has too many.
 func (s *Streams) enter(of follower) error {
 	most, text := s.bounds.StreamsPerUser, "a user must not follow more than %d streams at once"
 	switch of.kind {
@@ -141,9 +142,9 @@ func (s *Streams) leave(of follower) {
 	}
 }
 
-// WithShutdown makes a stopping server wait for the streams, and tells them when. It
-// refuses those of a user beyond the bound. WebSockets that watch are streams here, since the
-// library tells them nothing.
+// WithShutdown makes a stopping server tell the streams to end and wait for them. It refuses those
+// of a user beyond the bound. WebSockets that watch are streams here, since the library does not
+// tell them to end.
 // Upstream fault 80.
 func (s *Streams) WithShutdown(next http.Handler, config *genericapiserver.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -34,7 +34,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/testing/requests"
 )
 
-// What answers with one line, and what is no GET, once went past priority and fairness.
+// Requests that are not followed, and other methods than GET, once went past priority and
+// fairness.
 func TestLongRunning(t *testing.T) {
 	streams := NewStreams(limits.DefaultBounds(),
 		[]schema.GroupResource{{Group: "example.com", Resource: "things/exec"}}, []schema.GroupResource{{Group: "example.com", Resource: "things/track"}}, nil)
@@ -83,7 +84,7 @@ func TestStreamsPerUser(t *testing.T) {
 			IsResourceRequest: true, APIGroup: "example.com", APIVersion: "v1", Resource: "things", Subresource: subresource,
 		}))
 	}
-	// What handlers do, each of the next stream.
+	// Each of these is called by the handler of the next stream.
 	var meanwhile []func()
 	handler := streams.WithShutdown(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if len(meanwhile) > 0 {

@@ -39,7 +39,7 @@ type clients struct {
 	core, authentication, authorization *client
 }
 
-// client reaches a kube-apiserver. The config is not changed: who needs another copies it.
+// client reaches a kube-apiserver. Callers copy the config to change it.
 type client struct {
 	kubernetes.Interface
 	config *rest.Config
@@ -74,8 +74,8 @@ func (s *Server) Kubeconfig() (*rest.Config, error) {
 	return s.kubeconfig(coreKubeconfig, s.CoreKubeconfig)
 }
 
-// kubeconfig loads the configuration of a client of kube-apiserver that goes by the
-// egress selection for it.
+// kubeconfig loads the configuration of a client of kube-apiserver, with the dialer of the
+// egress selection.
 // Upstream fault 47.
 func (s *Server) kubeconfig(flag, path string) (*rest.Config, error) {
 	config, err := cluster.Kubeconfig(flag, path)

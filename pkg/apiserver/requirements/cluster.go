@@ -37,17 +37,17 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// extendedCluster is the Kubernetes cluster this server extends, as far as it must be there
-// before the server can start: it lends its authentication and its authorization.
+// extendedCluster is the Kubernetes cluster that this server extends. The server needs its
+// authentication and its authorization before it can start.
 type extendedCluster struct {
 	clients
 	options *genericoptions.DelegatingAuthenticationOptions
-	// reads is permission to list the resources that this server cannot do without.
+	// reads are permissions to list the resources that this server needs.
 	reads []cluster.Permission
 	// prioritizes is set if requests are to be limited by priority and fairness.
 	prioritizes bool
 
-	// What is known once the cluster is ready:
+	// Known once the cluster is ready:
 
 	// unprioritized is why requests can't be limited by priority and fairness.
 	unprioritized error
@@ -55,8 +55,8 @@ type extendedCluster struct {
 	clientCAs []*x509.Certificate
 }
 
-// CheckAuthentication returns why this server could not tell a front proxy from an
-// ordinary client, or nil.
+// CheckAuthentication returns an error if this server could not tell a front proxy from an
+// ordinary client.
 func (s *Server) CheckAuthentication(ctx context.Context) error {
 	cluster, err := s.newCluster()
 	if err != nil {
@@ -99,8 +99,7 @@ func (c *extendedCluster) check(ctx context.Context) error {
 	if err := c.core.checkMay(ctx, c.reads...); err != nil {
 		return err
 	}
-	// This comes last: a role that also holds what the server can't do without is
-	// there by now.
+	// This comes last: a role that also grants the permissions above exists by now.
 	if c.prioritizes {
 		c.unprioritized = c.core.checkMay(ctx, priorityPermissions()...)
 	}
@@ -110,7 +109,7 @@ func (c *extendedCluster) check(ctx context.Context) error {
 	return c.unprioritized
 }
 
-// errNotAllowed is what kube-apiserver has said, not that it has said nothing.
+// errNotAllowed means that kube-apiserver has answered, and denies it.
 var errNotAllowed = errors.New("this server may not")
 
 func (c *client) checkMay(ctx context.Context, permissions ...cluster.Permission) error {
@@ -128,9 +127,9 @@ func (c *client) checkMay(ctx context.Context, permissions ...cluster.Permission
 	return nil
 }
 
-// checkAuthentication finds out whether a front proxy can be told from an
-// ordinary client. It looks where the generic options will look, since they take
-// any answer for good and fail on none.
+// checkAuthentication finds out whether a front proxy can be told from an ordinary client.
+// It looks where the generic options will look, since they accept any answer and never
+// fail.
 // Upstream fault 30.
 func (c *extendedCluster) checkAuthentication(ctx context.Context) error {
 	options, client := c.options, c.authentication
@@ -181,8 +180,8 @@ func orEmptyList(value string) string {
 	return value
 }
 
-// trustedCAs reads a bundle from the file of a flag if one is named, otherwise from what
-// the cluster has published under the name of that flag.
+// trustedCAs reads a bundle from the file of a flag, or without one from the published key
+// of that flag's name.
 func trustedCAs(flag, file string, published *corev1.ConfigMap) ([]*x509.Certificate, error) {
 	if file != "" {
 		certificates, err := certutil.CertsFromFile(file)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package requirements says what a cluster has to grant a server before it starts, and waits for it:
-// permissions, the certificate authorities of clients, and a serving certificate. It makes the
-// configurations of the clients of kube-apiserver.
+// Package requirements waits for everything that a cluster has to grant a server before it starts.
+// These are permissions, the client CAs, and a serving certificate. It also makes the configurations
+// of the clients of kube-apiserver.
 package requirements

@@ -36,8 +36,8 @@ const (
 	admissionFix = "bind a ClusterRole to its user that allows get, list and watch, or disable the admission plugins that read it with --disable-admission-plugins"
 )
 
-// Permissions is everything that the server must be allowed to do in
-// a cluster, if its namespace is the one given.
+// Permissions returns all permissions that the server needs in a cluster, if it runs in this
+// namespace.
 func (s *Server) Permissions(namespace string) []cluster.Permission {
 	reads := admission.Reads(s.Plugins, s.Admission)
 	permissions := slices.Concat(
@@ -66,7 +66,7 @@ func (s *Server) Permissions(namespace string) []cluster.Permission {
 			"since its controllers run where they are elected")...)
 	}
 	if s.ServingCert.Secret != "" {
-		// Both may be created empty by an operator, so that the server needs not create them.
+		// An operator may create both empty, so that the server need not create them.
 		for _, resource := range []string{"configmaps", "secrets"} {
 			permissions = append(permissions, permissionsFor(fmt.Sprintf("bind a Role in %s to its user that allows that, since it keeps its certificate authority there, by --serving-ca-secret", namespace),
 				cluster.Permission{Resource: schema.GroupResource{Resource: resource}, Namespace: namespace, Name: s.ServingCert.Secret}, "get", "update")...)
@@ -87,7 +87,7 @@ func accessReviewPermission() cluster.Permission {
 	return cluster.Permission{Verb: "create", Resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Fix: delegatorFix}
 }
 
-// priorityPermissions is what the server needs to go by the cluster's priorities.
+// priorityPermissions returns the permissions to read the cluster's priorities.
 func priorityPermissions() []cluster.Permission {
 	var permissions []cluster.Permission
 	for _, resource := range []string{"flowschemas", "prioritylevelconfigurations"} {
@@ -100,7 +100,7 @@ func priorityPermission(resource, subresource string) cluster.Permission {
 	return cluster.Permission{Resource: schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: resource}, Subresource: subresource, Optional: true}
 }
 
-// readPermissions is what informers do, or the part of it that is asked for.
+// readPermissions returns a permission for each resource and verb.
 func readPermissions(resources []schema.GroupResource, fix string, verbs ...string) []cluster.Permission {
 	var permissions []cluster.Permission
 	for _, resource := range resources {
@@ -109,7 +109,7 @@ func readPermissions(resources []schema.GroupResource, fix string, verbs ...stri
 	return permissions
 }
 
-// ownedObjectPermissions is to create an object and to read and write it.
+// ownedObjectPermissions returns permissions to create an object and to read and write it.
 func ownedObjectPermissions(resource schema.GroupResource, namespace, name, reason string) []cluster.Permission {
 	fix := fmt.Sprintf("bind a Role in %s to its user that allows that, %s", namespace, reason)
 	return append(
@@ -117,7 +117,7 @@ func ownedObjectPermissions(resource schema.GroupResource, namespace, name, reas
 		permissionsFor(fix, cluster.Permission{Resource: resource, Namespace: namespace, Name: name}, "get", "update")...)
 }
 
-// permissionsFor is one permission for each verb.
+// permissionsFor returns one permission for each verb.
 func permissionsFor(fix string, on cluster.Permission, verbs ...string) []cluster.Permission {
 	on.Fix = fix
 	var permissions []cluster.Permission

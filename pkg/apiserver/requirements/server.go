@@ -32,11 +32,11 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/cluster"
 )
 
-// Server is what the requirements of a server follow from.
+// Server describes a server as far as its requirements depend on it.
 type Server struct {
 	Name string
 	// CoreKubeconfig, AuthorizationKubeconfig, and that of Authentication are the files of the
-	// clients of kube-apiserver, and Egress is how these reach it.
+	// clients of kube-apiserver. Egress is how these reach it.
 	CoreKubeconfig, AuthorizationKubeconfig string
 	Authentication                          *genericoptions.DelegatingAuthenticationOptions
 	Egress                                  egressselector.Lookup
@@ -49,15 +49,15 @@ type Server struct {
 	RunsControllers bool
 	LeaderElection  componentbaseconfig.LeaderElectionConfiguration
 	ServingCert     certificates.Config
-	// Reads are further resources of the cluster that the server does not start without
-	// permission to list and watch. ReadsFix says how to give it.
+	// Reads are further resources of the cluster that the server needs permission to list and
+	// watch before it starts. ReadsFix says how to grant it.
 	Reads    []schema.GroupResource
 	ReadsFix string
 	// Others are permissions that the server does not wait for.
 	Others []cluster.Permission
 }
 
-// Granted is what the cluster has granted.
+// Granted is the result of Await.
 type Granted struct {
 	// Core, Authentication and Authorization are the configurations of the clients.
 	Core, Authentication, Authorization *rest.Config

@@ -28,15 +28,16 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// checksummed makes stores verify the checksums of what they read. Those of an embedded
-// etcd also write them; to an external one, other servers may write, and read, that know
-// of none. The checksum is around what is encrypted, so that it can be verified without a key.
+// checksummed makes stores verify the checksums of values that they read. Only those of an
+// embedded etcd also write checksums: an external etcd may have other servers, which know of
+// none. The checksum is around the encrypted value, so that it can be verified without a key.
 type checksummed struct {
 	encryption value.ResourceTransformers // Nil if nothing is encrypted.
 	write      bool
 }
 
-// TransformerForResource returns what adds checksums to a resource's objects and verifies them.
+// TransformerForResource returns a transformer that adds and verifies the checksums of a
+// resource's objects.
 func (c checksummed) TransformerForResource(resource schema.GroupResource) value.Transformer {
 	if c.encryption == nil {
 		return checksumTransformer{identity.NewEncryptCheckTransformer(), c.write}
@@ -44,8 +45,7 @@ func (c checksummed) TransformerForResource(resource schema.GroupResource) value
 	return checksumTransformer{c.encryption.TransformerForResource(resource), c.write}
 }
 
-// EncryptionOf returns the part of a store's transformer that encrypts: all of it but the
-// checksum.
+// EncryptionOf returns a store's transformer without the checksum.
 func EncryptionOf(transformer value.Transformer) value.Transformer {
 	if summed, ok := transformer.(checksumTransformer); ok {
 		return summed.Transformer
@@ -58,8 +58,9 @@ type checksumTransformer struct {
 	write bool
 }
 
-// TransformFromStorage returns what was written, or registry.ErrDamaged. A value without a
-// checksum is stale: the next update of its object adds one, even if it changes nothing.
+// TransformFromStorage returns the value that was written, or registry.ErrDamaged. A value
+// without a checksum is stale: the next update of its object adds one, even if it changes
+// nothing.
 func (t checksumTransformer) TransformFromStorage(ctx context.Context, stored []byte, dataCtx value.Context) ([]byte, bool, error) {
 	content, err := etcd.OpenValue(string(dataCtx.AuthenticatedData()), stored)
 	if err != nil {

@@ -30,9 +30,9 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 )
 
-// ValidateEncryption returns what is wrong with the file of
-// --encryption-provider-config. The library finds that out only after all that the
-// server waits for, and leaves unencrypted what the file does not name, unnoticed.
+// ValidateEncryption returns the errors of the file of --encryption-provider-config. The
+// library reports them only after everything that the server waits for. It silently leaves
+// resources unencrypted that the file does not name.
 // Upstream fault 36.
 func (o Config) ValidateEncryption() error {
 	path := o.Etcd.EncryptionProviderConfigFilepath
@@ -71,9 +71,9 @@ func readEncryptionConfiguration(path string, reload bool) (*apiserver.Encryptio
 	return configuration, validation.ValidateEncryptionConfiguration(configuration, reload).ToAggregate()
 }
 
-// validateEncryptedResources returns an error if the configuration is about nothing
-// that is stored, or about what only looks as if it were. In an open group any resource
-// can be stored.
+// validateEncryptedResources returns an error if the configuration names no stored
+// resource, or names one that this server does not store. In an open group any resource can
+// be stored.
 // Upstream fault 37.
 func validateEncryptedResources(configuration *apiserver.EncryptionConfiguration, stored sets.Set[schema.GroupResource], open sets.Set[string]) error {
 	groups, names := sets.New("*").Union(open), sets.New[string]()

@@ -61,18 +61,18 @@ type Config struct {
 	Transactions bool
 	// Egress is how an external etcd is reached.
 	Egress egressselector.Lookup
-	// Custom is set if the server also stores objects that are not of groups in Go, and CustomGroups
-	// are the groups of these.
+	// Custom is set if the server also stores objects that are not of groups in Go. CustomGroups
+	// returns the groups of these objects.
 	Custom       bool
 	CustomGroups func() []string
 }
 
-// Storage is what stores objects.
+// Storage stores the objects of a server.
 type Storage struct {
 	// Etcd are the options that are used.
 	Etcd *genericoptions.EtcdOptions
 
-	// client is the one that writes, with the references between objects.
+	// client writes, with the references between objects.
 	client     *clientv3.Client
 	references *references.References
 	history    *history
@@ -113,8 +113,8 @@ func (o Config) Await(ctx context.Context) error {
 	})
 }
 
-// NewClient returns a client of these servers with the credentials of the flags. Whoever
-// asks it wants to know soon that etcd answers again.
+// NewClient returns a client of these servers with the credentials of the flags. Its callers need to
+// notice quickly that etcd answers again.
 func (o Config) NewClient(servers ...string) (*clientv3.Client, error) {
 	var egress egressselector.Lookup
 	if !o.Embedded {
@@ -162,7 +162,7 @@ func (o Config) client(servers []string, egress egressselector.Lookup, options .
 	return client, nil
 }
 
-// ApplyTo makes what stores objects.
+// ApplyTo makes a server store its objects.
 func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*Storage, error) {
 	options := *o.Etcd
 	// Upstream fault 48.
@@ -194,15 +194,14 @@ func (o Config) ApplyTo(config *genericapiserver.Config, scheme *runtime.Scheme,
 	}
 	go s.history.follow(client, keys.HistoryKey(options.StorageConfig.Prefix, ""))
 	config.RESTOptionsGetter = s.withCache(config.RESTOptionsGetter, raw)
-	// While etcd is unavailable, this server is not ready, but a restart would fix nothing:
-	// discovery goes on, and all else does once etcd is back.
+	// While etcd is unavailable, this server is not ready, but a restart would fix nothing.
+	// Discovery goes on, and everything else does once etcd is back.
 	// Upstream fault 54.
 	config.LivezChecks = livez
 	return s, nil
 }
 
-// applyStored says where each resource is stored, and as what: by which codec, encrypted, and
-// with a checksum.
+// applyStored configures the place, codec, encryption and checksums of each stored resource.
 func (o Config) applyStored(options *genericoptions.EtcdOptions, config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*serverstorage.DefaultStorageFactory, error) {
 	factory, err := o.storageFactory(options, scheme, codecs)
 	if err != nil {
@@ -211,7 +210,7 @@ func (o Config) applyStored(options *genericoptions.EtcdOptions, config *generic
 	if err := options.ApplyWithStorageFactoryTo(factory, config); err != nil {
 		return nil, fmt.Errorf("--encryption-provider-config, or another flag of etcd: %w", err)
 	}
-	// Made again, as the one of the options knows of no checksums.
+	// The getter of the options knows of no checksums.
 	config.ResourceTransformers = checksummed{config.ResourceTransformers, o.Embedded}
 	config.RESTOptionsGetter = options.CreateRESTOptionsGetter(factory, config.ResourceTransformers)
 	return factory, nil

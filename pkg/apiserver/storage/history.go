@@ -32,19 +32,18 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// historyInterval is how long after an error etcd is asked again.
+// historyInterval is the pause between two attempts to read from etcd.
 const historyInterval = time.Second
 
-// history knows at which revision of etcd the objects of a group were complete that had been
-// moved here, or were moved away. Clients that remember an earlier one have to list again, or would
-// miss what has happened since.
+// history knows the revisions of etcd at the end of the moves of groups to or from this etcd.
+// Clients that remember an earlier revision have to list again, or would miss changes.
 type history struct {
-	// known is closed when etcd has said what is stored about it.
+	// known is closed after the first complete read.
 	known chan struct{}
 
 	lock   sync.Mutex
 	begins map[string]uint64
-	// watches are all that clients have.
+	// watches are all open watches of clients.
 	watches map[*movedWatch]struct{}
 }
 
@@ -52,7 +51,7 @@ func newHistory() *history {
 	return &history{known: make(chan struct{}), begins: map[string]uint64{}, watches: map[*movedWatch]struct{}{}}
 }
 
-// follow reads what is stored under keys with a prefix, keys.HistoryKey, until the client is closed.
+// follow reads the values under keys with a prefix, keys.HistoryKey, until the client is closed.
 func (h *history) follow(client *clientv3.Client, prefix string) {
 	ctx := client.Ctx()
 	for ctx.Err() == nil {
@@ -66,7 +65,7 @@ func (h *history) follow(client *clientv3.Client, prefix string) {
 	}
 }
 
-// read returns when it can't be read any longer.
+// read follows the keys until they can't be read any longer.
 func (h *history) read(ctx context.Context, client *clientv3.Client, prefix string) error {
 	response, err := client.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
@@ -93,7 +92,7 @@ func (h *history) read(ctx context.Context, client *clientv3.Client, prefix stri
 	return nil
 }
 
-// set remembers a revision. One that can't be read holds no watch up, of this or another group.
+// set remembers a revision. A revision that can't be read delays no watches.
 func (h *history) set(group, revision string) {
 	begins, err := strconv.ParseUint(revision, 10, 64)
 	if err != nil {
@@ -118,15 +117,15 @@ func (h *history) check(group string, revision uint64) *apierrors.StatusError {
 	return nil
 }
 
-// movedStorage ends its watches when the objects turn out to have moved, and lets none go on from
-// where they were before.
+// movedStorage ends its watches when the objects turn out to have moved. It refuses watches that
+// begin before the move.
 type movedStorage struct {
 	storage.Interface
 	history *history
 	group   string
 }
 
-// Watch begins a watch, or ends it with an error if that is too old.
+// Watch begins a watch, or one that only returns an error if the revision is too old.
 func (s *movedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseUint(opts.ResourceVersion, 10, 64)
 	if err != nil || ptr.Deref(opts.SendInitialEvents, false) {
@@ -167,7 +166,7 @@ type movedWatch struct {
 	watch.Interface
 	cancel context.CancelFunc
 	group  string
-	// revision is what the client remembers, or 0.
+	// revision is the one that the client remembers, or 0.
 	revision uint64
 }
 

@@ -33,9 +33,9 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/references"
 )
 
-// rawStorage is the library's storage in etcd, which writes as references want it. A resource
-// that is stored in an etcd of its own has none, since a transaction has one etcd. The zero
-// value is the library's alone.
+// rawStorage makes the library's storage in etcd, whose writes have the conditions of
+// references. A resource in an etcd of its own has no such conditions, since a transaction
+// has one etcd. The zero value makes the library's storage alone.
 type rawStorage struct {
 	references *references.References
 	servers    []string
@@ -53,7 +53,7 @@ func (r rawStorage) make(config *storagebackend.ConfigForResource, newObject, ne
 		transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
 		decoder = etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
 	}
-	// Nothing is read from it but what it writes, so it needs no compactor.
+	// It reads only objects that it writes, so it needs no compactor.
 	writer, err := etcd3.New(r.references.Client(config.GroupResource), nil, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
 		transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// Stores returns where and how each resource of the groups in Go is stored. Of config, it makes only
-// what is about etcd.
+// Stores returns where and how each resource of the groups in Go is stored. In config, it sets only
+// the parts that concern etcd.
 func (o Config) Stores(config *genericapiserver.Config, scheme *runtime.Scheme, codecs serializer.CodecFactory) ([]keys.Objects, *genericoptions.EtcdOptions, error) {
 	options := *o.Etcd
 	options.SkipHealthEndpoints = true

@@ -33,12 +33,12 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// NewVerifier returns a function that finds out whether a server could
-// serve what etcd has under a key: whether it can be decrypted, decoded, and converted to
-// every version of its group. It returns the resource, or "" for what is not an object.
+// NewVerifier returns a function that finds out whether a server could serve a value in etcd. It
+// decrypts and decodes the value, and converts it to every version of its group. The function
+// returns the resource, or "" if the value is not an object.
 //
-// What is not of groups in Go is decoded, and compared with its key, since it takes more than etcd
-// to convert that.
+// Objects that are not of groups in Go are only decoded and compared with their keys, since it
+// takes more than etcd to convert them.
 func (o Config) NewVerifier(ctx context.Context) (func(key string, stored []byte) (resource string, err error), error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
@@ -72,7 +72,7 @@ func (o Config) NewVerifier(ctx context.Context) (func(key string, stored []byte
 			}
 		}
 		place := strings.Split(strings.TrimPrefix(key, root), "/")
-		// What the server itself keeps in etcd is not in groups that are domains.
+		// The server's own values in etcd are not in groups that are domains.
 		if !o.Custom || !strings.HasPrefix(key, root) || len(place) < 3 || !strings.Contains(place[0], ".") {
 			return "", nil
 		}
@@ -85,7 +85,7 @@ func (o Config) NewVerifier(ctx context.Context) (func(key string, stored []byte
 	}, nil
 }
 
-// openStored returns what is stored as it was before it got a checksum and was encrypted.
+// openStored returns a stored value without its checksum and its encryption.
 func openStored(ctx context.Context, transformer value.Transformer, key string, stored []byte) ([]byte, error) {
 	content, err := etcd.OpenValue(key, stored)
 	if err != nil {

@@ -42,21 +42,21 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// withCache is how a resource is stored that has a watch cache.
+// withCache adds the decorators and, for resources that have one, the watch cache.
 func (s *Storage) withCache(getter generic.RESTOptionsGetter, raw rawStorage) generic.RESTOptionsGetter {
 	return watchHistory{getter, s.Etcd, raw, s.history, new(largeWrites)}
 }
 
-// BaseStorage makes the stores of a Base bound their lists, resume watches after a restart and
-// explain the errors of etcd, as those of the groups in Go do.
+// BaseStorage makes the stores of a Base work like those of the groups in Go. They bound their
+// lists, resume watches after a restart and explain the errors of etcd.
 func (s *Storage) BaseStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return registry.StatusErrors(s.withCache(getter, rawStorage{}))
 }
 
-// watchHistory gives each watch cache a past, so that a watch that was interrupted by a
-// restart goes on. The library begins its caches with what is stored now, and answers
-// every watch from before with 410 Gone, whereupon all clients list everything at once. That
-// is right only for watches from where the objects were before they moved.
+// watchHistory gives each watch cache a past, so that watches go on after a restart. The library
+// begins its caches with the present, and answers every earlier watch with 410 Gone. All clients
+// would then list everything at once. That is right only for watches from before the objects
+// moved.
 type watchHistory struct {
 	generic.RESTOptionsGetter
 	etcd    *genericoptions.EtcdOptions
@@ -85,7 +85,7 @@ func (h watchHistory) uncached(config *storagebackend.ConfigForResource, prefix 
 	return h.decorate(etcd, nil, nil, new(limits.LargestObject), config.GroupResource.Group), destroy, err
 }
 
-// cacher is the library's StorageWithCacher, but for what the cache reads.
+// cacher is the library's StorageWithCacher, but for the storage that the cache reads.
 func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 	etcd, destroy, err := h.raw.make(config, newObject, newList, prefix)
 	if err != nil {
@@ -119,7 +119,7 @@ func (h watchHistory) cacher(config *storagebackend.ConfigForResource, prefix st
 }
 
 // decorate wraps a watch cache, or etcd itself if there is none to wait for. The package comment
-// lists the decorators in the order in which an object passes them.
+// lists the decorators in the order of an object's way to etcd.
 func (h watchHistory) decorate(inner storage.Interface, wait func(context.Context) error, newObject func() runtime.Object, large *limits.LargestObject, group string) storage.Interface {
 	inner = &movedStorage{inner, h.history, group}
 	if wait != nil {
@@ -162,28 +162,28 @@ func (c *awaitedCache) Watch(ctx context.Context, key string, opts storage.ListO
 	return c.Interface.Watch(ctx, key, opts)
 }
 
-// historicStorage is what a watch cache fills itself from. Its first list is one of some
-// time ago. The cache goes on with a watch, as after each list, which brings it what has
-// happened since, and which it keeps for its clients' watches.
+// historicStorage is the source of a watch cache. Its first list shows the past. As after each
+// list, the cache goes on with a watch. It keeps the changes since the list for its clients'
+// watches.
 type historicStorage struct {
 	storage.Interface
-	// large gets to know what the cache gets.
+	// large observes the objects that the cache reads.
 	large  *limits.LargestObject
 	listed bool // Only the cache's reflector lists, one list after the other.
-	// present is the revision up to which a watch brings what is past, or 0, and largePast the
-	// size of the large objects that it has brought.
+	// present is the revision where the past of a watch ends, or 0 if it has ended. largePast is
+	// the size of the large objects that the watch has brought.
 	present   atomic.Uint64
 	largePast atomic.Int64
 }
 
-// mostHistory is how many bytes of large objects a cache begins with that are past.
+// mostHistory bounds the bytes of large past objects that a cache begins with.
 const mostHistory = 32 << 20
 
-// IsWatchListSemanticsUnSupported has the cache list, and not ask for the same by a watch,
-// which can only begin now.
+// IsWatchListSemanticsUnSupported makes the cache list, since a watch could only begin now.
 func (*historicStorage) IsWatchListSemanticsUnSupported() bool { return true }
 
-// GetList lists what was stored some time ago, or else what is stored now.
+// GetList returns a list of the past the first time, if there is one, and of the present
+// otherwise.
 func (s *historicStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	if err := s.list(ctx, key, opts, list); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (s *historicStorage) list(ctx context.Context, key string, opts storage.Lis
 		past := opts
 		past.ResourceVersion = strconv.FormatUint(max(now, revisions+1)-revisions, 10)
 		past.ResourceVersionMatch = metav1.ResourceVersionMatchExact
-		// Whatever is wrong with the past, such as an encryption key that is gone, the
-		// present may be right.
+		// The present may be readable even if the past is not, for example without an old
+		// encryption key.
 		if s.Interface.GetList(ctx, key, past, list) == nil {
 			s.listed = true
 			s.present.Store(now)
@@ -223,7 +223,7 @@ func (s *historicStorage) list(ctx context.Context, key string, opts storage.Lis
 	return err
 }
 
-// Watch brings what has happened since the list.
+// Watch returns the changes since the list.
 func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Interface.Watch(ctx, key, opts)
 	if err != nil {
@@ -232,8 +232,8 @@ func (s *historicStorage) Watch(ctx context.Context, key string, opts storage.Li
 	return watch.Filter(w, s.refillIfCompacted), nil
 }
 
-// refillIfCompacted has the cache list what is stored now if the past can't be read, which
-// the cache would try again and again otherwise, or is too large.
+// refillIfCompacted makes the cache list the present if the past is too large or can't be read.
+// Otherwise, the cache would try again and again.
 func (s *historicStorage) refillIfCompacted(event watch.Event) (watch.Event, bool) {
 	size := s.large.Observe(event.Object)
 	present := s.present.Load()

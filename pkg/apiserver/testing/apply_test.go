@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// drill is what one applies who knows these fields of its spec only.
+// drill is the apply of a client that knows only these fields of its spec.
 func drill(spec map[string]any) *unstructured.Unstructured {
 	of := machine("drill")
 	of.Object["spec"] = spec
@@ -55,7 +55,8 @@ func TestApply(t *testing.T) {
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	require.ErrorContains(t, err, `conflict with "first": .spec.replicas`)
 
-	// What an applier does not mention any more goes, unless it is another's too.
+	// A field that an applier no longer mentions is removed, unless another applier has it,
+	// too.
 	got, err = apply("second", drill(map[string]any{"turbo": true}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"motor"}, parts(t, got))

@@ -41,8 +41,8 @@ rules:
   - {level: None}
 `
 
-// TestAudit is about requests that the cluster can or can't be asked about: what their
-// clients are told, and what is recorded of them, is the same.
+// TestAudit compares the answers to clients with the recorded ones, when the cluster can or
+// can't be asked about requests.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.log")

@@ -29,7 +29,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// What is to be encrypted is in etcd by its key only, and clients notice nothing.
+// Encrypted objects are readable in etcd by their keys only, and clients notice nothing.
 func TestEncryption(t *testing.T) {
 	t.Parallel()
 	config := file(t, fmt.Sprintf(`apiVersion: apiserver.config.k8s.io/v1

@@ -44,7 +44,7 @@ func asked(server *Server, call func()) (users []string) {
 	return users
 }
 
-// asserting adds the headers by which a front proxy asserts the identity of an administrator.
+// asserting adds the headers of a front proxy that assert the identity of an administrator.
 func asserting(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -194,7 +194,8 @@ func TestReviewsAreShared(t *testing.T) {
 	require.Less(t, len(server.Cluster.Reviews())-before, requests/2)
 }
 
-// TestReviews is about what the cluster is asked before a request is answered.
+// TestReviews is about the reviews that the cluster is asked for before a request is
+// answered.
 func TestReviews(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--run-controllers=false")

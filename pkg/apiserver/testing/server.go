@@ -14,11 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package testing runs API servers in the process of a test: each on a free port, with an
-// etcd and a data directory of its own, several at once. A stub of kube-apiserver, which the
-// test can tell what to answer, is the cluster that they extend, so that all of a server
-// runs as it does in a cluster, but for what kube-apiserver itself does. The truth is what a
-// real kube-apiserver says: see test/controlplane.
+// Package testing runs API servers in the process of a test. Each has a free port, an etcd
+// and a data directory of its own. They extend a stub of kube-apiserver, whose answers the
+// test can set. So all of a server runs as it does in a cluster, except for the work of
+// kube-apiserver itself. Only tests with a real kube-apiserver show what it does: see
+// test/controlplane.
 package testing
 
 import (
@@ -46,21 +46,20 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// patience is how long a server may take to become ready or to stop, on a machine with much
-// else to do.
+// patience is how long a server may take to become ready or to stop on a busy machine.
 const patience = 2 * time.Minute
 
-// Config says what to start.
+// Config describes a server to start.
 type Config struct {
 	// Name is that of the server, by default "test". Servers that run at once and have
 	// metrics of their own have different names.
 	Name string
-	// Groups are what it serves.
+	// Groups are those that it serves.
 	Groups []registry.Group
 	// Flags are those of the command, besides those of the port, the data directory and the
 	// kubeconfig.
 	Flags []string
-	// Cluster is what it extends, by default one of its own.
+	// Cluster is the cluster that it extends, by default one of its own.
 	Cluster *cluster.Cluster
 }
 
@@ -68,7 +67,7 @@ type Config struct {
 type Server struct {
 	// ClientConfig is that of a client that may do everything.
 	ClientConfig *rest.Config
-	// Cluster is what the server extends.
+	// Cluster is the cluster that the server extends.
 	Cluster *cluster.Cluster
 	// Dir is the data directory.
 	Dir string
@@ -112,7 +111,7 @@ func StartTestServer(t testing.TB, config Config) *Server {
 	return s
 }
 
-// configure gives the options what each server has for itself.
+// configure sets the options that differ between servers.
 func (s *Server) configure(t testing.TB, options *apiserver.Options, serving *cluster.CA, args []string) error {
 	t.Helper()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -154,12 +153,12 @@ func newServer(ctx context.Context, options *apiserver.Options) (*apiserver.Serv
 	return config.Complete().New()
 }
 
-// Stop stops the server, if it runs still, and returns what it has failed with.
+// Stop stops the server, if it still runs, and returns its error.
 func (s *Server) Stop() error {
 	s.stop()
 	select {
 	case err := <-s.result:
-		s.result <- nil // It has been told.
+		s.result <- nil // The error has been returned.
 		return err
 	case <-time.After(patience):
 		return fmt.Errorf("it has not stopped within %s", patience)
@@ -176,7 +175,7 @@ func (s *Server) UserConfig(t testing.TB, name string, groups ...string) *rest.C
 }
 
 // TokenConfig returns the configuration of a client that connects directly with a bearer
-// token, which the cluster has to know, or with nothing if that is empty.
+// token. The cluster has to know the token. If it is empty, the client has no credentials.
 func (s *Server) TokenConfig(token string) *rest.Config {
 	config := rest.AnonymousClientConfig(s.ClientConfig)
 	config.BearerToken = token
@@ -210,7 +209,7 @@ func (s *Server) awaitReady() error {
 		}
 		err := ready(ctx, client, s.ClientConfig.Host)
 		if err != nil && ctx.Err() == nil {
-			last = err // What fails since the time is over says less.
+			last = err // A failure after the timeout says less.
 		}
 		return err == nil, nil
 	})

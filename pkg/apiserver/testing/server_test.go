@@ -75,7 +75,7 @@ func machines(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
 	return client.Resource(machineResource).Namespace("default")
 }
 
-// machine is one of this name, of which two should run.
+// machine returns a machine of this name with two replicas.
 func machine(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "workshop.example.com/v1", "kind": "Machine",

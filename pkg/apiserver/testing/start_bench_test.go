@@ -38,7 +38,7 @@ import (
 )
 
 // BenchmarkStart measures, for servers of few and of many kinds, the time from their options
-// until they are ready. Both take turns, so that what else the machine does meets both.
+// until they are ready. Both take turns, so that other load of the machine meets both.
 func BenchmarkStart(b *testing.B) {
 	few, many := 3, 30
 	extended := cluster.Start(b)
@@ -79,7 +79,7 @@ type NumberedList[N any] struct {
 	Items           []Numbered[N] `json:"items"`
 }
 
-// NumberedContent is what is in each of them.
+// NumberedContent is the content of each of them.
 type NumberedContent struct {
 	Text string `json:"text"`
 }

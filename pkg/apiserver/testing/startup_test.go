@@ -75,7 +75,7 @@ func forbidding(verb, resource string) func(*cluster.Cluster) {
 	}
 }
 
-// TestWaiting is about what a server waits for, and how it says what to do about it.
+// TestWaiting is about everything that a server waits for, and the advice in its errors.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	const (
@@ -88,7 +88,7 @@ func TestWaiting(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster func(*cluster.Cluster)
 		flags   []string
-		// want is how the error begins, in which HOST is the cluster's address.
+		// want begins the error, with HOST for the cluster's address.
 		want string
 	}{
 		"kube-apiserver has just started": {publishing(nil), nil, waited + "kube-apiserver at HOST has not published the ConfigMap " + published + " in kube-system yet"},
@@ -163,7 +163,7 @@ func TestToldToStopWhileWaiting(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// What is missing at first may come.
+// A cluster that is missing at first may come.
 func TestStartBeforeTheCluster(t *testing.T) {
 	t.Parallel()
 	of := cluster.Start(t)
@@ -192,8 +192,7 @@ func TestWithoutPriorities(t *testing.T) {
 	create(t, server.ClientConfig, "drill")
 }
 
-// Config is the only thing between the options and the server that waits, so that its
-// errors are those that tell what has been started in vain; none of that stays.
+// A Config that fails leaves nothing behind that it has started.
 func TestConfigThatFails(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -50,7 +50,7 @@ func requireLine(t *testing.T, lines *bufio.Scanner, want string) {
 	require.Equal(t, want, lines.Text())
 }
 
-// A server that stops tells those who follow something, and waits until they know.
+// A server that stops tells followers of streams, and waits until they know.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--run-controllers=false", "--max-streams-per-user=2")

@@ -114,8 +114,8 @@ func moveHere(t *testing.T, client *clientv3.Client) {
 	require.NoError(t, err)
 }
 
-// Clients would miss what happens where the objects are now, and remember revisions of another etcd,
-// which can turn out after their watches have begun.
+// Clients that remember revisions of another etcd would miss changes to objects that have moved.
+// This can turn out after their watches have begun.
 func TestWatchesEndWhenObjectsHaveMoved(t *testing.T) {
 	t.Parallel()
 	etcd := registrytesting.StartEtcd(t)
@@ -156,8 +156,8 @@ func TestWatchesEndWhenObjectsHaveMoved(t *testing.T) {
 	require.Equal(t, "ADDED d: 2", describe(t, <-resumed.ResultChan()))
 }
 
-// What can't be read any more does not keep anyone from reading what can: the cache begins
-// again, and no list waits until it is read from etcd instead.
+// An unreadable past does not keep clients from reading the present. The cache begins again, and no
+// list waits until it is read from etcd instead.
 func TestRestartWithUnreadableHistory(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

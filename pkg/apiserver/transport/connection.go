@@ -92,7 +92,7 @@ type boundedConn struct {
 	trusted, closed bool
 }
 
-// trust lets its IP address have as many connections as it likes while this one is open.
+// trust lifts the bound of its IP address while this connection is open.
 func (c *boundedConn) trust() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// connectionKey is that of the connection of a request.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
 // withConnection returns a context for the requests of a connection.
@@ -128,9 +128,9 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// Trust makes the connection of a request's context one that is not paced, and whose IP address may
-// have others without a bound: the front proxy sends the requests of many clients from one address,
-// and needs a connection for each WebSocket.
+// Trust exempts a connection from pacing and its IP address from the connection bound. The front
+// proxy sends the requests of many clients from one address, and needs a connection for each
+// WebSocket.
 func Trust(ctx context.Context) {
 	conn, ok := ctx.Value(connectionKey{}).(*drainedConn)
 	if !ok || conn.trusted.Swap(true) {

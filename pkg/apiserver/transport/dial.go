@@ -34,8 +34,8 @@ import (
 const (
 	// RedialInterval is how soon an etcd that answers again is noticed.
 	RedialInterval = 250 * time.Millisecond
-	// RedialPatience is how long one attempt to connect is the only one: it may have been
-	// made of a host that did not even refuse, and answers now.
+	// RedialPatience is how long an attempt to connect is the only one. It may hang because its
+	// host was down when it began.
 	RedialPatience = 2 * time.Second
 	// redialTimeout bounds one attempt.
 	redialTimeout = 20 * time.Second
@@ -44,7 +44,7 @@ const (
 )
 
 // EtcdDialer returns a dialer for these servers that tries again, or nil if only gRPC's own reaches
-// them. Dial is nil for servers that are reached directly. The library lets nobody set how long
+// them. Dial is nil for servers that are reached directly. The library has no option for how long
 // gRPC waits between its attempts.
 func EtcdDialer(dial utilnet.DialFunc, servers []string) utilnet.DialFunc {
 	if dial == nil {
@@ -77,9 +77,8 @@ func dialable(servers []string) bool {
 	return true
 }
 
-// probeTLS returns a dialer that has seen a TLS handshake end before it connects. What accepts
-// connections need not be etcd: a balancer or a node that forwards its port does so, too, while
-// etcd is away.
+// probeTLS returns a dialer that completes a TLS handshake before it connects. A load balancer, or
+// a node that forwards the port, accepts connections even while etcd is unavailable.
 func probeTLS(dial utilnet.DialFunc) utilnet.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		connection, err := dial(ctx, network, address)
@@ -97,16 +96,16 @@ func probeTLS(dial utilnet.DialFunc) utilnet.DialFunc {
 	}
 }
 
-// retryDial returns a dialer that does not return before there is a connection. After each
-// attempt that has failed gRPC waits longer for the next one, up to two minutes; so it is
-// left in its first attempt, however long etcd is unavailable.
+// retryDial returns a dialer that does not return before there is a connection. After each failed
+// attempt, gRPC would wait longer for the next one, up to two minutes. So gRPC is left in its first
+// attempt, however long etcd is unavailable.
 func retryDial(dial utilnet.DialFunc) utilnet.DialFunc {
 	type result struct {
 		connection net.Conn
 		err        error
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		// The attempt's own time ends after 20 seconds. That it does is no reason to stop.
+		// The caller's attempt ends after 20 seconds, which is no reason to stop.
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), redialLimit)
 		defer cancel()
 		defer context.AfterFunc(ctx, func() {

@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package transport holds what is about connections and not about requests: how many an IP address may
-// have, how fast frames of HTTP/2 are read, how connections end when the server stops, and how the
-// server reaches etcd and networks behind proxies.
+// Package transport bounds, paces and drains the connections of a server. It also makes the
+// connections to etcd and to networks behind proxies.
 package transport

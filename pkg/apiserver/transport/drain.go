@@ -37,8 +37,8 @@ const (
 	// drainGrace is how long, after a listener is closed, requests that are on their way
 	// may take to arrive.
 	drainGrace = 2 * time.Second
-	// drainInterval is how often connections without requests are looked for. What has
-	// been answered between two looks is written by the second.
+	// drainInterval is how often connections without requests are looked for. An answer before one
+	// look is written by the next.
 	drainInterval = 250 * time.Millisecond
 	// headerPatience is how long the headers of a request over HTTP/1.1 may take.
 	headerPatience = 10 * time.Second
@@ -46,20 +46,20 @@ const (
 
 // Drain ends the connections of a stopping server without losing a request.
 //
-// A client of HTTP/2 is told by GOAWAY to begin no more requests on a connection. The one of
-// the library names the last request that the server has seen at that moment. What a client
-// has sent meanwhile is lost, and can't be repeated if it has a body: kube-apiserver reports
-// an error. So there is another GOAWAY here, which names none, and after which the server
-// answers whatever comes (RFC 9113, section 6.8).
+// GOAWAY tells a client of HTTP/2 to begin no more requests on a connection. The library's GOAWAY
+// names the last request that the server has seen at that moment. Requests that the client has sent
+// meanwhile are lost. kube-apiserver can't repeat those with a body, and reports an error. So there
+// is another GOAWAY here, which names none. After it, the server answers all requests that come
+// (RFC 9113, section 6.8).
 // Upstream fault 77.
 //
-// The library answers requests with 503 as soon as it closes the listener. What kube-apiserver
-// sends until it has read the GOAWAY is its own question, too, whether the server is available,
-// and for that answer it would refuse the requests of all users. So the listener is closed, and
-// GOAWAY sent, before the library does anything.
+// The library answers requests with 503 as soon as it closes the listener. Until kube-apiserver has
+// read the GOAWAY, it also asks on this connection whether the server is available. After a 503 it
+// would refuse the requests of all users. So the listener is closed, and GOAWAY sent, before the
+// library does anything.
 //
-// Connections on which there are no requests any more are then closed, also those whose TLS
-// handshake ended so late that the library would tell them nothing, and wait for a minute.
+// Connections without requests are then closed. The library would wait for a minute for those whose
+// TLS handshake ended late, since it would tell them nothing.
 // Upstream fault 75.
 type Drain struct {
 	streams uint32
@@ -76,8 +76,8 @@ type Drain struct {
 	connections map[string]*drainedConn
 }
 
-// NewDrain returns a Drain for one listener and the handler of all its requests. A client
-// may have so many at a time on a connection of HTTP/2.
+// NewDrain returns a Drain for one listener and the handler of all its requests. streams is
+// MaxConcurrentStreams.
 func NewDrain(streams int, bounds limits.Bounds) *Drain {
 	return &Drain{
 		streams:     uint32(max(0, streams)), //nolint:gosec // G115: flags are validated.
@@ -96,8 +96,8 @@ func (d *Drain) Listener(listener net.Listener) net.Listener {
 	return &drainedListener{LeavingListener: d.listener, drain: d, introduced: make(chan struct{})}
 }
 
-// Start makes a server that stops when a context ends close its listener after its delay, and
-// answer requests for a grace period before the library ends it.
+// Start drains the server when the context ends. The listener is closed after the server's delay.
+// Requests are then answered for a grace period before the library ends the server.
 func (d *Drain) Start(ctx context.Context, server *genericapiserver.GenericAPIServer) {
 	delay := server.ShutdownDelayDuration
 	server.ShutdownDelayDuration += drainGrace
@@ -123,10 +123,10 @@ func (d *Drain) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// takeHTTP2 makes a server serve HTTP/2 on connections that can be told to end, and that are
-// read no faster than their clients may send. It has the options of the library's, which nobody
-// can set: SecureServingInfo.Serve. Only headers are bounded more narrowly. A client in Go, such as
-// that of kube-apiserver, refuses to send more over HTTP/2, and kube-apiserver calls that 503.
+// takeHTTP2 makes a server serve HTTP/2 on connections that are drained and paced. Its options are
+// those of the library, which can't be set: see SecureServingInfo.Serve. Only headers are bounded
+// more narrowly. A client in Go, such as that of kube-apiserver, refuses to send more over HTTP/2,
+// and kube-apiserver calls that 503.
 //
 //nolint:staticcheck // SA1019: net/http serves no connection that is not its own.
 func (d *Drain) takeHTTP2(server *http.Server) {
@@ -197,7 +197,7 @@ func (d *Drain) begin() {
 	}()
 }
 
-// sweep closes the connections that had no request the last time, either, and tells whether
+// sweep closes the connections that had no request at the last look, either, and tells whether
 // there are others.
 func (d *Drain) sweep() bool {
 	d.mu.Lock()
@@ -218,9 +218,9 @@ func (d *Drain) sweep() bool {
 	return more
 }
 
-// introduction is the address of the first client of each server, which is the Drain itself at
-// the other end of a net.Pipe. Its handler is shown the http.Server, which the library shows
-// nobody, before there is any other connection that uses it.
+// introduction is the address of the first client of each server: the Drain itself, at the other
+// end of a net.Pipe. Its request shows the handler the http.Server before any other connection uses
+// it. The library shows it to nobody.
 const introduction = "pipe"
 
 type drainedListener struct {
@@ -282,8 +282,7 @@ type drainedConn struct {
 	// if there have been none since the last look.
 	requests   int
 	used, idle bool
-	// http2 is what its frames are written to, if it has any, and leaving is set when its
-	// client is being told.
+	// http2 writes its frames, if it has any. leaving is set when its client is being told.
 	http2   *goAwayConn
 	leaving bool
 	// trusted is set by Trust.

@@ -104,7 +104,7 @@ func TestARequestAfterTheListener(t *testing.T) {
 	t.Cleanup(transport.CloseIdleConnections)
 	go func() {
 		<-began
-		time.Sleep(drainGrace + 2*drainInterval) // What has no requests is closed by then.
+		time.Sleep(drainGrace + 2*drainInterval) // Connections without requests are closed by then.
 		close(proceed)
 	}()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server", nil)

@@ -29,24 +29,24 @@ import (
 )
 
 const (
-	// framesPerSecond is how many frames of HTTP/2 that bring neither a request nor a part of
-	// its body are read from an IP address in a second, and frameBurst how many at once.
+	// framesPerSecond bounds the frames of HTTP/2 from an IP address that bring neither a
+	// request nor a part of its body. frameBurst is how many are read at once.
 	framesPerSecond = 500
 	frameBurst      = 2 * framesPerSecond
-	// bytesPerUpdate is what has to be written to a client before it may tell once more that
-	// it has read. Go's client tells it twice for each 4 KiB.
+	// bytesPerUpdate is the number of written bytes that allow the client another
+	// WINDOW_UPDATE. Go's client sends two for each 4 KiB.
 	bytesPerUpdate = 1 << 10
-	// updatesPerWrite is for clients that tell it for each event of a watch, of the stream and
+	// updatesPerWrite is for clients that send two for each event of a watch: of the stream and
 	// of the connection.
 	updatesPerWrite = 2
 	// frameClients is the number of tracked IP addresses.
 	frameClients = 4096
 )
 
-// framePace slows down the reading from clients of HTTP/2 that send many frames which cost the
-// server more than them: resets of requests that it has begun to work on (CVE-2023-44487), and
-// what it has to answer or to remember (CVE-2019-9512, CVE-2019-9515). The library ends only
-// connections for which too much waits.
+// framePace slows down clients of HTTP/2 whose frames cost the server more than the client.
+// These are resets of requests in work (CVE-2023-44487), and frames to answer or to remember
+// (CVE-2019-9512, CVE-2019-9515). The library only ends connections with too many frames to
+// send.
 type framePace struct {
 	perSecond float32
 	// clients are the buckets of IP addresses.
@@ -79,8 +79,8 @@ type pacedConn struct {
 	trusted *atomic.Bool
 	// read follows the frames of the client. It belongs to the reader.
 	read frameScanner
-	// unread are bytes that have been written and of which the client has not told that it has
-	// read them.
+	// unread is the number of written bytes that the client has not yet acknowledged by a
+	// WINDOW_UPDATE.
 	unread atomic.Int64
 }
 
@@ -109,7 +109,7 @@ func (c *pacedConn) Read(frames []byte) (int, error) {
 	return n, err
 }
 
-// onFrame is told which frames the client has sent, and returns when the next may be read.
+// onFrame charges one frame and blocks until the next may be read.
 func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags) {
 	c.received(kind, flags)
 	if !c.trusted.Load() && !c.isFree(length, kind, flags) {
@@ -120,7 +120,7 @@ func (c *pacedConn) onFrame(length int, kind http2.FrameType, flags http2.Flags)
 // isFree tells whether a client may send a frame as often as it can.
 func (c *pacedConn) isFree(length int, kind http2.FrameType, flags http2.Flags) bool {
 	switch kind {
-	case http2.FrameHeaders: // It begins a request. How large its headers may be is bounded.
+	case http2.FrameHeaders: // It begins a request, whose headers are bounded.
 		return true
 	case http2.FrameData:
 		return length > 0 || flags.Has(http2.FlagDataEndStream)
@@ -135,13 +135,13 @@ func (c *pacedConn) isFree(length int, kind http2.FrameType, flags http2.Flags) 
 	}
 }
 
-// frameHeader is the length of what a frame of HTTP/2 begins with.
+// frameHeader is the length of the header of a frame of HTTP/2.
 const frameHeader = 9
 
-// frameScanner finds frames of HTTP/2 in what is read or written in parts.
+// frameScanner finds frames of HTTP/2 in bytes that are read or written in parts.
 type frameScanner struct {
-	// header is what has come of a header, and payload what has not come yet of the frame after
-	// it.
+	// header is the part of a header that has come. payload is the number of bytes of its frame
+	// that have not.
 	header  []byte
 	payload int
 	// began is set by the first frame.

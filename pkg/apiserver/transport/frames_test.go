@@ -156,7 +156,7 @@ func TestPacedConnections(t *testing.T) {
 	as(1, "anna")
 	require.Equal(t, "200", next())
 	ping("waits---")
-	<-pace.arrived // What is sent now is read later.
+	<-pace.arrived // Frames that are sent now are read later.
 	as(3, "proxy")
 	pace.tokens <- struct{}{}
 	require.Equal(t, "waits---", next())
@@ -166,7 +166,7 @@ func TestPacedConnections(t *testing.T) {
 	require.Empty(t, pace.arrived)
 }
 
-// A connection that is closed waits for nothing, whatever its IP address has sent.
+// A closed connection waits for nothing, whatever its IP address has sent.
 func TestClosedConnectionsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const connections = 10

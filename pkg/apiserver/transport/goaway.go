@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// calmPings is how often in a row a client that is going to be told to begin no more
-	// requests has to answer a PING before it begins another, with a pause of calmPause after
-	// each answer; calmPatience is how long that may take.
+	// A client is asked to begin no more requests after it has answered calmPings PINGs in a row
+	// without a new request. calmPause is the pause after each answer, and calmPatience bounds the
+	// wait.
 	calmPings               = 5
 	calmPause, calmPatience = 10 * time.Millisecond, time.Second
 )
@@ -42,17 +42,16 @@ const (
 	goAwayFrame = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x7f\xff\xff\xff" + "\x00\x00\x00\x00"
 )
 
-// goAwayConn is a connection of HTTP/2 of which a client can be told that it is going to end.
+// goAwayConn is a connection of HTTP/2 whose client can be told that it is going to end.
 type goAwayConn struct {
 	*tls.Conn
 
-	// requests counts what the client has begun, and answered has a value when it has answered
-	// a PING.
+	// requests counts the client's requests. answered has a value after it has answered a PING.
 	requests atomic.Int64
 	answered chan struct{}
 
 	mu sync.Mutex
-	// written follows the frames to the client. One of another kind has to be the first.
+	// written follows the frames to the client. The GOAWAY must not be the first.
 	written      frameScanner
 	wanted, told bool
 }
@@ -78,7 +77,7 @@ func (c *goAwayConn) goAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wanted = true
-	_ = c.tell() // Who can't be told is gone.
+	_ = c.tell() // A client that can't be told is gone.
 }
 
 func (c *goAwayConn) tell() error {
@@ -97,12 +96,11 @@ func (c *goAwayConn) tell() error {
 }
 
 // awaitCalm waits until the client begins no requests.
-//
-// A client in Go that has chosen the connection for a request, but not begun it, fails the request
-// when it is told then, unless it has no body. So nothing is written for a moment: those who wait
-// for an answer before they send the next request all come to wait, and with them nobody is left
-// who is about to begin one. Time alone does not tell: this process, the client or both may have
-// had no processor, so the client has to answer.
+// A client in Go may have chosen the connection for a request, but not begun it. If it is told
+// then, the request fails, unless it has no body. So nothing is written for a moment. Senders that
+// wait for an answer before the next request all come to wait, and none is about to begin one.
+// Time alone does not tell: this process, the client or both may have had no processor, so the
+// client has to answer.
 // Upstream fault 79.
 func (c *goAwayConn) awaitCalm() error {
 	patience := time.NewTimer(calmPatience)
@@ -124,7 +122,7 @@ func (c *goAwayConn) awaitCalm() error {
 	return nil
 }
 
-// received is told which frames the client has sent.
+// received counts requests and answers to PINGs among the client's frames.
 func (c *goAwayConn) received(kind http2.FrameType, flags http2.Flags) {
 	switch {
 	case kind == http2.FrameHeaders:

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package testing makes users for tests of what depends on how a user was authenticated.
+// Package testing makes users for tests that depend on how a user was authenticated.
 package testing
 
 import (
@@ -30,7 +30,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver/authentication"
 )
 
-// NamedByFrontProxy returns a user of this name, of whom authentication.ByFrontProxy is true.
+// NamedByFrontProxy returns a user of this name that a front proxy has named, see
+// authentication.ByFrontProxy.
 func NamedByFrontProxy(t testing.TB, name string) user.Info {
 	t.Helper()
 	none, names := headerrequest.StaticStringSlice{}, headerrequest.StaticStringSlice{"X-Remote-User"}

@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cluster has a stub of kube-apiserver, as far as an API server asks it anything:
-// whether a user is who they say, and may do what they want, where it keeps objects such as
-// leases, and what there is in the cluster, by default nothing. It checks neither what it is
-// sent nor who sends it, and is not a substitute for a test with a real kube-apiserver.
+// Package cluster has a stub of kube-apiserver for the requests of an API server. It
+// authenticates and authorizes users, stores objects such as leases, and is almost empty by
+// default. It checks neither requests nor their clients, and is not a substitute for a test
+// with a real kube-apiserver.
 package cluster
 
 import (
@@ -44,8 +44,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// FrontProxyName is the common name of certificates with which a front proxy may assert the
-// identity of users.
+// FrontProxyName is the common name of certificates that may assert the identity of users.
 const FrontProxyName = "front-proxy-client"
 
 // authenticationPath is where kube-apiserver publishes how it authenticates.
@@ -106,7 +105,7 @@ func Start(t testing.TB) *Cluster {
 // URL is the address of the cluster.
 func (c *Cluster) URL() string { return c.server.URL }
 
-// Kubeconfig writes a file by which a server reaches the cluster, and returns its path.
+// Kubeconfig writes a kubeconfig for the cluster and returns its path.
 func (c *Cluster) Kubeconfig(t testing.TB) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -120,8 +119,8 @@ func (c *Cluster) Kubeconfig(t testing.TB) string {
 	return file
 }
 
-// Publish replaces the data of the ConfigMap by which kube-apiserver says how it
-// authenticates itself and users. Without data, there is no such ConfigMap.
+// Publish replaces the data of the ConfigMap with kube-apiserver's configuration of
+// authentication. Without data, there is no such ConfigMap.
 func (c *Cluster) Publish(data map[string]string) {
 	if len(data) == 0 {
 		c.mu.Lock()
@@ -167,7 +166,7 @@ func (c *Cluster) AllowSelf(may func(authorizationv1.ResourceAttributes) bool) {
 	c.allowSelf = may
 }
 
-// AddToken makes a bearer token that of a user.
+// AddToken makes a bearer token valid for a user.
 func (c *Cluster) AddToken(token string, user authenticationv1.UserInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,14 +180,14 @@ func (c *Cluster) Fail(status func(*http.Request) int) {
 	c.fail = status
 }
 
-// Reviews returns what was asked about users until now.
+// Reviews returns all SubjectAccessReviews until now.
 func (c *Cluster) Reviews() []authorizationv1.SubjectAccessReviewSpec {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]authorizationv1.SubjectAccessReviewSpec(nil), c.reviews...)
 }
 
-// UserAgents returns those of all requests until now.
+// UserAgents returns those of all requests until now, except watches.
 func (c *Cluster) UserAgents() (agents []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,7 +260,7 @@ func readJSON(req *http.Request) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// serveObjects stores what it is sent, and returns it.
+// serveObjects stores and returns objects.
 func (c *Cluster) serveObjects(w http.ResponseWriter, req *http.Request) {
 	at := strings.TrimSuffix(req.URL.Path, "/")
 	switch req.Method {
@@ -294,7 +293,7 @@ func (c *Cluster) serveObjects(w http.ResponseWriter, req *http.Request) {
 }
 
 // kindAt returns the kind of the objects at a path such as
-// /apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE. That of an object has none.
+// /apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE. The path of a single object has none.
 func kindAt(collection string) (kind schema.GroupVersionKind, ok bool) {
 	parts := strings.Split(strings.Trim(collection, "/"), "/")
 	var version schema.GroupVersion
