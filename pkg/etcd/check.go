@@ -32,8 +32,8 @@ import (
 // restoreAdvice is the way out of a damaged database.
 const restoreAdvice = `restore a snapshot into a new directory with "snapshot restore FILE --data-dir DIR", and start the server with that --data-dir`
 
-// Where etcd has every revision of every key, and the oldest version of it that can read
-// the database.
+// keyBucket has every revision of every key. versionKey, in metaBucket, is the oldest version
+// of etcd that can read the database.
 const (
 	keyBucket  = "key"
 	metaBucket = "meta"
@@ -42,20 +42,20 @@ const (
 	compactionKey = "scheduledCompactRev"
 )
 
-// buckets returns those that etcd writes.
+// buckets returns the buckets that etcd writes.
 func buckets() []string {
 	return []string{keyBucket, metaBucket, "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles"}
 }
 
-// inventory is what a database holds.
+// inventory is the content of a database.
 type inventory struct {
-	// size is without what an etcd that runs has reserved at the end of the file.
+	// size excludes the space that a running etcd has reserved at the end of the file.
 	size int64
 	// version is empty until etcd has written it.
 	version string
 	// revision is that of the last write.
 	revision int64
-	// live is what is known of each key that exists.
+	// live has the generation of each key that exists.
 	live map[string]generation
 	// unmatched is the last deletion of a key that does not exist.
 	unmatched deletion
@@ -69,9 +69,9 @@ type deletion struct {
 // generation is the life of a key, from its creation to its deletion.
 type generation struct{ created, version int64 }
 
-// readDatabase reads every page, and every revision of every key, of a database that
-// nobody writes, and returns what is wrong with it instead of crashing. With visit, it
-// passes on every revision that is not a deletion.
+// readDatabase reads every page and every revision of a database that nobody writes. It returns
+// an error for damage instead of crashing. It passes every revision that is not a deletion to
+// visit, unless that is nil.
 func readDatabase(file io.ReaderAt, size int64, visit func(key string, value []byte) error) (inventory, error) {
 	tree, err := openTree(file, size)
 	if err != nil {
@@ -93,8 +93,8 @@ func readDatabase(file io.ReaderAt, size int64, visit func(key string, value []b
 	if err := tree.err(); err != nil {
 		return inventory{}, err
 	}
-	// A compaction takes away first what had been before a deletion, and keeps one that has
-	// just its own revision.
+	// A compaction first removes the revisions before a deletion, and keeps a deletion at
+	// exactly its own revision.
 	if read.unmatched.revision > compacted {
 		return inventory{}, fmt.Errorf("revision %d deletes the key %q, which does not exist", read.unmatched.revision, read.unmatched.key)
 	}
@@ -141,7 +141,7 @@ func (c *inventory) add(revision, value []byte, visit func(string, []byte) error
 	switch {
 	case kv.GetModRevision() != main:
 		return fmt.Errorf("the key %q has revision %d instead of %d", key, kv.GetModRevision(), main)
-	// Of what has been compacted away nothing is known.
+	// Nothing is known of compacted revisions.
 	case exists && now != generation{before.created, before.version + 1},
 		now.version == 1 && now.created != main, now.version < 1, now.created < 1, now.created > main:
 		return fmt.Errorf("revision %d of the key %q does not follow the one before it", main, key)

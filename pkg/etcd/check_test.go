@@ -30,8 +30,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// writtenDatabase returns a stopped member with a database of some pages, in which keys
-// were changed, deleted and compacted.
+// writtenDatabase returns a stopped member with a database of some pages. Keys in it were
+// changed, deleted and compacted.
 func writtenDatabase(t *testing.T) (config Config, database string) {
 	t.Helper()
 	config = Config{Dir: t.TempDir(), QuotaBytes: testQuota}
@@ -62,7 +62,7 @@ func writtenDatabase(t *testing.T) (config Config, database string) {
 	return config, filepath.Join(config.path(dataDir), databaseFile)
 }
 
-// all is what a database holds, with every revision.
+// all is the content of a database, with every revision.
 type all struct {
 	Inventory inventory
 	Values    []string
@@ -84,12 +84,12 @@ func readAll(database []byte) (all, error) {
 	return read, err
 }
 
-// unchecked matches what etcd stores nothing to compare with: the key of a deletion, and on
-// which page a bucket begins.
+// unchecked matches bytes that etcd stores nothing to compare with: the key of a deletion, and
+// the page where a bucket begins.
 var unchecked = regexp.MustCompile(`(?s)t\n.(key-1\d?)|(?:cluster|key|members|members_removed|meta|lease|alarm|auth|authUsers|authRoles)(.\x00{7})\x00{8}`)
 
-// TestAnyChangedByteIsFound changes bytes of a database, one after the other: either that is
-// found, or it has changed nothing of what is read.
+// TestAnyChangedByteIsFound changes bytes of a database, one after the other. Each change is
+// found, or changes nothing that is read.
 func TestAnyChangedByteIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: every byte of a database is changed")
@@ -106,8 +106,8 @@ func TestAnyChangedByteIsFound(t *testing.T) {
 	if len(want.Values) < 100 {
 		t.Fatalf("there are only %d values", len(want.Values))
 	}
-	// Of the two pages with metadata one is enough: what the last commit of bbolt did is also
-	// in the write-ahead log. After the last page there is only what bbolt has reserved.
+	// One of the two pages with metadata is enough: the last commit of bbolt is also in the
+	// write-ahead log. After the last page there is only space that bbolt has reserved.
 	first := firstPage * os.Getpagesize()
 	pages := int(want.Inventory.size) - first
 	skip := map[int]bool{}
@@ -225,7 +225,7 @@ func TestACompactedDeletion(t *testing.T) {
 	}
 }
 
-// TestADamagedLog expects an error from what makes etcd exit.
+// TestADamagedLog expects an error where etcd would exit.
 func TestADamagedLog(t *testing.T) {
 	config, _ := writtenDatabase(t)
 	logs, err := filepath.Glob(filepath.Join(config.path(dataDir), walDir, "*.wal"))

@@ -33,8 +33,8 @@ const valueSumSize = 16
 // ErrDamagedValue is the error of OpenValue.
 var ErrDamagedValue = errors.New("its value is not what was written")
 
-// SealValue returns the value with a checksum of it and of its key, so that it can be told
-// whether a disk has changed either, or given the value of another key.
+// SealValue returns the value with a checksum of it and of its key. The checksum shows
+// whether a disk has changed either, or returned the value of another key.
 func SealValue(key string, value []byte) []byte {
 	return slices.Concat([]byte(valuePrefix), valueSum(key, value), value)
 }
@@ -52,7 +52,7 @@ func OpenValue(key string, stored []byte) ([]byte, error) {
 		matches = bytes.Equal(stored[len(valuePrefix):headerSize], valueSum(key, value))
 	}
 	switch sealed := ValueIsSealed(stored); {
-	case sealed != matches: // What has changed may be the prefix.
+	case sealed != matches: // The prefix itself may be damaged.
 		return nil, ErrDamagedValue
 	case sealed:
 		return value, nil

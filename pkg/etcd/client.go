@@ -38,8 +38,8 @@ func CheckTransactions(ctx context.Context, client *clientv3.Client, key string)
 	return err
 }
 
-// Read reads a key, whether it exists or not, and says why that fails: the client
-// itself would wait for a connection, and know no more in the end than that it has none.
+// Read reads a key, which need not exist, and returns the cause if that fails. The client
+// itself would wait for a connection, and report only that it has none.
 // Upstream fault 34.
 func Read(ctx context.Context, client *clientv3.Client, key string) error {
 	_, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(key)})

@@ -37,7 +37,7 @@ import (
 // sun_path of unix(7) and its counterparts without the closing zero.
 const maxSocketPath = 103
 
-// What is in the directory.
+// Names in the data directory.
 const (
 	lockFile   = "lock"
 	socketFile = "etcd.sock"
@@ -49,7 +49,7 @@ const (
 	newDir = "etcd.new"
 )
 
-// What etcd has in its directory.
+// Names in etcd's own directory.
 const (
 	walDir       = "member/wal"
 	databaseFile = "member/snap/db"
@@ -72,10 +72,11 @@ type Config struct {
 	free func(dir string) (int64, error)
 }
 
-// errExternal is the answer to all that takes an etcd in the process, if there is none.
+// errExternal is the error of everything that needs an etcd in the process, if there is
+// none.
 var errExternal = errors.New("this program was built with -tags=externaletcd, and has no etcd inside: name an external one with --etcd-servers, or use another build of it")
 
-// Validate returns what is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() []error {
 	if !embedded {
 		return []error{errExternal}
@@ -97,9 +98,9 @@ func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 
 func (c Config) socket() string { return c.path(socketFile) }
 
-// Endpoint is the address of the member for a client in this process: a unix
-// socket that only the server's user may connect to, so that the data can't be
-// reached around the API.
+// Endpoint returns the address of the member for a client in this process. It is a unix
+// socket that only the server's user may connect to, so that the data can't be reached
+// around the API.
 func (c Config) Endpoint() string { return "unix://" + c.socket() }
 
 func (c Config) acquire(ctx context.Context) (*fileutil.LockedFile, error) {

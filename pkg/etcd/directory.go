@@ -28,30 +28,29 @@ import (
 const (
 	snapshotPattern = "snapshot-*Z.db"
 	snapshotLayout  = "snapshot-20060102T150405Z.db"
-	// partPattern is what WriteFile leaves behind if it is killed, and partAge when it has
-	// been, as no snapshot takes so long.
+	// partPattern matches the parts that a killed WriteFile leaves behind. No snapshot takes
+	// as long as partAge.
 	partPattern = snapshotPattern + ".*.part"
 	partAge     = 24 * time.Hour
 )
 
-// SnapshotDirectory has snapshots, whose files are named after the time, so that the latest is
+// SnapshotDirectory has snapshots whose files are named after the time, so that the latest is
 // the last.
 type SnapshotDirectory string
 
-// File is that of a snapshot which is saved now.
+// File returns the path of a snapshot that is saved now.
 func (d SnapshotDirectory) File(now time.Time) string {
 	return filepath.Join(string(d), now.UTC().Format(snapshotLayout))
 }
 
-// Files are those of all snapshots, the latest one last.
+// Files returns the paths of all snapshots, the latest one last.
 func (d SnapshotDirectory) Files() ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(string(d), snapshotPattern))
 	slices.Sort(files)
 	return files, err
 }
 
-// Prune deletes all but the latest snapshots, and what is left of those that were not
-// completed.
+// Prune deletes all but the latest snapshots, and old parts of incomplete ones.
 func (d SnapshotDirectory) Prune(keep int) error {
 	files, err := d.Files()
 	if err != nil {

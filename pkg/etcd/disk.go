@@ -36,8 +36,8 @@ import (
 )
 
 // A member that can't write to its disk ends the process, and can't start again either. So
-// writes are refused while there is still some space: for the log, of which etcd allocates
-// 64 MB at a time, for what a commit copies, and for deletions.
+// writes are refused while there is still some space. It is for the log, which etcd
+// allocates 64 MB at a time, for the copies of a commit, and for deletions.
 const (
 	diskReserve = 128 << 20
 	// diskEnough is more, so that the two states do not alternate.
@@ -62,8 +62,8 @@ func (e *Etcd) watchDirectory(ctx context.Context) {
 	}, watchInterval)
 }
 
-// refuseWrites answers writes while there is a reason not to, before they get into etcd's
-// log: an alarm of etcd's would refuse them too, but only after it has logged them.
+// refuseWrites refuses writes while there is a reason, before they get into etcd's log. An
+// alarm of etcd would refuse them too, but only after it has logged them.
 func refuseWrites(reason *atomic.Pointer[error]) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if reason.Load() != nil && writes(request) {
@@ -73,7 +73,7 @@ func refuseWrites(reason *atomic.Pointer[error]) grpc.UnaryServerInterceptor {
 	}
 }
 
-// writes tells whether a request makes the database larger. To delete is possible always.
+// writes tells whether a request makes the database larger. Deletions are always possible.
 func writes(request any) bool {
 	switch request := request.(type) {
 	case *etcdserverpb.PutRequest, *etcdserverpb.LeaseGrantRequest:
@@ -86,7 +86,7 @@ func writes(request any) bool {
 	return false
 }
 
-// checkDirectory returns why nothing must be written.
+// checkDirectory returns an error if nothing must be written.
 func (e *Etcd) checkDirectory(full bool) error {
 	held, err := e.lock.Stat()
 	if err != nil {

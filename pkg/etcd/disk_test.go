@@ -53,8 +53,8 @@ func put(t *testing.T, client *clientv3.Client, want error) func() error {
 	}
 }
 
-// While the disk is nearly full, what is stored can be read and deleted, and as soon as there
-// is space again, written.
+// While the disk is nearly full, objects can be read and deleted. They can be written as soon
+// as there is space again.
 func TestNearlyFullDisk(t *testing.T) {
 	var free atomic.Int64
 	free.Store(diskReserve)

@@ -20,7 +20,7 @@ package etcd
 
 import "golang.org/x/sys/unix"
 
-// freeBytes is what the user of this process may still write to the disk of a directory.
+// freeBytes returns the space that this process may still use on the disk of a directory.
 func freeBytes(dir string) (int64, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {

@@ -44,8 +44,7 @@ const (
 	memberURL  = "http://localhost:2380"
 )
 
-// defragThreshold is how many megabytes must be free in the database for the start
-// to take the time to give them back.
+// defragThreshold is the free space in megabytes that makes the start defragment the database.
 const defragThreshold = 64
 
 // How soon the only member elects itself. The ratio of the two is the least that etcd
@@ -55,17 +54,16 @@ const (
 	electionMilliseconds = 5 * tickMilliseconds
 )
 
-// Raft keeps what has been written in memory, until it is not needed any more by members that
-// lag behind, of which there are none; and a start reads what was written since the last
-// snapshot of its log. The defaults, 5000 and 10 000, are numbers of writes, whatever their size:
-// a client that may write large objects would fill the memory.
+// Raft keeps written entries in memory for members that lag behind, and there are none. A start
+// reads all entries since the last snapshot of its log. The defaults, 5000 and 10 000, are numbers
+// of writes, whatever their size. A client that may write large objects would fill the memory.
 const (
 	catchUpEntries = 1
 	snapshotCount  = 200
 )
 
-// maxRequestBytes is how large a write may be. What another etcd has taken is taken here, too, with
-// its checksum and with the conditions of its references.
+// maxRequestBytes is how large a write may be. A write that another etcd accepts is accepted here,
+// too, with its checksum and with the conditions of its references.
 const maxRequestBytes = embed.DefaultMaxRequestBytes + 16<<10
 
 // Etcd is a running member.
@@ -74,9 +72,9 @@ type Etcd struct {
 	config   Config
 	lock     *fileutil.LockedFile
 	logLevel zap.AtomicLevel
-	// disk is why nothing is written at the moment, nil if there is no reason.
+	// disk is the reason why writes are refused at the moment, or nil.
 	disk *atomic.Pointer[error]
-	// stop ends what watches the directory.
+	// stop stops watching the directory.
 	stop func()
 }
 
@@ -121,8 +119,8 @@ func (c Config) run(ctx context.Context, lock *fileutil.LockedFile) (*Etcd, erro
 	if err := context.Cause(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("the embedded etcd in %s was not started: %w", c.Dir, err), lock.Close())
 	}
-	// The directory may be one that an operator has made for more than one user, and a volume's
-	// group gets permissions for all that is in it. So etcd listens where no other user gets.
+	// An operator may have made the directory for more than one user, and a volume's group gets
+	// permissions for everything in it. So etcd listens where no other user has access.
 	// Upstream fault 70.
 	if err := os.Chmod(c.path(dataDir), 0o700); err != nil { //nolint:gosec // G302: it is a directory.
 		return nil, errors.Join(fmt.Errorf("closing the directory of the embedded etcd to others: %w", err), lock.Close())
@@ -158,7 +156,7 @@ func (c Config) embedConfig(logger *zap.Logger) *embed.Config {
 	cfg.QuotaBackendBytes = c.QuotaBytes
 	cfg.MaxRequestBytes = maxRequestBytes
 	cfg.BootstrapDefragThresholdMegabytes = defragThreshold
-	// Nobody else votes: it only takes time to wait for others.
+	// There are no other voters to wait for.
 	cfg.TickMs, cfg.ElectionMs = tickMilliseconds, electionMilliseconds
 	cfg.SnapshotCatchUpEntries, cfg.SnapshotCount = catchUpEntries, snapshotCount
 
@@ -181,17 +179,17 @@ func (c Config) embedConfig(logger *zap.Logger) *embed.Config {
 	return cfg
 }
 
-// recoverSpace ends an alarm about space, which etcd itself never does, if there is
-// space now: the quota may be higher, or objects may have been deleted. What they
-// took is free only when their history is compacted away, which the API server
-// can't do while it may not write; and nobody watches yet who could miss it.
+// recoverSpace clears an alarm about space if there is space now, which etcd itself never does. The
+// quota may be higher, or objects may have been deleted. Their space is free only after their
+// history is compacted. The API server can't compact while it may not write, and no client watches
+// yet that could miss the history.
 // Upstream fault 71.
 func (e *Etcd) recoverSpace(ctx context.Context, quota int64) error {
 	for _, alarm := range e.Server.Alarms() {
 		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE {
 			continue
 		}
-		// The alarm is raised by what would have exceeded the quota.
+		// A write that would have exceeded the quota has raised the alarm.
 		if e.Server.Backend().Size()+maxRequestBytes >= quota {
 			klog.InfoS("The database of the embedded etcd has reached its quota; compacting it")
 			_, err := e.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: e.Server.KV().Rev(), Physical: true})
@@ -226,8 +224,8 @@ func (e *Etcd) watch() {
 	}
 }
 
-// CheckAlarms returns an error while etcd accepts no writes: for an alarm that it has
-// raised, or since its disk is nearly full or its directory is gone.
+// CheckAlarms returns an error while etcd accepts no writes: after an alarm, or while its disk is
+// nearly full or its directory is gone.
 func (e *Etcd) CheckAlarms() error {
 	if problem := e.disk.Load(); problem != nil {
 		return *problem
@@ -243,9 +241,9 @@ func (e *Etcd) CheckAlarms() error {
 	return nil
 }
 
-// Close stops the member and gives the directory free.
+// Close stops the member and releases the directory.
 func (e *Etcd) Close() error {
-	// It would tell of its end as of a row of failures.
+	// etcd logs its own shutdown as errors.
 	e.logLevel.SetLevel(zap.DPanicLevel)
 	e.stop()
 	e.Etcd.Close()
@@ -253,7 +251,7 @@ func (e *Etcd) Close() error {
 	return errors.Join(os.RemoveAll(e.config.socket()), e.lock.Close())
 }
 
-// abort stops a member that does not serve yet. To stop as usual, it would wait for that.
+// abort stops a member that does not serve yet. Close alone would wait until it serves.
 // Upstream fault 74.
 func (e *Etcd) abort() error {
 	e.logLevel.SetLevel(zap.DPanicLevel)

@@ -62,8 +62,7 @@ func newClient(t *testing.T, config Config) *clientv3.Client {
 	return client
 }
 
-// TestMemoryOfTheLog writes more than the memory that the log of what was written may take,
-// while it is written and after the next start.
+// TestMemoryOfTheLog writes more than the log may keep in memory, during the writes and after the next start.
 func TestMemoryOfTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a log of hundreds of megabytes is written")
@@ -209,8 +208,7 @@ func TestADirectoryThatCannotBeCreated(t *testing.T) {
 	}
 }
 
-// TestASpaceAlarm fills the database, finds the alarm, and finds it gone after a
-// start for which there is space.
+// TestASpaceAlarm fills the database and finds the alarm. After a start with enough space, the alarm is gone.
 func TestASpaceAlarm(t *testing.T) {
 	for name, test := range map[string]struct {
 		deletes bool

@@ -28,7 +28,7 @@ import (
 // embedded says that an etcd can run in this process.
 const embedded = false
 
-// Etcd is a member that there is none of.
+// Etcd is never started: this program has no etcd inside.
 type Etcd struct{}
 
 // Start returns an error.
@@ -47,7 +47,7 @@ func (Config) run(_ context.Context, lock *fileutil.LockedFile) (*Etcd, error) {
 	return nil, errors.Join(errExternal, lock.Close())
 }
 
-// memberExists lets run say what is missing.
+// memberExists returns true, so that run returns its error.
 func (Config) memberExists() (bool, error) { return true, nil }
 
 func (Config) putMember(string, string, uint64) error { return errExternal }

@@ -37,8 +37,8 @@ func newLogger(level zapcore.LevelEnabler, to klog.Logger) *zap.Logger {
 	return zap.New(logCore{LevelEnabler: level, logger: to.WithName("etcd")})
 }
 
-// logCore passes what etcd has to say to the server's own log, field by field, so that
-// it has that log's format.
+// logCore passes etcd's log entries to the server's own log, field by field, so that they
+// have its format.
 type logCore struct {
 	zapcore.LevelEnabler
 	logger klog.Logger
@@ -83,9 +83,10 @@ func (c logCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 // Sync does nothing: the server's own log is flushed at its end.
 func (logCore) Sync() error { return nil }
 
-// survive returns what a function of etcd's does, or an error where that would end the
-// process: of what it can't use etcd says so by a panic, or to its logger, which exits. As
-// it does not stop when told to, it may go on in the background after the context has ended.
+// survive returns the result of a function of etcd, or an error where that would end the
+// process. etcd reports files that it can't use by a panic, or to its logger, which exits.
+// The function does not stop when told to, and may go on in the background after the context
+// has ended.
 func survive[T any](ctx context.Context, logger *zap.Logger, run func(*zap.Logger) (T, error)) (T, error) {
 	done, failed := make(chan T, 1), make(chan error, 1)
 	fail := func(err error) {
@@ -120,8 +121,8 @@ func survive[T any](ctx context.Context, logger *zap.Logger, run func(*zap.Logge
 	}
 }
 
-// fatalHook is told of what etcd can't go on from. It ends the process only if what was
-// to survive has returned, and left something running.
+// fatalHook handles fatal errors of etcd. It ends the process only if the function of
+// survive has returned, and left something running.
 type fatalHook struct {
 	fail     func(error)
 	returned atomic.Bool

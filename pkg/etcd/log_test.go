@@ -26,7 +26,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// What etcd logs has the level, the name and the fields that it has there.
+// Entries of etcd keep their level, name and fields.
 func TestLog(t *testing.T) {
 	to := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	level := zap.NewAtomicLevelAt(zap.WarnLevel)

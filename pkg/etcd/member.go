@@ -44,7 +44,7 @@ func (c Config) prepareMember() error {
 	if err != nil || exists {
 		return err
 	}
-	// What an interrupted run has left is of no use.
+	// The remains of an interrupted run are useless.
 	work := c.path(newDir)
 	if err := errors.Join(os.RemoveAll(work), os.RemoveAll(c.path(dataDir))); err != nil {
 		return fmt.Errorf("removing the incomplete member of an embedded etcd whose first start was interrupted: %w", err)
@@ -55,8 +55,8 @@ func (c Config) prepareMember() error {
 	return nil
 }
 
-// memberExists returns false for a directory in which no write can have been
-// acknowledged, since the member has not committed anything, not even its own membership.
+// memberExists returns false if the member has not committed anything, not even its own
+// membership. No write can have been acknowledged then.
 func (c Config) memberExists() (bool, error) {
 	dir := filepath.Join(c.path(dataDir), walDir)
 	if _, err := os.Stat(c.path(dataDir)); errors.Is(err, os.ErrNotExist) {
@@ -77,7 +77,7 @@ func (c Config) memberExists() (bool, error) {
 			state, err := wal.Verify(logger, dir, &walpb.Snapshot{})
 			return state.GetCommit(), err
 		})
-		// What to do about a damaged log, etcd itself knows better.
+		// etcd itself knows better how to handle a damaged log.
 		if err != nil || committed > 0 {
 			return true, nil //nolint:nilerr // See above.
 		}
@@ -117,8 +117,8 @@ func (c Config) makeMember(work string) error {
 }
 
 // putMember makes a member of a database in a directory, and then puts it in its place. Its
-// revision goes ahead by so many, and counts as compacted, unless that is 0: then the database
-// is a new one.
+// revision goes ahead by this many, and counts as compacted. If that is 0, the database is a
+// new one.
 func (c Config) putMember(work, database string, ahead uint64) error {
 	member := c.embedConfig(zap.NewNop())
 	out := filepath.Join(work, dataDir)
@@ -158,8 +158,8 @@ func (m Member) makeDir(out, database, token string, ahead uint64) error {
 	return syncDirectories(out)
 }
 
-// syncDirectories makes what is in a directory, and below it, be there after a crash; the
-// files have been synced by who wrote them.
+// syncDirectories makes a directory tree survive a crash. The files have been synced by their
+// writers.
 func syncDirectories(root string) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {

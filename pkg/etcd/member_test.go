@@ -31,8 +31,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// killedBeforeItsFirstCommit leaves what etcd has written when it has not yet committed
-// that it is a member.
+// killedBeforeItsFirstCommit makes the files of an etcd that has not yet committed that it
+// is a member.
 func killedBeforeItsFirstCommit(t *testing.T, config Config) {
 	t.Helper()
 	mkdir(t, config.path(dataDir))
@@ -52,7 +52,7 @@ func mkdir(t *testing.T, path string) {
 	}
 }
 
-// TestAFirstStartAfterAKill starts in what an interrupted first start has left.
+// TestAFirstStartAfterAKill starts with the remains of an interrupted first start.
 func TestAFirstStartAfterAKill(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, Config){
 		"a member without a commit":      killedBeforeItsFirstCommit,

@@ -33,11 +33,11 @@ type Member struct {
 	Name, InitialCluster string
 }
 
-// RestoreOnce replaces the directory by that of a snapshot. What it had is kept beside it, in
-// a directory whose name ends with the revision, with which the restored database goes on.
+// RestoreOnce replaces the directory by that of a snapshot. The old one is kept beside it, under a
+// name that ends with the revision. The restored database goes on with this revision.
 //
-// Once it has succeeded, the next call with the same revision returns false and changes nothing, so
-// that a pod can begin with it each time it is started. After a kill, the next call starts over.
+// Once it has succeeded, the next call with the same revision returns false and changes nothing. So
+// a pod can begin with it each time it is started. After a kill, the next call starts over.
 func (c Config) RestoreOnce(revision int64, in io.Reader, total int64, progress Progress) (Snapshot, bool, error) {
 	lock, err := c.tryLock()
 	switch {
@@ -60,7 +60,7 @@ func (c Config) RestoreOnce(revision int64, in io.Reader, total int64, progress 
 func (m Member) RestoreOnce(revision int64, in io.Reader, total int64, progress Progress) (Snapshot, bool, error) {
 	return once(m.Dir, revision, func(dir string) (_ Snapshot, err error) {
 		file := dir + ".snapshot"
-		// What an interrupted run has left is of no use.
+		// The remains of an interrupted run are useless.
 		if err := os.RemoveAll(file); err != nil {
 			return Snapshot{}, err
 		}
@@ -81,7 +81,7 @@ func (m Member) RestoreOnce(revision int64, in io.Reader, total int64, progress 
 	})
 }
 
-// lead is by how many writes a revision is ahead of that of a snapshot.
+// lead returns the number of writes that a revision is ahead of that of a snapshot.
 func lead(snapshot, revision int64) (uint64, error) {
 	if revision <= snapshot {
 		return 0, fmt.Errorf("the revision %d is not later than that of the snapshot, %d: use the number of microseconds since 1970", revision, snapshot)
@@ -89,7 +89,7 @@ func lead(snapshot, revision int64) (uint64, error) {
 	return uint64(revision - snapshot), nil //nolint:gosec // G115: it is later.
 }
 
-// once has a new directory made, and puts it in the place of dir.
+// once makes a new directory with restore, and puts it in the place of dir.
 func once(dir string, revision int64, restore func(dir string) (Snapshot, error)) (Snapshot, bool, error) {
 	before, work := fmt.Sprintf("%s.before-%d", dir, revision), dir+".restored"
 	kept, err := exists(before)
@@ -101,7 +101,7 @@ func once(dir string, revision int64, restore func(dir string) (Snapshot, error)
 			return Snapshot{}, false, err
 		}
 	}
-	// What an interrupted run has left is of no use.
+	// The remains of an interrupted run are useless.
 	if err := os.RemoveAll(work); err != nil {
 		return Snapshot{}, false, err
 	}

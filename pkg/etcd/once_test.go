@@ -25,14 +25,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// entries are what is in the parent of a directory.
+// entries returns the entries of a directory's parent.
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
 	return files(t, filepath.Dir(dir))
 }
 
-// TestRestoreOnce restores over a directory that a server has used, over none, and where the
-// restore before was killed at each moment at which that leaves something.
+// TestRestoreOnce restores over a directory that a server has used, over none, and over the
+// remains of a killed restore.
 func TestRestoreOnce(t *testing.T) {
 	const revision = int64(1_700_000_000_000_000)
 	path, want := saved(t)

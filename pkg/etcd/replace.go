@@ -26,19 +26,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Files in which a data directory names another one.
+// Files of a data directory that name another one.
 const (
 	// replacesFile is in a restored directory until a server has served from it.
 	replacesFile = "replaces"
-	// replacedByFile is in a directory instead of which a server has served from another.
+	// replacedByFile is in a directory that has been replaced: a server has served from
+	// another one.
 	replacedByFile = "replaced-by"
 )
 
-// Replace notes in a directory that has been restored that it takes the place of another
-// one, which may not exist. As soon as a server has served from it, the other one is
-// refused: a server or a snapshot of that would be one of old objects.
+// Replace notes in a restored directory that it takes the place of another one, which may
+// not exist. Once a server has served from it, the other one is refused, since its objects
+// are old.
 func (c Config) Replace(old string) error {
-	// What replaced it is the one in use.
+	// The directory that replaced it is the one in use.
 	for seen := map[string]bool{}; !seen[old]; {
 		seen[old] = true
 		if next, err := readNote(filepath.Join(old, replacedByFile)); err == nil {
@@ -64,8 +65,8 @@ func (c Config) checkReplaced() error {
 		c.Dir, current, current, c.path(replacedByFile))
 }
 
-// markReplaced lets the directory that this one replaces be refused from now on, unless a
-// server runs on it: then this is a trial.
+// markReplaced marks the directory that this one replaces as out of use, unless a server
+// runs on it: then this is a trial.
 func (c Config) markReplaced() error {
 	old, err := readNote(c.path(replacesFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -85,7 +86,7 @@ func (c Config) markReplaced() error {
 	return os.Remove(c.path(replacesFile))
 }
 
-// mark notes what has replaced this directory.
+// mark notes the directory that has replaced this one.
 func (c Config) mark(current string) error {
 	lock, err := c.tryLock()
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"testing"
 )
 
-// A directory whose snapshot was restored into another one, on which a server has been
-// since, holds old objects: neither a server nor a snapshot may be made of it by mistake.
+// A directory is out of date once a server has run on another one with its snapshot. No
+// server may use it, and no snapshot may be made of it, by mistake.
 func TestReplacedDirectories(t *testing.T) {
 	path, _ := saved(t)
 	root := t.TempDir()
@@ -70,7 +70,7 @@ func TestReplacedDirectories(t *testing.T) {
 	closed(t, start(t, second))
 }
 
-// Who tries a snapshot beside a running server leaves that alone.
+// A trial of a snapshot beside a running server leaves that server alone.
 func TestATrialReplacesNothing(t *testing.T) {
 	path, _ := saved(t)
 	running := Config{Dir: t.TempDir(), QuotaBytes: testQuota}

@@ -42,7 +42,7 @@ type SnapshotSchedule struct {
 	Keep int
 }
 
-// Validate returns what is wrong with the schedule.
+// Validate returns all errors of the schedule.
 func (s SnapshotSchedule) Validate() (errs []error) {
 	if s.Spec == "" {
 		if s.Dir != "" {
@@ -77,8 +77,8 @@ func (s SnapshotSchedule) parse() (cron.Schedule, error) {
 	return cron.ParseStandard(s.Spec)
 }
 
-// SaveSnapshots saves those of the schedule until the context ends, and calls saved after each.
-// One that fails is logged.
+// SaveSnapshots saves the snapshots of the schedule until the context ends, and calls saved
+// after each. Failures are logged.
 func (c Config) SaveSnapshots(ctx context.Context, saved func(time.Time)) error {
 	schedule, err := c.Snapshots.parse()
 	if err != nil {

@@ -39,13 +39,13 @@ import (
 )
 
 const (
-	// sectorSize divides the size of every database, so that a file with a hash at
-	// its end can be told from one without, as etcd's own tools do.
+	// sectorSize divides the size of every database. This tells a file with a hash at its end
+	// from one without, as in etcd's own tools.
 	sectorSize = 512
 	// restoreDir holds a database that is not complete yet.
 	restoreDir = "etcd.restore"
-	// restoreLead is by how many writes a restored database goes ahead of its
-	// snapshot if the clock is of no use.
+	// restoreLead is how far a restored database goes ahead of its snapshot's revision if the
+	// clock is of no use.
 	restoreLead = 1_000_000_000
 	// connectTimeout bounds the wait for a server that has just started.
 	connectTimeout = 30 * time.Second
@@ -61,18 +61,16 @@ type Snapshot struct {
 	Size int64 `json:"size"`
 	// Hash is the database's SHA-256 in hexadecimal.
 	Hash string `json:"hash"`
-	// Version is the oldest version of etcd that reads the database; empty if its
-	// server ended before etcd had written it, some seconds after the first start.
+	// Version is the oldest version of etcd that reads the database. It is empty if the
+	// server ended some seconds after its first start, before etcd had written it.
 	Version string `json:"version"`
 }
 
-// Progress is told how many bytes of how many are done. The total is 0 if nobody
-// knows it.
+// Progress is told how many bytes are done, and the total, which is 0 if it is not known.
 type Progress func(done, total int64)
 
-// Save writes a snapshot of the database, as it is in the server that runs on the
-// directory or, if none does, in the directory itself. Everything is in it that was
-// acknowledged before.
+// Save writes a snapshot of the database: from the server that runs on the directory or, if
+// none does, from the directory itself. It has everything that was acknowledged before.
 func (c Config) Save(ctx context.Context, out io.Writer, progress Progress) (err error) {
 	if _, err := os.Stat(c.path(dataDir)); err != nil {
 		return fmt.Errorf("there is no database of an embedded etcd in %s: name the server's data directory with --data-dir, and run this as the same user (%w)", c.Dir, err)
@@ -138,13 +136,12 @@ func SaveFrom(ctx context.Context, client *clientv3.Client, out io.Writer, progr
 	return nil
 }
 
-// SaveFile saves a snapshot in a file, which is there when it is complete, and
-// replaces one of that name.
+// SaveFile saves a snapshot in a file, see WriteFile.
 func (c Config) SaveFile(ctx context.Context, path string, progress Progress) (Snapshot, error) {
 	return WriteFile(path, func(part io.Writer) error { return c.Save(ctx, part, progress) })
 }
 
-// WriteFile makes a file of a snapshot that is saved into it. The file is there when it is
+// WriteFile makes a file of the snapshot that save writes. The file is there when it is
 // complete and verified, and replaces one of that name.
 func WriteFile(path string, save func(io.Writer) error) (_ Snapshot, err error) {
 	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
@@ -171,7 +168,7 @@ func ReadFile(path string, progress Progress) (Snapshot, error) {
 	return VisitFile(path, progress, nil)
 }
 
-// VisitFile is ReadFile that passes on every value that is stored, those of earlier revisions
+// VisitFile is ReadFile, and passes every stored value to visit, those of earlier revisions
 // included.
 func VisitFile(path string, progress Progress, visit func(key string, value []byte) error) (Snapshot, error) {
 	file, err := os.Open(path)
@@ -190,8 +187,8 @@ func VisitFile(path string, progress Progress, visit func(key string, value []by
 	return describe(path, sum, visit)
 }
 
-// describe reads every object of a database whose hash is known to be right. It was taken
-// of what a disk had then, right or wrong.
+// describe reads every object of a database with the right hash. The disk may have damaged
+// the database before the hash was made.
 func describe(path, sum string, visit func(string, []byte) error) (Snapshot, error) {
 	read, err := readDatabaseFile(path, visit)
 	if err != nil {
@@ -203,12 +200,11 @@ func describe(path, sum string, visit func(string, []byte) error) (Snapshot, err
 // Restore puts a snapshot into the directory, which must be empty. The total is the
 // snapshot's size, or 0 if that is not known.
 //
-// Clients remember the revision of what they have seen, and expect all that is
-// later to be news. If the database went back to the snapshot's revision, they
-// would take other objects for those that they know, and miss what is written
-// until the old revision is reached. So it goes ahead, beyond all that was ever
-// written, and what came before counts as compacted: the clients are told that
-// their revision is gone, and read everything again.
+// Clients remember the last revision that they have seen, and expect all later ones to be
+// news. If the database went back to the snapshot's revision, they would take other objects
+// for those that they know. They would also miss all writes until the old revision is
+// reached. So the database goes ahead of all revisions that there ever were, and these count
+// as compacted. The clients are told that their revision is gone, and read everything again.
 func (c Config) Restore(in io.Reader, total int64, progress Progress) (Snapshot, error) {
 	return c.restore(0, in, total, progress)
 }
@@ -230,7 +226,7 @@ func (c Config) restore(revision int64, in io.Reader, total int64, progress Prog
 		return Snapshot{}, err
 	}
 	work := c.path(restoreDir)
-	// What an interrupted run has left is of no use.
+	// The remains of an interrupted run are useless.
 	if err := os.RemoveAll(work); err != nil {
 		return Snapshot{}, err
 	}
@@ -254,9 +250,9 @@ func (c Config) restore(revision int64, in io.Reader, total int64, progress Prog
 	return snapshot, nil
 }
 
-// laterThanAll is a revision that no write has had, even one after the same snapshot
-// was restored before: the number of microseconds since 1970, since no etcd takes a
-// million writes in each second.
+// laterThanAll returns a revision that no write has had, even if the same snapshot was
+// restored before. It is the number of microseconds since 1970, as no etcd takes a million
+// writes in each second.
 func laterThanAll(revision int64, now time.Time) int64 {
 	if later := now.UnixMicro(); later > revision {
 		return later
@@ -264,7 +260,7 @@ func laterThanAll(revision int64, now time.Time) int64 {
 	return revision + restoreLead
 }
 
-// checkEmpty refuses a directory that holds what could be somebody's.
+// checkEmpty refuses a directory with content of unknown origin.
 func (c Config) checkEmpty() error {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil {
@@ -295,7 +291,7 @@ func copyFile(in io.Reader, path string, total int64, progress Progress) (_ Snap
 	return describe(path, sum, nil)
 }
 
-// rename puts what is complete in its place, so that it is there after a crash.
+// rename puts a complete file or directory in its place, where it survives a crash.
 func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err

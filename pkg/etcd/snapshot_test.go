@@ -37,7 +37,7 @@ import (
 
 func noProgress(int64, int64) {}
 
-// saved returns a snapshot file with a few keys, and what is in it.
+// saved returns a snapshot file with a few keys, and its content.
 func saved(t *testing.T) (path string, keys map[string]string) {
 	t.Helper()
 	config := Config{Dir: t.TempDir(), QuotaBytes: testQuota}
@@ -151,7 +151,7 @@ func TestASnapshotHasWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// storageVersion is what etcd writes into a database.
+// storageVersion is the version that etcd writes into a database.
 const storageVersion = "3.7.0"
 
 // waitForStorageVersion waits until etcd has written it.

@@ -29,8 +29,8 @@ import (
 )
 
 // The format of bbolt's files, version 2, in the byte order of the machine. Bbolt itself
-// maps a file into memory and trusts it: of one that is damaged it reads what is not
-// there, or panics in a goroutine of its own, and either ends the process.
+// maps a file into memory and trusts it. In a damaged file it reads beyond the end, or
+// panics in a goroutine of its own. Either ends the process.
 // Upstream fault 72.
 const (
 	pageHeaderSize    = 16
@@ -70,8 +70,7 @@ type tree struct {
 // visitLeaf is told of each key in each bucket.
 type visitLeaf func(bucket string, key, value []byte) error
 
-// openTree reads the two pages with metadata, of which the later one is valid that is
-// complete.
+// openTree reads the two pages with metadata. The later one that is complete is valid.
 func openTree(file io.ReaderAt, size int64) (*tree, error) {
 	var best []byte
 	for _, offset := range metaOffsets(file) {
@@ -97,8 +96,8 @@ func openTree(file io.ReaderAt, size int64) (*tree, error) {
 	return t, nil
 }
 
-// metaOffsets are where metadata can begin: the second page does where the first one says,
-// or, if that is damaged, at a power of two.
+// metaOffsets returns where metadata can begin. The first page says where the second
+// begins. If the first is damaged, that is at a power of two.
 func metaOffsets(file io.ReaderAt) []int64 {
 	meta := make([]byte, metaSize)
 	if _, err := file.ReadAt(meta, pageHeaderSize); err == nil && validMeta(meta) {
@@ -125,7 +124,7 @@ func (t *tree) walk(visit visitLeaf) {
 	}
 }
 
-// err is what is wrong with the file.
+// err returns the damage of the file, or nil.
 func (t *tree) err() error {
 	if len(t.damages) == 0 {
 		return nil
@@ -143,15 +142,15 @@ func (t *tree) damaged(id uint64, format string, a ...any) {
 	}
 }
 
-// bounds are between which keys a page has its own: the lower one is in it, the upper one
-// is not. Nil means that there is none.
+// bounds limit the keys of a page, from lower up to but without upper. Nil means that there
+// is none.
 type bounds struct{ lower, upper []byte }
 
 func (b bounds) contain(key []byte) bool {
 	return (b.lower == nil || bytes.Compare(key, b.lower) >= 0) && (b.upper == nil || bytes.Compare(key, b.upper) < 0)
 }
 
-// page walks through what is below a page.
+// page walks through a page and those below it.
 func (t *tree) page(id uint64, within bounds, depth int, bucket string, visit visitLeaf) {
 	content, ok := t.read(id)
 	if !ok || t.stopped {
@@ -242,7 +241,7 @@ func (t *tree) split(id uint64, content []byte, leaf bool, count int) (keys, val
 	return keys, values, true
 }
 
-// read returns a page, with those that it goes on in, that nothing else refers to.
+// read returns a page with its overflow pages, if no other page refers to them.
 func (t *tree) read(id uint64) ([]byte, bool) {
 	header := make([]byte, pageHeaderSize)
 	if id < firstPage || id >= t.end {
@@ -276,7 +275,7 @@ func (t *tree) read(id uint64) ([]byte, bool) {
 	return content, true
 }
 
-// freelist checks that what is listed as free is not in use.
+// freelist checks that no page in use is listed as free.
 func (t *tree) freelist() {
 	content, ok := t.read(t.free)
 	if !ok {

@@ -28,8 +28,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-// CopyAnnotation is what a CustomResourceDefinition says to a server that serves what it defines
-// from a copy of it, while the objects move back to kube-apiserver.
+// CopyAnnotation is on a CustomResourceDefinition while its objects move back to kube-apiserver. It
+// tells the server what to do with its copy of the definition.
 const (
 	CopyAnnotation = "crd-apiserver/copy"
 	// CopyKept is its value while the server is to keep the copy that it has.
@@ -38,10 +38,10 @@ const (
 	CopyNone = "none"
 )
 
-// HistoryKey is the key in etcd of the revision at which the objects of a group were complete that
-// were moved there from another etcd, or were moved away, as a decimal number. When it changes, the
-// server ends all watches that began earlier, and it answers those that are to go on from an earlier
-// revision with 410 Gone. The prefix is that of all keys of the server.
+// HistoryKey returns the key in etcd of the revision at the end of a move of a group's objects, from
+// or to another etcd. The value is a decimal number. When it changes, the server ends all watches that
+// began earlier. It answers watches from an earlier revision with 410 Gone. The prefix is that of all
+// keys of the server.
 func HistoryKey(prefix, group string) string { return path.Join("/", prefix, "history") + "/" + group }
 
 // Objects says where and how a server stores the objects of a resource.
@@ -53,31 +53,31 @@ type Objects struct {
 	Namespaced bool
 	// Servers are the addresses of the etcd that has the objects, if it is not that of all others.
 	Servers []string
-	// Versions are those in which the resource is served, the preferred one first.
+	// Versions are those that serve the resource, the preferred one first.
 	Versions []string
-	// StorageVersion is the one in which objects are written to etcd.
+	// StorageVersion is the version of objects that are written to etcd.
 	StorageVersion string
-	// Prefix is what the keys of all objects begin with. It ends with a slash, and is
-	// followed by the namespace, if there is one, and the name.
+	// Prefix begins the keys of all objects. It ends with a slash, and is followed by the namespace,
+	// if there is one, and the name.
 	Prefix string
 	// Codec decodes objects of any version, and encodes them as they are stored.
 	Codec runtime.Codec
 	// Strict decodes as well, and returns an error for fields that the version lacks.
 	Strict runtime.Decoder
 	// Convert returns an error if a decoded object can't be converted to a version. It is nil if
-	// others define how that is done.
+	// conversions are defined elsewhere.
 	Convert func(object runtime.Object, version string) error
-	// Validate returns what a create in a version would find wrong with a decoded object. It is nil if
-	// others define what is valid.
+	// Validate returns the errors that a create in a version would return for a decoded object. It is
+	// nil if validity is defined elsewhere.
 	Validate func(ctx context.Context, object runtime.Object, version string) field.ErrorList
-	// Transformer makes what is stored of what is encoded: it encrypts, and adds a checksum. Its
+	// Transformer makes a stored value of an encoded object: it encrypts, and adds a checksum. Its
 	// context is the object's key.
 	Transformer value.Transformer
 	// Encryption is the part of it that encrypts.
 	Encryption value.Transformer
 }
 
-// Key is that of an object in etcd.
+// Key returns the key of an object in etcd.
 func (o *Objects) Key(namespace, name string) string {
 	if o.Namespaced {
 		return o.Prefix + namespace + "/" + name

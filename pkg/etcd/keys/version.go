@@ -26,10 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// protobufPrefix is what objects begin with that are stored as protobuf. A runtime.Unknown follows.
+// protobufPrefix begins objects that are stored as protobuf. A runtime.Unknown follows.
 const protobufPrefix = "k8s\x00"
 
-// VersionOf returns the API version in which an object is stored, after it was decrypted.
+// VersionOf returns the API version of a stored object that has been decrypted.
 func VersionOf(data []byte) (string, error) {
 	var kind schema.GroupVersionKind
 	if encoded, is := bytes.CutPrefix(data, []byte(protobufPrefix)); is {

@@ -28,7 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Client writes the objects of a resource for the library's storage, as admission has declared.
+// Client returns a client that writes objects of a resource with the conditions of admission.
 func (r *References) Client(resource schema.GroupResource) *kubernetes.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,8 @@ func (w writer) OptimisticPut(ctx context.Context, key string, value []byte, rev
 	return response, missing(required, answer)
 }
 
-// missing is the error for what a failed write has required in vain, if that is why.
+// missing returns the error for required objects that do not exist, or nil if the write failed
+// for another reason.
 func missing(required []requirement, answer *clientv3.TxnResponse) error {
 	var errs []error
 	at := 1 // The first answer is that of the object itself.
@@ -127,7 +128,7 @@ func (w writer) OptimisticDelete(ctx context.Context, key string, revision int64
 	return response, nil
 }
 
-// checkOf is what admission has found about the object of a key, or nil.
+// checkOf returns the check of admission for the object of a key, or nil.
 func checkOf(ctx context.Context, key string) *check {
 	w, ok := ctx.Value(contextKey{}).(*write)
 	if !ok {

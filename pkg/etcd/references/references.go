@@ -14,17 +14,17 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package references keeps what objects refer to from being deleted while they do,
+// Package references keeps objects from being deleted while others refer to them,
 // exactly, however many servers write to one etcd.
 //
 // A check in admission alone can't: between the look at other objects and the write,
-// another request may change them. So admission plugins declare here what they rely on, and
-// it becomes part of the transaction in etcd that writes the object:
+// another request may change them. So admission plugins declare their conditions here.
+// These become part of the transaction in etcd that writes the object:
 //
-//   - Who writes a reference calls Require. The transaction fails unless each object that
-//     is referred to exists, and leaves a trace of having used it.
-//   - Who deletes calls Unused, and then looks for references. The transaction fails if
-//     there is a trace that was not there before; admission then looks again.
+//   - A plugin that admits references calls Require. The transaction fails unless each object
+//     that is referred to exists, and leaves a trace of having used it.
+//   - A plugin that admits a deletion calls Unused, and then looks for references. The
+//     transaction fails if there is a new trace; admission then looks again.
 //
 // Nothing is locked, so nothing waits, and nothing remains of a server that ends halfway.
 package references
@@ -44,15 +44,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// MaxRequired is how many objects a write may require: etcd's default for the comparisons of
-// a transaction, but one.
+// MaxRequired is how many objects a write may require: one less than etcd's default for the comparisons of a
+// transaction.
 const MaxRequired = 127
 
 // usesDir is where traces are, in etcd. Resources are in directories of their groups, whose
 // names have dots.
 const usesDir = "uses/"
 
-// References is how the objects of one etcd refer to each other.
+// References keeps the references between the objects of one etcd.
 type References struct {
 	client *clientv3.Client
 	// prefix is that of all keys, and ends with a slash.
@@ -80,7 +80,7 @@ func (r *References) object(resource schema.GroupResource, name types.Namespaced
 	return r.prefix + path.Join(resource.Group, resource.Resource, name.Namespace, name.Name)
 }
 
-// use is the key whose revision is that of the last write which required an object.
+// use returns the key whose revision is that of the last write that required an object.
 func (r *References) use(object string) string {
 	return r.prefix + usesDir + strings.TrimPrefix(object, r.prefix)
 }
@@ -98,8 +98,8 @@ func (r *References) withWrite(ctx context.Context) context.Context {
 
 type contextKey struct{}
 
-// write is what the writes of a request rely on. Only the deletion of a collection has several,
-// and most requests have none.
+// write has the conditions of a request's writes. Only the deletion of a collection has several writes, and most
+// requests have none.
 type write struct {
 	*References
 
@@ -114,7 +114,7 @@ type requirement struct {
 	missing  func([]types.NamespacedName) error
 }
 
-// check is that an object is not used.
+// check is the condition that an object is not used.
 type check struct {
 	resource schema.GroupResource
 	name     string
@@ -124,11 +124,9 @@ type check struct {
 	outdated bool
 }
 
-// Require has the object that is being admitted written only if those of a resource that it
-// refers to exist at that very moment, or else missing is asked for the error. Their names
-// replace those of an earlier call for the resource, since admission runs again when somebody
-// else has changed the object first. So call it with no names, too, from the Validate of a
-// plugin for creations and updates.
+// Require makes the write of the admitted object fail unless these objects of a resource exist at that very moment.
+// The error is that of missing. The names replace those of an earlier call for the resource, since admission runs
+// again after a conflict. So call it even with no names, from the Validate of a plugin for creations and updates.
 //
 // A write that requires more than MaxRequired in all is refused. Outside of a request, or for objects in another etcd,
 // it does nothing.
@@ -145,10 +143,9 @@ func Require(ctx context.Context, resource schema.GroupResource, names []types.N
 	w.required[resource] = requirement{resource, sets.New(names...).UnsortedList(), missing}
 }
 
-// Unused has the object that is being admitted deleted only if no write that requires it is
-// made from now on. If there is one, its admission runs again. Call it from the Validate of a
-// plugin, for deletions and for updates that remove the last finalizer, and look for
-// references after that, in what is stored now.
+// Unused makes the deletion of the admitted object fail if a write requires it from now on. Admission of the deletion
+// then runs again. Call it from the Validate of a plugin, for deletions and for updates that remove the last
+// finalizer. Look for references after that, in the objects that are stored now.
 //
 // Outside of a request, or for objects in another etcd, it does nothing.
 func Unused(ctx context.Context, resource schema.GroupResource, name types.NamespacedName) error {

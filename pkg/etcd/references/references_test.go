@@ -189,7 +189,7 @@ func TestRequire(t *testing.T) {
 				if err == nil {
 					t.Fatalf("got no error, want %s", test.want)
 				}
-				// What is required has no order.
+				// Requirements have no order.
 				if diff := cmp.Diff(strings.Fields(test.want), strings.Fields(err.Error()), cmpopts.SortSlices(strings.Compare)); diff != "" {
 					t.Fatalf("unexpected error (-want +got):\n%s", diff)
 				}
@@ -269,7 +269,7 @@ func TestCheckOfAnEarlierObject(t *testing.T) {
 	}
 }
 
-// What another etcd has can't be a condition.
+// Objects in another etcd can't be a condition.
 func TestAnotherEtcd(t *testing.T) {
 	w := newWorkshop(t)
 	elsewhere := schema.GroupResource{Group: "example.com", Resource: "elsewhere"}
