@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package bodycost refuses bodies that cost much more to decode than their length suggests: those
-// with too many elements in their lists and objects, and those with numbers that are expensive to
-// read as a resource.Quantity. Code that decodes what a client has sent checks it first.
+// Package bodycost refuses bodies that cost much more to decode than their length suggests. They have too many
+// elements in their lists and objects, or numbers that are expensive to read as a resource.Quantity. Code that
+// decodes a client's body checks it first.
 package bodycost
 
 import (
@@ -30,9 +30,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CheckElements returns an error if a body of the media type has more elements than the limit; JSON is
-// assumed if the type is not a known one. Of YAML, more than maxBytes of text are one, too, with
-// its aliases replaced by what they stand for. It does not mind a body that is malformed otherwise.
+// CheckElements returns an error if a body has more elements than the limit. JSON is assumed if the media type is not
+// a known one. YAML must also not have more than maxBytes of text when its aliases are replaced. A body that is
+// malformed otherwise is no error.
 func CheckElements(mediaType string, body []byte, limit int, maxBytes int64) error {
 	switch mediaType {
 	case runtime.ContentTypeProtobuf:
@@ -63,7 +63,7 @@ func CheckJSONElements(text []byte, limit int) error {
 const smallBody = 4 << 10
 
 // Elements returns how many elements all lists and objects of a body have together, if it is not a small one. JSON is
-// assumed if the media type is not a known one. Protobuf has none. Check them before.
+// assumed if the media type is not a known one. Protobuf has none. Call CheckElements first.
 func Elements(mediaType string, body []byte) int {
 	if len(body) < smallBody && !bytes.ContainsRune(body, '*') {
 		return 0
@@ -85,12 +85,12 @@ func JSONElements(text []byte) int {
 	return count
 }
 
-// Object is what an object has of that which is bounded. Its managed fields are counted by
-// themselves: they name each field once more, and are no part of what a client asks for.
+// Object has the bounded numbers of an object. Its managed fields are counted by themselves: they name each field
+// once more, and no client asks for them.
 type Object struct{ Elements, Managed, Owners int }
 
-// OfObject returns what an object has. It looks at the elements only if there may be more than a limit
-// of them, as the size of its encoding tells.
+// OfObject returns the bounded numbers of an object. It counts elements only if the encoding is larger than the
+// limit.
 func OfObject(object any, size, limit int) (has Object, err error) {
 	metadata, ok := object.(metav1.Object)
 	if ok {
@@ -114,7 +114,7 @@ func OfObject(object any, size, limit int) (has Object, err error) {
 	return has, nil
 }
 
-// Check returns an error for what exceeds the limit.
+// Check returns an error if a number exceeds its limit.
 func (o Object) Check(limit Object) error {
 	switch {
 	case o.Owners > limit.Owners:
@@ -132,8 +132,7 @@ func (o Object) Or(other Object) Object {
 	return Object{max(o.Elements, other.Elements), max(o.Managed, other.Managed), max(o.Owners, other.Owners)}
 }
 
-// structure returns what is in no string of JSON, or of the flow style of YAML. It does
-// not mind whether the text is well-formed.
+// structure returns the bytes outside of strings in JSON, or in the flow style of YAML. The text may be malformed.
 func structure(text []byte) iter.Seq[byte] {
 	return func(yield func(byte) bool) {
 		inString := false

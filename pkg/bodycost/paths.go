@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Paths returns how many bytes the paths of all elements of a body have together, such as spec.rules.a.hosts[3].
-// JSON is assumed if the media type is not a known one. A body that can't have more than the limit may count
-// as less. Check its elements before. Protobuf is of types in Go, whose validation makes paths of few elements.
+// Paths returns the length in bytes of the paths of all elements of a body, such as spec.rules.a.hosts[3]. JSON is
+// assumed if the media type is not a known one. A body that can't exceed the limit may count as less. Call
+// CheckElements first. Protobuf is of types in Go, whose validation makes paths of few elements.
 // Upstream fault 84.
 func Paths(mediaType string, body []byte, limit int) int {
 	// Each element has a byte, and a path shorter than the body, unless aliases of YAML repeat both.
@@ -39,8 +39,8 @@ func Paths(mediaType string, body []byte, limit int) int {
 	return JSONPaths(asJSON(mediaType, body))
 }
 
-// asJSON returns a body in JSON, or nothing of what can't be read: the decoder says what is wrong. Protobuf is none,
-// either.
+// asJSON returns a body as JSON, or nil if it can't be read, since the decoder reports that. It also returns nil for
+// protobuf.
 func asJSON(mediaType string, body []byte) []byte {
 	switch mediaType {
 	case runtime.ContentTypeProtobuf:
@@ -60,7 +60,7 @@ func asJSON(mediaType string, body []byte) []byte {
 	return body
 }
 
-// JSONPaths returns what Paths returns, of a text in JSON.
+// JSONPaths is Paths for a text in JSON.
 func JSONPaths(text []byte) (total int) {
 	const index, maxDepth = len("[0]"), 10_000 // Decoders refuse what is deeper.
 	type container struct {
@@ -106,7 +106,7 @@ func JSONPaths(text []byte) (total int) {
 	return total
 }
 
-// LongestPointer returns how long the longest string in a JSON patch is that may be a path.
+// LongestPointer returns the length of the longest string in a JSON patch that may be a path.
 func LongestPointer(text []byte) (longest int) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	for {

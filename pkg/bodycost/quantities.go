@@ -30,15 +30,15 @@ import (
 const (
 	// maxNumberLength is how many characters a number may have.
 	maxNumberLength = 256
-	// maxFastDigits is how many digits a number may have that the library keeps in an int64,
-	// with any exponent. It writes out the others.
+	// The library keeps numbers of at most maxFastDigits digits in an int64, with any
+	// exponent. It writes out the others.
 	// Upstream fault 78.
 	maxFastDigits = 18
 )
 
-// CheckQuantities returns an error that says which number in a body of the media type is
-// too expensive; JSON is assumed if the type is not a known one. It does not mind
-// a body that is malformed otherwise. YAML has to be in UTF-8, lest it is not seen.
+// CheckQuantities returns an error if a number in a body is too expensive. JSON is assumed
+// if the media type is not a known one. A body that is malformed otherwise is no error. YAML
+// has to be in UTF-8, or its numbers are not found.
 func CheckQuantities(mediaType string, body []byte) error {
 	if number := expensiveNumber(mediaType, body); number != "" {
 		return fmt.Errorf("a number has more than %d characters, or an exponent below -999 or of more than 9 digits, or of more than 3 after %d digits: %.32s", maxNumberLength, maxFastDigits, number)
@@ -46,10 +46,10 @@ func CheckQuantities(mediaType string, body []byte) error {
 	return nil
 }
 
-// isExpensive tells whether the text is a number that resource.ParseQuantity would
-// spend minutes and gigabytes on: it writes out 1e-999999999 before it rounds it
-// (kubernetes/kubernetes#141306), and any number of many digits with a large exponent. It
-// is not a regular expression, as those are slow on long numbers themselves.
+// isExpensive tells whether the text is a number that costs resource.ParseQuantity minutes
+// and gigabytes. That writes out 1e-999999999 before it rounds it
+// (kubernetes/kubernetes#141306), and any number of many digits with a large exponent. There
+// is no regular expression here, as those are slow on long numbers themselves.
 // Upstream fault 6.
 func isExpensive(text []byte) bool {
 	// The longest ending that is neither part of a number nor an expensive exponent.
@@ -68,8 +68,8 @@ func isExpensive(text []byte) bool {
 	}
 }
 
-// isExpensiveExponent tells whether the text, which follows an "e" after so many characters
-// of a number, begins with a very small exponent, or with a large one that would be written
+// isExpensiveExponent tells whether the text after the "e" of a number of this length begins
+// with an expensive exponent. That is a very small one, or a large one that would be written
 // out. One of ten digits overflows: to the library, 1e3000000000 is 1e-1294967296.
 // Upstream fault 7.
 func isExpensiveExponent(text []byte, length int) bool {
@@ -86,8 +86,8 @@ func isExpensiveExponent(text []byte, length int) bool {
 	return len(text) >= digits && len(bytes.TrimLeft(text[:digits], "0123456789")) == 0
 }
 
-// isSuspicious tells whether an expensive number may be in any text, so that other
-// texts need not be parsed.
+// isSuspicious tells whether an expensive number may be in a text. Other texts need not be
+// parsed.
 func isSuspicious(text []byte) bool {
 	length := 0
 	for i, c := range text {
@@ -114,7 +114,7 @@ func expensiveNumber(mediaType string, body []byte) string {
 			return expensiveInProtobuf(body, 0)
 		}
 	case runtime.ContentTypeYAML, string(types.ApplyYAMLPatchType):
-		// Only YAML has tags, which can turn into strings what does not look like them.
+		// Only YAML has tags, which can turn other values into strings.
 		if isSuspicious(body) || bytes.ContainsAny(body, `\!`) {
 			converted, err := yaml.YAMLToJSON(body)
 			if err != nil {

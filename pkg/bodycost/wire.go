@@ -27,10 +27,10 @@ import (
 // maxMessageDepth is deeper than the messages of any kind are nested.
 const maxMessageDepth = 32
 
-// checkProtobuf refuses a message with too many elements, before it is decoded: an
-// element of a list or map is a field of variable length that its message has had
-// already. Which of these is a message, and which is text, only the schema could tell. So
-// each is taken for one as far as it reads like one, which text does not do for long.
+// checkProtobuf refuses a message with too many elements before it is decoded. An element
+// of a list or map is a field of variable length that its message has had already. Only the
+// schema could tell a message from text. So each is taken for a message as far as it reads
+// like one, which text does not do for long.
 func checkProtobuf(body []byte, limit int) error {
 	message := bytes.TrimPrefix(body, []byte("k8s\x00"))
 	if count := 0; repeatsExceed(message, &count, limit, 0) {
@@ -53,8 +53,8 @@ func repeatsExceed(message []byte, count *int, limit, depth int) bool {
 	return false
 }
 
-// fields are the numbers and values of the fields of variable length in a message. What
-// follows a malformed field is left out.
+// fields returns the numbers and values of a message's fields of variable length, up to the
+// first malformed field.
 func fields(message []byte) iter.Seq2[protowire.Number, []byte] {
 	return func(yield func(protowire.Number, []byte) bool) {
 		for len(message) > 0 {
@@ -78,8 +78,8 @@ func fields(message []byte) iter.Seq2[protowire.Number, []byte] {
 	}
 }
 
-// fieldSet has the numbers of the fields that a message has. Fields of numbers that no
-// kind has count as repeated.
+// fieldSet has the numbers of a message's fields. Fields of numbers that no kind has count
+// as repeated.
 type fieldSet uint64
 
 func (s *fieldSet) add(number protowire.Number) (had bool) {
@@ -108,8 +108,8 @@ func checkCBOR(body []byte, limit int) error {
 	return nil
 }
 
-// cborItem is how long the data item at the beginning is, without those that it
-// contains, or 0 if it is malformed.
+// cborItem returns the length of the first data item without those that it contains, or 0
+// if it is malformed.
 func cborItem(data []byte) int {
 	const byteString, textString = 2, 3
 	major, info := data[0]>>5, data[0]&0x1f

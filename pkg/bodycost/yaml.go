@@ -25,9 +25,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// checkYAML refuses YAML that has more elements, or more text, than it may when its
-// aliases are replaced by what they stand for. Its cost is that of its nodes, which are
-// counted before any is made.
+// checkYAML refuses YAML that has too many elements, or too much text, when its aliases are
+// replaced. Its cost is that of its nodes, which are counted before any is made.
 // Upstream fault 4.
 func checkYAML(text []byte, limit int, maxBytes int64) error {
 	// YAML in UTF-16 would be read differently from how it is checked.
@@ -56,7 +55,7 @@ func checkYAML(text []byte, limit int, maxBytes int64) error {
 	return nil
 }
 
-// expandedSize is what a node of YAML becomes when its aliases are replaced.
+// expandedSize is the size of a node of YAML when its aliases are replaced.
 type expandedSize struct {
 	elements, bytes int64
 }
@@ -75,7 +74,7 @@ func (e expansion) of(node *yaml.Node) expandedSize {
 	if size, ok := e.sizes[node]; ok {
 		return size
 	}
-	// An alias inside of what it stands for is an error to the decoder.
+	// The decoder refuses an alias inside of its own anchor.
 	e.sizes[node] = expandedSize{}
 	size := expandedSize{elements: 1, bytes: int64(len(node.Value)) + 1}
 	for _, child := range node.Content {
@@ -87,9 +86,9 @@ func (e expansion) of(node *yaml.Node) expandedSize {
 	return size
 }
 
-// yamlElements returns how many elements the text has at most, or something above the
-// limit, without parsing it: its lines, commas, brackets, and dashes but for the first of
-// a line. Those in strings count, too, as only a parser can tell them apart.
+// yamlElements returns an upper bound of the elements of a text, or something above the
+// limit, without parsing it. It counts lines, commas, brackets, and dashes but for the
+// first of a line. Those in strings count, too, as only a parser can tell them apart.
 func yamlElements(text []byte, limit int) (count int) {
 	for line := range bytes.Lines(text) {
 		if count += yamlLineElements(bytes.TrimRight(line, "\r\n")); count > limit {

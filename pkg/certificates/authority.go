@@ -32,7 +32,7 @@ const (
 	previousCert = "previous-ca.crt"
 )
 
-// ca is what the Secret holds.
+// ca is the content of the Secret.
 type ca struct {
 	// current issues certificates.
 	current *keyPair
@@ -65,7 +65,7 @@ func (a ca) advance(name string, now time.Time, validity time.Duration) (_ ca, c
 	return a, true, err
 }
 
-// bundle are all certificates that are to be trusted.
+// bundle returns all certificates that are to be trusted.
 func (a ca) bundle() []byte {
 	var bundle []byte
 	for _, pair := range []*keyPair{a.current, a.next, a.previous} {

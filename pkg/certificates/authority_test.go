@@ -32,9 +32,8 @@ const (
 
 var begin = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestAuthorityForYears takes every step on its day for ten years, by way of the
-// Secret, and checks each day that whoever trusts the bundle of yesterday trusts a
-// certificate of today.
+// TestAuthorityForYears takes every step on its day for ten years, by way of the Secret. Each
+// day, it checks that a client with yesterday's bundle trusts today's certificate.
 func TestAuthorityForYears(t *testing.T) {
 	var a ca
 	var leaf *keyPair

@@ -32,16 +32,16 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// clockSkew is how far the clock of who checks a certificate may be behind.
+// clockSkew is how far a verifier's clock may lag.
 const clockSkew = 5 * time.Minute
 
-// keyPair is a certificate with its key. What is only trusted has no key.
+// keyPair is a certificate with its key. A certificate that is only trusted has no key.
 type keyPair struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// subject is whom a certificate is for. That of a certificate authority has a name only.
+// subject is the subject of a certificate. That of a certificate authority has a name only.
 type subject struct {
 	name   string
 	hosts  []string
@@ -90,7 +90,7 @@ func issue(issuer *keyPair, subject subject, now time.Time, validity time.Durati
 	return &keyPair{certificate, key}, nil
 }
 
-// since is when the certificate was issued.
+// since returns the time when the certificate was issued.
 func (p *keyPair) since() time.Time { return p.certificate.NotBefore.Add(clockSkew) }
 
 // part is a point in the life of the certificate: 0 is its beginning, 1 its end.

@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package certificates gives the replicas of a server certificates that
-// kube-apiserver trusts, and renews them in time, without any other program: the
-// replicas share a certificate authority in a Secret, each issues a certificate for
-// itself, and all see to it that the server's APIServices trust the certificate authority.
+// Package certificates gives the replicas of a server certificates that kube-apiserver trusts,
+// and renews them in time. It needs no other program. The replicas share a certificate
+// authority in a Secret, and each issues a certificate for itself. All of them make the
+// server's APIServices trust the certificate authority.
 //
 // A certificate authority is renewed in steps, so that at each moment kube-apiserver trusts
 // all certificates in use. After two thirds of its life the next certificate authority is made

@@ -48,11 +48,10 @@ import (
 // IssuerConfig says which certificates an Issuer keeps.
 type IssuerConfig struct {
 	Namespace string
-	// CASecret is the name of the Secret in which the certificate authority is kept.
+	// CASecret is the name of the Secret of the certificate authority.
 	CASecret string
-	// Certificates are the names of the Secrets, of the type kubernetes.io/tls, in
-	// which certificates are kept, with the hosts that each is valid for. The name of
-	// the Secret is the common name in it.
+	// Certificates are the names of the certificates' Secrets, of the type kubernetes.io/tls, with
+	// the hosts of each certificate. The name of the Secret is the common name in it.
 	Certificates map[string][]string
 	// WebhookConfigurations are the names of the MutatingWebhookConfigurations and
 	// ValidatingWebhookConfigurations whose webhooks in the namespace shall trust the
@@ -76,13 +75,13 @@ type IssuerConfig struct {
 	Clock clock.PassiveClock
 }
 
-// Validate returns what is wrong with the durations.
+// Validate checks the durations.
 func (c IssuerConfig) Validate() error { return validate(c.CAValidity, c.Validity) }
 
-// Issuer keeps a certificate authority and certificates of it in Secrets, for servers and
-// clients that read them from files and trust nobody else. As few of them read the
-// certificate authority's certificate again, each has to be restarted between the making of a
-// new certificate authority and its taking over, which is after a twelfth of its life.
+// Issuer keeps a certificate authority and its certificates in Secrets, for servers and clients that
+// read them from files and trust no other. Few of them read the certificate authority's certificate
+// again. So each has to be restarted before a new certificate authority takes over, which is after a
+// twelfth of its life.
 type Issuer struct {
 	config    IssuerConfig
 	authority keeper
@@ -142,7 +141,7 @@ func NewIssuer(config IssuerConfig, cluster *rest.Config) (*Issuer, error) {
 // pathKey is the key of the random path in a Secret.
 const pathKey = "path"
 
-// caller is how kube-apiserver calls the webhooks in a namespace.
+// caller sets how kube-apiserver calls the webhooks in a namespace.
 type caller struct {
 	namespace string
 	bundle    []byte
@@ -257,7 +256,7 @@ func (c caller) setAPIServices(ctx context.Context, client dynamic.Interface, se
 	return nil
 }
 
-// Run renews in time, until the context ends.
+// Run renews certificates in time, until the context ends.
 func (i *Issuer) Run(ctx context.Context) {
 	repeat(ctx, i.config.Validity, "The certificates", i.Sync)
 }
@@ -290,7 +289,7 @@ func (i *Issuer) Sync(ctx context.Context) error {
 	return nil
 }
 
-// renew puts into a Secret what is due.
+// renew puts a certificate, a bundle or a path that is due into a Secret.
 func (i *Issuer) renew(secret *corev1.Secret, a ca) (changed bool, err error) {
 	hosts := i.config.Certificates[secret.Name]
 	now, bundle := i.config.Clock.Now(), a.bundle()
@@ -301,7 +300,7 @@ func (i *Issuer) renew(secret *corev1.Secret, a ca) (changed bool, err error) {
 		// kube-apiserver takes a path of DNS labels only.
 		secret.Data[pathKey], changed = []byte(strings.ToLower(rand.Text())), true
 	}
-	// What can't be used is replaced.
+	// An unusable certificate is replaced.
 	pair, err := parse(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err == nil && pair.key != nil && a.current.issued(pair) && slices.Equal(pair.certificate.DNSNames, hosts) && now.Before(pair.part(2, 3)) {
 		if bytes.Equal(secret.Data[caCert], bundle) {

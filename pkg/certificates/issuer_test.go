@@ -33,9 +33,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestIssuerForYears keeps the certificates of a server and of a client for fifteen
-// years and checks every five days that both are valid for whoever has read the
-// bundle 300 days ago for the last time.
+// TestIssuerForYears keeps the certificates of a server and of a client for fifteen years.
+// Every five days, it checks that both are valid for a reader whose bundle is 300 days old.
 func TestIssuerForYears(t *testing.T) {
 	const step, restart = 5 * day, 300 * day
 	clock := testingclock.NewFakePassiveClock(begin)
@@ -96,7 +95,7 @@ func TestIssuerForYears(t *testing.T) {
 	require.Equal(t, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, certificate(client).ExtKeyUsage)
 }
 
-// TestIssuerReplaces shows what makes a certificate be replaced before its time.
+// TestIssuerReplaces shows the reasons to replace a certificate before its time.
 func TestIssuerReplaces(t *testing.T) {
 	issuer := &Issuer{config: IssuerConfig{
 		Certificates: map[string][]string{"server": {"a.default.svc"}},

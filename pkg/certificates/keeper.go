@@ -30,11 +30,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// secrets are those of a namespace that this package owns the content of.
+// secrets are Secrets of a namespace whose content this package owns.
 type secrets struct {
 	kube      kubernetes.Interface
 	namespace string
-	// replacement is what else to do where they may not be kept.
+	// replacement is further advice for a server that may not keep them.
 	replacement string
 }
 
@@ -47,8 +47,8 @@ func (s secrets) get(ctx context.Context, name string) (*corev1.Secret, error) {
 	return secret, s.explain(name, err, "get and update")
 }
 
-// CABundle returns the certificate authority that a [Manager] keeps in a Secret, as PEM, for who
-// registers its server.
+// CABundle returns the certificate authority that a [Manager] keeps in a Secret, as PEM. Callers
+// register its server with it.
 func CABundle(ctx context.Context, kube kubernetes.Interface, namespace, secret string) ([]byte, error) {
 	kept, err := kube.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{})
 	if err != nil {
@@ -147,8 +147,8 @@ func (k keeper) sync(ctx context.Context) (ca, error) {
 	}
 }
 
-// repeat renews certificates of the validity in time, until the context ends. While
-// the cluster can't be reached all goes on with what there is.
+// repeat renews certificates of the validity in time, until the context ends. While the cluster
+// can't be reached, the existing certificates stay in use.
 func repeat(ctx context.Context, validity time.Duration, what string, sync func(context.Context) error) {
 	interval := min(max(validity/100, time.Second), 10*time.Second)
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {

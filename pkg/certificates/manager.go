@@ -35,13 +35,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says where the certificate authority is kept and what for.
+// Config says where the certificate authority is kept, and which server it is for.
 type Config struct {
 	// Namespace and Secret are where the certificate authority is kept. A ConfigMap of the same
 	// name, if it exists, gets the bundle without the keys.
 	Namespace, Secret string
-	// Service is the name, in the same namespace, under which kube-apiserver reaches
-	// the server.
+	// Service is the name of the server's Service in the same namespace.
 	Service string
 	// APIServices are the names of those that shall trust the certificate authority, as far as
 	// they lead to this namespace. One that does not exist yet gets it when it does.
@@ -53,7 +52,7 @@ type Config struct {
 	Clock clock.PassiveClock
 }
 
-// Validate returns what is wrong with the durations.
+// Validate checks the durations.
 func (c Config) Validate() error { return validate(c.CAValidity, c.Validity) }
 
 func validate(authority, certificate time.Duration) error {
@@ -63,7 +62,7 @@ func validate(authority, certificate time.Duration) error {
 	return nil
 }
 
-// Manager is the certificate of one replica.
+// Manager keeps the certificate of one replica.
 type Manager struct {
 	config      Config
 	authority   keeper
@@ -150,7 +149,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	return m.syncCertificate(authority)
 }
 
-// publish makes the APIServices, and whoever reads the ConfigMap, trust the bundle.
+// publish makes the APIServices, and readers of the ConfigMap, trust the bundle.
 func (m *Manager) publish(ctx context.Context, bundle []byte) error {
 	if err := m.authority.publishBundle(ctx, m.config.Secret, bundle); err != nil {
 		return err

@@ -30,18 +30,18 @@ import (
 )
 
 const (
-	// ManagedLabel is on APIServices that kube-apiserver manages itself. Whatever else their
-	// spec says, it puts back that of the CustomResourceDefinition, or deletes them if there is
-	// none; an apply does not remove the label.
+	// ManagedLabel is on APIServices that kube-apiserver manages itself. It restores their spec from
+	// the CustomResourceDefinition, or deletes them if there is none. An apply does not remove the
+	// label.
 	ManagedLabel = "kube-aggregator.kubernetes.io/automanaged"
-	// RegisteredLabel is on APIServices that lead to a server since somebody has registered their
-	// group. Whoever keeps the server's certificate authority keeps their caBundle, too.
+	// RegisteredLabel is on APIServices that lead to a server since their group was registered. The
+	// keeper of the server's certificate authority keeps their caBundle, too.
 	RegisteredLabel = "crd-apiserver/registered"
 	// LocalReason is the reason of the condition Available of an APIService that
 	// kube-apiserver serves by itself.
 	LocalReason = "Local"
-	// ServerHeader has the name of the server that has written a response, see RFC 9110,
-	// section 10.2.4. kube-apiserver sends none of its own, and lets that of another server through.
+	// ServerHeader names the server that has written a response, see RFC 9110, section 10.2.4.
+	// kube-apiserver has none of its own, and lets that of another server through.
 	ServerHeader = "Server"
 )
 
@@ -81,10 +81,10 @@ func WithServerHeader(handler http.Handler, name string) http.Handler {
 	})
 }
 
-// AnsweringServer returns the name of the server that answers the requests for a version that
-// reach kube-apiserver, whatever the answer, or "" if kube-apiserver serves the version itself. Of
+// AnsweringServer returns the name of the server that answers kube-apiserver's requests for a
+// version, whatever the answer. It returns "" if kube-apiserver serves the version itself. Of
 // several kube-apiservers it asks one. The error wraps an *apierrors.StatusError if it is
-// kube-apiserver's own, such as NotFound for a version that it knows nothing of.
+// kube-apiserver's own, such as NotFound for an unknown version.
 func AnsweringServer(ctx context.Context, cluster *rest.Config, group, version string) (string, error) {
 	client, err := rest.HTTPClientFor(cluster)
 	if err != nil {

@@ -29,13 +29,12 @@ import (
 // DefaultTimeout outlasts the start of a whole control plane.
 const DefaultTimeout = 5 * time.Minute
 
-// ErrRefused marks what waiting does not fix.
+// ErrRefused marks errors that waiting does not fix.
 var ErrRefused = errors.New("the server refuses to start")
 
-// Await returns when a check of something that the server needs succeeds.
-// Components of a cluster start in any order, so that what is missing is waited
-// for until the context ends; each new reason is logged once with what to do
-// about it.
+// Await returns when a check succeeds. Components of a cluster start in any order, so it
+// waits for those that are missing until the context ends. Each new reason is logged once,
+// with its fix.
 func Await(ctx context.Context, what string, check func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 10, Cap: time.Second}
 	var reason error
@@ -44,7 +43,8 @@ func Await(ctx context.Context, what string, check func(context.Context) error) 
 		if errors.Is(err, ErrRefused) {
 			return false, err
 		}
-		// What fails only because the waiting is over says less than what came before.
+		// A failure that only the end of the waiting has caused says less than the one
+		// before.
 		if err != nil && (reason == nil || ctx.Err() == nil) {
 			if reason == nil || reason.Error() != err.Error() {
 				klog.InfoS("Waiting for "+what, "reason", err.Error())

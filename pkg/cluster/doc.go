@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cluster has what the programs of this module share as clients of a cluster: they load
-// the configuration of their clients of kube-apiserver, learn their namespace, wait for what is
-// not there yet, and describe the permissions that a server needs.
+// Package cluster has the common code of this module's programs as clients of a cluster. It loads
+// the configuration of clients of kube-apiserver, finds the namespace, waits for missing
+// components, and describes the permissions that a server needs.
 //
 // It also tells which server answers requests for a version of an API group: kube-apiserver itself,
 // or a server that an APIService names. The APIService alone does not say so. After a change,

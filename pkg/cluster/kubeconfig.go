@@ -46,9 +46,9 @@ func Kubeconfig(flag, path string) (*rest.Config, error) {
 // podNamespaceFile is where Kubernetes tells a pod its namespace.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Namespace is where this server keeps what it shares with its replicas: the
-// namespace that the kubeconfig names, or that of the pod. A file that can't be
-// read is reported by those who can't do without it.
+// Namespace returns the namespace of the objects that this server shares with its replicas.
+// It is that of the kubeconfig, or of the pod. A file that can't be read is reported where
+// it is needed.
 func Namespace(kubeconfig string) string {
 	if kubeconfig == "" {
 		if content, err := os.ReadFile(podNamespaceFile); err == nil {

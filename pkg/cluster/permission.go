@@ -29,7 +29,7 @@ type Permission struct {
 	Resource schema.GroupResource
 	// Subresource, Namespace and Name are empty if they make no difference.
 	Subresource, Namespace, Name string
-	// Fix says how to allow it to a user, and Command does so, if it is known for whom.
+	// Fix says how to grant it to a user. Command does so, if the user is known.
 	Fix, Command string
 	// Optional is set if the server works without it, in another way. It is the same
 	// for all permissions with the same Fix.
@@ -51,7 +51,7 @@ func (p Permission) String() string {
 	return text
 }
 
-// Attributes is what to ask kube-apiserver for.
+// Attributes returns the permission as an access review asks for it.
 func (p Permission) Attributes() *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{
 		Verb: p.Verb, Group: p.Resource.Group, Resource: p.Resource.Resource,

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cmd holds what the commands of a server and of its tools have in common; each
+// Package cmd has the common code of the commands of a server and of its tools. Each
 // command is in a directory of its own.
 package cmd
 
@@ -35,7 +35,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 )
 
-// FormatJSON is the value of --output for what programs read.
+// FormatJSON is the value of --output for programs.
 const FormatJSON = "json"
 
 // ServerFlags returns the flags of a server's command, those of its log included, in the
@@ -55,12 +55,11 @@ func WithOwnHelp(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// AsTool makes a command, and those below it, one that does something for an
-// operator and ends: it has a help of its own, and says what it has to say plainly,
-// not as a server's log.
+// AsTool makes a command, and those below it, one that does something for an operator and
+// ends. It has a help of its own, and prints plain text instead of a server's log.
 func AsTool(cmd *cobra.Command) *cobra.Command {
 	WithOwnHelp(cmd)
-	// Instead of the server's, which is where the log begins.
+	// This replaces the server's function, which starts the log.
 	cmd.PersistentPreRun = func(*cobra.Command, []string) {
 		klog.LogToStderr(false)
 		klog.SetOutput(io.Discard)
@@ -68,10 +67,10 @@ func AsTool(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// WithEnvironment lets environment variables set the flags of the command of a server of
-// this name, and of all commands below it, that are not on the command line: --data-dir of
-// the server "apiserver" is APISERVER_DATA_DIR. A pod sets them once for the server and for
-// the tools that run beside it.
+// WithEnvironment lets environment variables set the flags of a server's command, and of
+// all commands below it. Flags on the command line take precedence. --data-dir of the
+// server "apiserver" is APISERVER_DATA_DIR. A pod sets them once for the server and for the
+// tools that run beside it.
 func WithEnvironment(name string, cmd *cobra.Command) *cobra.Command {
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		return setFromEnvironment(cmd.Flags(), name, os.LookupEnv)

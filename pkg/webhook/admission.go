@@ -110,9 +110,9 @@ func answerAdmission(review *admissionv1.AdmissionReview, judge func(*Request, *
 	return nil
 }
 
-// decode decodes the objects of a request and returns the version it is in. There
-// are none in a request about a kind of another group, for instance a Scale, of
-// which nothing is known here, and options instead of them in one to connect.
+// decode decodes the objects of a request and returns the version it is in. A request about
+// a kind of another group, for instance a Scale, has none that are known here. A request to
+// connect has options instead.
 func (a admission) decode(request *Request) (version schema.GroupVersion, err error) {
 	version = schema.GroupVersion{Group: request.Kind.Group, Version: request.Kind.Version}
 	if request.Operation == admissionv1.Connect || !a.Scheme.IsGroupRegistered(version.Group) {
@@ -136,8 +136,8 @@ func (a admission) decode(request *Request) (version schema.GroupVersion, err er
 	return version, nil
 }
 
-// validateObject runs the generated validation of the object's version, and then
-// what is written by hand.
+// validateObject runs the generated validation of the object's version, and the one that is
+// written by hand.
 func (a admission) validateObject(ctx context.Context, request *Request, version schema.GroupVersion) error {
 	versioned, err := a.Scheme.ConvertToVersion(request.New, version)
 	if err != nil {
@@ -163,8 +163,8 @@ func (a admission) validateObject(ctx context.Context, request *Request, version
 	return apierrors.NewInvalid(versioned.GetObjectKind().GroupVersionKind().GroupKind(), object.GetName(), errs)
 }
 
-// synced returns an error until everything is known that Validate needs. Clients
-// that are told when to try again do so by themselves.
+// synced returns an error until all informers of Validate have synced. Clients that are
+// told when to try again do so by themselves.
 func (a admission) synced() error {
 	var missing []string
 	for _, resource := range slices.Sorted(maps.Keys(a.Informers)) {

@@ -28,14 +28,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// callers are the clients that may ask. They know the path in a file, if there is one.
-// For admission, they also have one of the names, or any name if there are none; without an
-// authenticator they need none.
+// callers are the clients that may ask. They know the path in a file, if there is one. For
+// admission, the authenticator must also accept them, if there is one. They must have one
+// of the names, if there are any.
 type callers struct {
 	pathFile      string
 	authenticator authenticator.Request
 	names         []string
-	// ways are in which callers prove who they are.
+	// ways are the credentials that the authenticator accepts, for an error.
 	ways string
 }
 

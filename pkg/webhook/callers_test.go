@@ -65,8 +65,7 @@ func issue(t *testing.T, name string, issuer *x509.Certificate, issuerKey *ecdsa
 	return certificate, key
 }
 
-// Who may ask for admission is told by a client certificate. Conversions and health checks
-// are for everybody.
+// Admission needs a client certificate. Conversions and health checks are for everybody.
 func TestCallers(t *testing.T) {
 	ca, caKey := issue(t, "callers", nil, nil)
 	other, otherKey := issue(t, "callers", nil, nil)

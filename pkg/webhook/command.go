@@ -36,9 +36,9 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 )
 
-// NewCommand returns the command of a server for webhooks, which are made with the
-// configuration of clients. It serves until the context ends, then finishes what it
-// is doing and returns nil.
+// NewCommand returns the command of a server for webhooks. They are made with the
+// configuration of clients. It serves until the context ends, then finishes its work and
+// returns nil.
 func NewCommand(ctx context.Context, webhooks func(*rest.Config) (Webhooks, error)) *cobra.Command {
 	options := NewOptions()
 	cmd := &cobra.Command{

@@ -89,8 +89,8 @@ func (c converter) convertAll(request *conversionRequest) ([]runtime.RawExtensio
 	return converted, nil
 }
 
-// convert passes the metadata on as they are, unknown fields included: they are not
-// the converter's to change.
+// convert passes the metadata on as they are, unknown fields included: a converter must not
+// change them.
 func (c converter) convert(raw []byte, desired schema.GroupVersion) ([]byte, error) {
 	obj, version, err := c.codec.decode(raw)
 	if err != nil {

@@ -43,7 +43,7 @@ const (
 	inV1alpha1 = named + `,"spec":{"replicas":3,"toppings":["tomato","mozzarella","mozzarella"]},` + noStatus
 	fullStatus = `"status":{"conditions":[{"lastTransitionTime":"2026-11-20T12:00:00Z","message":"m","reason":"R","status":"True","type":"Ready"}],` +
 		`"cost":"3800m","observedGeneration":7,"replicas":2,"selector":"a=b"}`
-	// Whatever the metadata are, also what no server of today knows.
+	// These metadata include fields that no server of today knows.
 	metadata = `"metadata":{"name":"a","namespace":"n","uid":"1","creationTimestamp":null,"generation":12345678901,"labels":{"l":"1"},"annotations":{"a":"1"},` +
 		`"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{"f:toppings":{"k:{\"name\":\"x\"}":{}}}}}],"future":{"b":1,"a":[null]}}`
 )
@@ -158,7 +158,7 @@ func FuzzConvert(f *testing.F) {
 	f.Fuzz(func(t *testing.T, object, version string) {
 		request := conversionRequest{DesiredAPIVersion: group + "/" + version}
 		if json.Unmarshal([]byte("["+object+"]"), &request.Objects) != nil {
-			return // What is no JSON does not get as far as this.
+			return // Conversion gets valid JSON only.
 		}
 		converted, err := c.convertAll(&request)
 		if err != nil {

@@ -22,14 +22,14 @@ limitations under the License.
 //	/livez     tells whether the process works
 //	/readyz    tells whether admission can judge, and names what is missing
 //
-// The first three are below a path that only kube-apiserver is told, if there is one.
+// The first three are below a path that only kube-apiserver knows, if there is one.
 //
-// It knows nothing of any group: what to fill in and to refuse is declared by
-// Webhooks, versions and conversions by a scheme.
+// It knows nothing of any group. Webhooks declares how to fill in and refuse objects, and a
+// scheme declares versions and conversions.
 //
-// Until its informers have synced, the server is not ready and answers /validate with
-// 503 and the request to try again a second later. /convert works at once, and has to:
-// what the informers read may be custom resources that are stored in another version,
-// which kube-apiserver has converted here. So pods that do not become ready before that
-// must still be reached: their readiness probe should exclude the checks "informer-…".
+// Until its informers have synced, the server is not ready. It answers /validate with 503
+// and the request to try again a second later. /convert has to work at once: the informers
+// may read custom resources that are stored in another version, and kube-apiserver has
+// those converted here. So pods must be reached before they are ready: their readiness
+// probe should exclude the checks "informer-…".
 package webhook

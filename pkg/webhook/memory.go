@@ -27,8 +27,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// bodyFactor is how many times the size of its body a review takes while it is answered, and
-// elementBytes how much each element of its lists and objects takes besides.
+// A review takes bodyFactor times the size of its body while it is answered. Each element of its lists
+// and objects takes elementBytes besides.
 const bodyFactor, elementBytes = 6, 900
 
 // bodyTime is how long a client may take to send a body, once there is memory for it. kube-apiserver has
@@ -39,26 +39,26 @@ const bodyTime = 5 * time.Second
 // processors. More would not be answered sooner, and others would wait for them.
 const reviewsPerProcessor = 4
 
-// memory bounds what the reviews in work take together.
+// memory bounds the memory of all reviews in work together.
 type memory struct {
-	// spare is for one review at a time that finds too little in what is shared. Otherwise, reviews that
+	// spare is for one review at a time that finds too little shared memory. Otherwise, reviews that
 	// each have a part would wait for each other until they time out.
 	spare *semaphore.Weighted
 	// largest is how much a single review can take, and reviews how many an IP address has in work.
 	largest, reviews int64
 
 	mu sync.Mutex
-	// shared is what is left of what reviews take as their bodies arrive.
+	// shared is the rest of the memory that reviews take as their bodies arrive.
 	shared int64
 	// clients are the IP addresses with reviews in work.
 	clients map[string]*client
 }
 
-// client is an IP address. It may have as much of what is shared as it leaves to others: however many
-// addresses there are, the next one finds some.
+// client is an IP address. It may have as much shared memory as it leaves to others. So the next address
+// finds some, however many there are.
 type client struct {
 	reviews *semaphore.Weighted
-	// requests are those that wait or are in work, and taken is what they have of what is shared.
+	// requests is the number of those that wait or are in work. taken is their shared memory.
 	requests int
 	taken    int64
 }
@@ -103,7 +103,7 @@ func (m *memory) maxElements(length int) int {
 	return int((m.largest - int64(length)*bodyFactor) / elementBytes)
 }
 
-// reservation is what one review has taken.
+// reservation is the memory that one review has taken.
 type reservation struct {
 	*memory
 	ctx     context.Context
@@ -117,7 +117,7 @@ type reservation struct {
 	spared bool
 }
 
-// Read reads the body, and takes memory for what has arrived, whatever length was announced.
+// Read reads the body, and takes memory for the bytes that have arrived, whatever length was announced.
 func (r *reservation) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	if err := r.take(int64(n) * bodyFactor); err != nil {

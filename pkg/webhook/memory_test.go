@@ -34,7 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// testReview is a review of which nothing is asked.
+// testReview is a review without a question.
 type testReview struct {
 	metav1.TypeMeta `json:",inline"`
 	Padding         string `json:"padding,omitempty"`
@@ -73,7 +73,7 @@ func sendReview(t *testing.T, handler http.Handler, client int, body io.Reader, 
 	return code
 }
 
-// What was announced, and does not come, takes memory of nobody.
+// Bodies that were announced, and do not come, take no memory.
 func TestAnnouncedBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answering := make(chan struct{})
@@ -119,7 +119,7 @@ func TestReviewsInTurn(t *testing.T) {
 			require.Equal(t, http.StatusOK, <-code, i)
 		}
 
-		// What waits for too long is told to try again.
+		// A review that waits for too long is told to try again.
 		codes = send(4)
 		require.Equal(t, http.StatusServiceUnavailable, <-codes[3])
 		close(working)
@@ -236,7 +236,7 @@ func TestLargestReview(t *testing.T) {
 	}
 }
 
-// What a review allocates is bounded by what is taken for it.
+// The allocations of a review are bounded by the memory that is taken for it.
 func TestAllocations(t *testing.T) {
 	list := func(element string, n int) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"

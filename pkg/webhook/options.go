@@ -39,7 +39,7 @@ const (
 	tokenTimeout = 5 * time.Second
 )
 
-// Options are what an operator can choose, by flags.
+// Options are the operator's choices, set by flags.
 type Options struct {
 	SecureServing *genericoptions.SecureServingOptions
 	// Kubeconfig is empty in a pod, which has a service account.
@@ -48,15 +48,15 @@ type Options struct {
 	// it is told to stop.
 	ShutdownDelay time.Duration
 	Logs          *logsapi.LoggingConfiguration
-	// PathFile has the secret path below which reviews are answered. If it is empty, they are
-	// answered to anybody, unless there is a ClientCAFile.
+	// PathFile has the secret path of reviews. If it is empty, reviews are answered to any
+	// client, except those of admission with ClientCAFile or ClientTokens.
 	PathFile string
-	// ClientCAFile has the certificate authorities of who may ask for admission. If it is
-	// empty, anybody may.
+	// ClientCAFile has the certificate authorities of clients that may ask for admission. If it
+	// is empty, no certificate is accepted or needed.
 	ClientCAFile string
-	// ClientTokens lets callers have a bearer token of the cluster instead.
+	// ClientTokens lets clients have a bearer token of the cluster instead.
 	ClientTokens bool
-	// ClientNames are the names of who may, any name if there are none.
+	// ClientNames are the allowed names of clients. Empty allows any.
 	ClientNames []string
 }
 
@@ -111,8 +111,8 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// callers makes the server ask for client certificates, and returns who may call it. Tokens are
-// reviewed with a client of the configuration.
+// callers makes the server ask for client certificates, and returns the callers that it
+// accepts. Tokens are reviewed with a client of the configuration.
 func (o *Options) callers(serving *genericapiserver.SecureServingInfo, config *rest.Config) (callers, error) {
 	if o.PathFile != "" {
 		if _, err := readPath(o.PathFile); err != nil {

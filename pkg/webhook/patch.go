@@ -32,10 +32,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// patch returns the JSON patch that changes in what was sent whatever differs
-// between before and after, or nil. What was sent need not be like before: fields
-// that have got a default may be missing in it, or be null. A list is replaced as
-// a whole.
+// patch returns the JSON patch that applies the difference between before and after to
+// sent, or nil. Fields that have got a default may be missing in sent, or be null. A list
+// is replaced as a whole.
 func patch(sent, before, after map[string]any) ([]byte, error) {
 	operations := diff("", sent, before, after)
 	if len(operations) == 0 {

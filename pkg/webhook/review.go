@@ -41,8 +41,8 @@ var (
 	errMemory    = errors.New("other reviews take all the memory that there is for them: try again")
 )
 
-// handleReviews handles the reviews of a kind in v1 and v1beta1, and answers each in
-// its version: what is none is refused with a Status and not passed on.
+// handleReviews answers the reviews of a kind in v1 and v1beta1, each in its version. Other bodies
+// are refused with a Status and not passed on.
 func handleReviews[Review any, Pointer interface {
 	*Review
 	GetObjectKind() schema.ObjectKind
@@ -124,7 +124,7 @@ func respond(w http.ResponseWriter, code int, body any) {
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
-	_, _ = w.Write(data) // Whoever asked has gone.
+	_, _ = w.Write(data) // It fails if the client has gone.
 }
 
 // marshal leaves characters that mean something in HTML as they are: escaped, they take six times as

@@ -37,8 +37,7 @@ import (
 const (
 	// requestTimeout is the longest that kube-apiserver waits for a webhook.
 	requestTimeout = 30 * time.Second
-	// maxAdmissionBody is more than the two objects of a request can have, each of
-	// which is limited to 3 MiB.
+	// maxAdmissionBody is more than the two objects of a request can have. Each is limited to 3 MiB.
 	maxAdmissionBody = 8 << 20
 	// maxConversionBody is more than an object can have: kube-apiserver converts the objects
 	// of a list one by one.
@@ -107,8 +106,8 @@ func newHandler(ctx context.Context, hooks Webhooks, callers callers) http.Handl
 	return paths
 }
 
-// withFarewell asks clients to use no connection once more after a context has ended: requests over those
-// that are closed would fail.
+// withFarewell asks clients to stop using their connections after a context has ended. Requests over
+// closed connections would fail.
 func withFarewell(ctx context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if ctx.Err() != nil {

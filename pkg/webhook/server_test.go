@@ -44,7 +44,7 @@ const (
 	conversionKind = `{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1"`
 )
 
-// What is not a review is refused with a Status, and never redirected.
+// A body that is not a review is refused with a Status, and never redirected.
 func TestRefusedRequests(t *testing.T) {
 	url := server(t, inertWebhooks()).URL
 	for name, test := range map[string]struct {
@@ -112,8 +112,8 @@ type listOnly struct{ *cache.ListWatch }
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Until everything has been read the server is not ready and says what is missing.
-// It defaults and converts, but judges only what can be judged already.
+// Until everything has been read, the server is not ready and names the missing resources.
+// It defaults and converts, but judges only objects that it can judge already.
 func TestBeforeInformersHaveSynced(t *testing.T) {
 	read := make(chan struct{})
 	hooks := inertWebhooks()
@@ -183,7 +183,7 @@ func TestUnreadyWhenToldToStop(t *testing.T) {
 	require.Equal(t, 200, code)
 }
 
-// Who never finishes a request does not keep a connection for ever.
+// A client that never finishes a request does not keep a connection for ever.
 func TestSlowClients(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	server := httptest.NewServer(withTimeout(newHandler(t.Context(), inertWebhooks(), callers{}), timeout))

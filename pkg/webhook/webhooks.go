@@ -41,13 +41,13 @@ type Webhooks struct {
 	// Mutate changes Request.New of a request that creates or updates an object. An
 	// error refuses the request.
 	Mutate func(context.Context, *Request) error
-	// ValidateObject finds in an object of the internal version what declarative
-	// validation can't.
+	// ValidateObject returns the errors of an object of the internal version that
+	// declarative validation can't find.
 	ValidateObject func(runtime.Object) field.ErrorList
-	// Validate refuses a valid request for what it means in the cluster. It is not
-	// called before all informers have synced.
+	// Validate refuses a valid request that is wrong for the cluster. It is not called
+	// before all informers have synced.
 	Validate func(context.Context, *Request) error
-	// Informers are what Validate reads from, by the resource. The server starts them.
+	// Informers are the sources of Validate, by the resource. The server starts them.
 	Informers map[string]cache.SharedIndexInformer
 }
 

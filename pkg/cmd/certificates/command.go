@@ -108,7 +108,7 @@ func (o *options) run(ctx context.Context) error {
 	return nil
 }
 
-// complete fills in what follows from the flags and returns what is wrong with them.
+// complete fills in values that follow from the flags, and returns the errors of the flags.
 func (o *options) complete() (errs []error) {
 	o.Namespace = cmp.Or(o.Namespace, cluster.Namespace(o.kubeconfig))
 	o.APIServices = cluster.RegisteredLabel

@@ -50,7 +50,7 @@ func NewCommand(ctx context.Context, name string) *cobra.Command {
 	return cmd
 }
 
-// registration is what the tools have in common.
+// registration has the flags that the tools have in common.
 type registration struct {
 	groups     []string
 	kubeconfig string

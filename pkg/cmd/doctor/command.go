@@ -118,7 +118,7 @@ func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *co
 	return cmd
 }
 
-// complete fills in what the server's options say.
+// complete fills in the values of the server's options.
 func complete(o *apiserver.Options, config *doctor.Config) error {
 	completed, err := o.Complete()
 	if err != nil {
@@ -151,7 +151,7 @@ func complete(o *apiserver.Options, config *doctor.Config) error {
 	return nil
 }
 
-// printNews prints what has been found just now.
+// printNews prints new results with the time.
 func printNews(out io.Writer, format string, results []doctor.Result) error {
 	now := time.Now().UTC().Format(time.RFC3339)
 	if format == tool.FormatJSON {
@@ -175,7 +175,7 @@ func writeBundle(ctx context.Context, file string, config doctor.Config, results
 	return nil
 }
 
-// failures is an error if there are any.
+// failures returns an error if there are any.
 func failures(results []doctor.Result) error {
 	count := 0
 	for _, result := range results {

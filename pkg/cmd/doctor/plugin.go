@@ -70,7 +70,8 @@ func NewPlugin() *cobra.Command {
 	return tool.AsTool(cmd)
 }
 
-// completions are the names with a prefix of APIServices that lead to a server, each with that of its Service.
+// completions returns the names with a prefix of APIServices that lead to a server, each with that of its
+// Service.
 func completions(ctx context.Context, config clientcmd.ClientConfig, prefix string) (names []cobra.Completion, err error) {
 	cluster, err := config.ClientConfig()
 	if err != nil {

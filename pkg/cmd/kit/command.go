@@ -40,8 +40,8 @@ In an empty directory:
 Every command can be repeated. Files that exist are never overwritten: one that differs
 from what would be written is left alone, and named.`
 
-// NewCommand returns the command that is called by a name: the kit, or what it does for
-// go-to-protobuf.
+// NewCommand returns the command of a name: the kit, or the protoc that go-to-protobuf
+// calls.
 func NewCommand(name string) *cobra.Command {
 	if filepath.Base(name) == codegen.Protoc {
 		return newProtoc()
@@ -245,7 +245,7 @@ A module that replaces the library by a checkout gets what the checkout has.`,
 			if err != nil {
 				return err
 			}
-			// What it has written helps to repair code that the new version refuses.
+			// The written files help to repair code that the new version refuses.
 			if generate {
 				err = kit.Generate(cmd.Context(), dir, cmd.ErrOrStderr())
 			}
@@ -274,7 +274,7 @@ func addGenerate(cmd *cobra.Command, generate *bool) {
 	cmd.Flags().BoolVar(generate, "generate", true, "Generate code and tidy go.mod afterwards.")
 }
 
-// exactly says what the only argument is.
+// exactly requires one argument.
 func exactly(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

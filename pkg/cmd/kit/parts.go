@@ -22,10 +22,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
 )
 
-// part is a type of what belongs to a kind, or to a group.
+// part is something that can be added to a kind, or to a group.
 type part struct {
 	name, short, long, example string
-	// kind is true if the command says by a flag what kind it is for.
+	// kind is true if the command has a flag for the kind.
 	kind bool
 }
 

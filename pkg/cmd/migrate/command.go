@@ -52,8 +52,8 @@ import (
 )
 
 // NewCommand returns the commands that move the objects of a group from
-// CustomResourceDefinitions to a server of this name, and back. What follows from the name
-// and the base is said at apiserver.NewOptions and apiserver.Base.
+// CustomResourceDefinitions to a server of this name, and back. For the name and the base,
+// see apiserver.NewOptions and apiserver.Base.
 func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -159,8 +159,8 @@ func newCommand(name string, base *apiserver.Base, groups []registry.Group, use,
 	return cmd
 }
 
-// migration returns one with what the flags say, and a function that closes its client of
-// etcd.
+// migration returns a migration as the flags describe it, and a function that closes its
+// clients of etcd.
 func (o *options) migration(ctx context.Context, completed apiserver.CompletedOptions, use string, serviceNamed bool, report func(migrate.Progress)) (_ *migrate.Migration, closeEtcd func(), err error) {
 	errs := append(completed.Validate(), tool.CheckFormat(o.format), o.completeGroup())
 	config := migrate.Config{
@@ -240,7 +240,7 @@ func (o *options) report(out io.Writer, progress migrate.Progress) {
 	fmt.Fprintln(out, progress.Message)
 }
 
-// names are those of the groups that the server has.
+// names returns the names of the groups that the server has.
 func (o *options) names() (names []string) {
 	for _, group := range o.groups {
 		names = append(names, group.Name)
@@ -268,7 +268,7 @@ func stateKey(completed apiserver.CompletedOptions, group string) string {
 	return path.Join("/", completed.Etcd.StorageConfig.Prefix, "migrations", group)
 }
 
-// addStores says what the server has of the group.
+// addStores adds the APIServices, keys and stores of the group.
 func (o *options) addStores(ctx context.Context, completed apiserver.CompletedOptions, config *migrate.Config) error {
 	for _, group := range o.groups {
 		if group.Name != o.group {

@@ -41,7 +41,7 @@ func (k *kubeEtcd) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&k.prefix, "kube-etcd-prefix", "/registry", "What the keys in kube-apiserver's etcd begin with, as in its flag --etcd-prefix.")
 }
 
-// client is nil if no servers are given.
+// client returns nil if no servers are given.
 func (k *kubeEtcd) client() (*clientv3.Client, error) {
 	if len(k.servers) == 0 {
 		return nil, nil

@@ -36,8 +36,8 @@ const (
 	lookTimeout = 10 * time.Second
 )
 
-// Recover lets clients of a server write again if the process of a migration has ended while they could
-// not, until the context ends.
+// Recover ends freezes of migrations whose processes have ended, until the context ends. Clients can
+// then write again.
 func Recover(ctx context.Context, server apiserver.CompletedOptions, groups ...registry.Group) error {
 	etcd, err := server.NewEtcdClient(server.Etcd.StorageConfig.Transport.ServerList...)
 	if err != nil {

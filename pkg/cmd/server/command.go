@@ -52,13 +52,13 @@ import (
 )
 
 // NewCommand returns the command of a server of this name for the groups, and below it those
-// of its tools. It serves until the context ends, then finishes what it is doing and returns
-// nil. What follows from the name is said at apiserver.NewOptions.
+// of its tools. It serves until the context ends, then finishes its work and returns nil.
+// For the name, see apiserver.NewOptions.
 func NewCommand(ctx context.Context, name string, groups ...registry.Group) *cobra.Command {
 	return NewCommandWithBase(ctx, name, nil, groups...)
 }
 
-// NewCommandWithBase returns the command of a server that also serves what its base does.
+// NewCommandWithBase returns the command of a server that also serves the APIs of a base.
 func NewCommandWithBase(ctx context.Context, name string, base *apiserver.Base, groups ...registry.Group) *cobra.Command {
 	options := apiserver.NewOptions(name, groups...)
 	options.Base = base
@@ -143,9 +143,9 @@ func run(ctx context.Context, options *apiserver.Options, logging *logsapi.Loggi
 	return server.Run(ctx)
 }
 
-// leaveMemory leaves a tenth of GOMEMLIMIT, which is that of a container, to what the
-// runtime does not count, and to what it allocates before it has collected enough garbage:
-// under load, it aims at the limit, and exceeds it by some percent.
+// leaveMemory lowers the runtime's limit to nine tenths of GOMEMLIMIT, which is that of a
+// container. The runtime does not count all memory. Under load, it exceeds its limit by some
+// percent before it has collected enough garbage.
 func leaveMemory() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 10 * 9)

@@ -45,8 +45,8 @@ const standardStream = "-"
 
 const dataDirFlag = "data-dir"
 
-// NewCommand returns the commands that back up what a server of this name for the groups, and
-// for its base if it has one, stores.
+// NewCommand returns the commands that back up the data of a server of this name. The base is
+// nil if it has none.
 func NewCommand(name string, base *apiserver.Base, groups ...registry.Group) *cobra.Command {
 	dataDir := apiserver.DefaultDataDir(name)
 	cmd := &cobra.Command{
@@ -105,7 +105,7 @@ func newSaveCommand(dir string) *cobra.Command {
 	return cmd
 }
 
-// saver returns what saves the embedded etcd, or the external one if there is one.
+// saver returns a function that saves the embedded etcd, or the external one if there is one.
 func saver(dir, format string, external external) (func(context.Context, io.Writer, etcd.Progress) error, error) {
 	if len(external.servers) > 0 {
 		return external.save, tool.CheckFormat(format)
@@ -137,7 +137,8 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// newVerifyCommand is a fire drill: it does everything with a snapshot for which one is kept.
+// newVerifyCommand returns a command that restores a snapshot and reads all of its objects,
+// as a fire drill.
 func newVerifyCommand(name string, base *apiserver.Base, groups []registry.Group) *cobra.Command {
 	var format, dir string
 	options := apiserver.NewOptions(name, groups...)
@@ -248,7 +249,7 @@ func newRestoreCommand(name, dir string) *cobra.Command {
 	return cmd
 }
 
-// openSnapshot returns what is in a file and how much that is, if it is known.
+// openSnapshot opens a file and returns its size, or 0 if that is not known.
 func openSnapshot(path string, stdin io.Reader) (io.ReadCloser, int64, error) {
 	if path == standardStream {
 		return io.NopCloser(stdin), 0, nil
@@ -268,7 +269,7 @@ func addDataDir(cmd *cobra.Command, dir *string, usage string) {
 	cmd.Flags().StringVar(dir, dataDirFlag, *dir, usage)
 }
 
-// snapshotConfig is the embedded etcd's of the server that is given the directory.
+// snapshotConfig returns the configuration of the embedded etcd in a directory.
 func snapshotConfig(dir, format string) (etcd.Config, error) {
 	config := etcd.Config{Dir: dir, QuotaBytes: etcd.DefaultQuotaBytes}
 	if dir != "" {
@@ -302,7 +303,7 @@ type progress struct {
 	doing       string
 	done, total int64
 	told        time.Time
-	// printed is what was done when it was printed last.
+	// printed is the value of done that was printed last.
 	printed int64
 }
 
@@ -335,7 +336,7 @@ func (p *progress) print() {
 	fmt.Fprint(p.out, start, p.doing, ": ", mebibytes(p.done), of, end)
 }
 
-// end says how far it has come.
+// end prints the last progress.
 func (p *progress) end() {
 	if p.told.IsZero() {
 		return

@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package restaurant declares the webhooks of the restaurant's API group. They do
-// what a server with the group's own types and its admission plugins does, by the
-// same code.
+// Package restaurant declares the webhooks of the restaurant's API group. They use the code
+// of the group's types and admission plugins.
 package restaurant
 
 import (
@@ -84,7 +83,7 @@ func New(config *rest.Config) (webhook.Webhooks, error) {
 	}, nil
 }
 
-// onlyToppings leaves of a pizza what the index needs: there can be many.
+// onlyToppings reduces a pizza to the fields that the index needs, since there can be many.
 func onlyToppings(obj any) (any, error) {
 	stored, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -132,7 +131,7 @@ func validateObject(obj runtime.Object) field.ErrorList {
 	return nil
 }
 
-// rules are what must hold between objects.
+// rules are the rules between objects.
 type rules struct {
 	toppings *lookup.Toppings
 	pizzas   cache.Indexer
@@ -162,7 +161,7 @@ func (r rules) validate(ctx context.Context, request *webhook.Request) error {
 		if len(users) > maxCount {
 			pizzas.Continue = "others"
 		}
-		// The webhook is not entitled to ask what the user may see.
+		// The webhook may not ask which pizzas the user may see.
 		return toppinginuse.Check(topping.Name, pizzas, func(string) bool { return false })
 	}
 	return nil

@@ -106,7 +106,7 @@ func TestValidate(t *testing.T) {
 		operation   admissionv1.Operation
 		subresource string
 		new, old    runtime.Object
-		broken      string // What the server fails at.
+		broken      string // The verb that the server fails at.
 		want        string
 	}{
 		"known toppings":           {admissionv1.Create, "", pizza("cached", "live"), nil, "", ""},
@@ -163,7 +163,8 @@ func TestNew(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The cache of pizzas keeps what the index needs, and knows pizzas that can't be decoded.
+// The cache of pizzas keeps the fields that the index needs, and knows pizzas that can't be
+// decoded.
 func TestOnlyToppings(t *testing.T) {
 	pizza := func(spec any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
