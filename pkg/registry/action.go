@@ -28,20 +28,20 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Action declares a subresource that is only created, and never stored: it does
-// something with an object of internal type O. An Action has a kind of its own, with
-// internal type B, which is also the answer. pods/eviction is one of kube-apiserver's.
+// Action declares a subresource that changes an object of internal type O, and is never
+// stored. Clients can only create it. An Action has a kind of its own, with internal type
+// B, which is also the answer. In kube-apiserver, pods/eviction is an example.
 type Action[O, B Object] struct {
 	// New returns an empty Action.
 	New func() B
-	// Do changes the object as the Action says, and writes into the Action what it has
-	// done. Of a kind with a /status it changes only the status. When others change the
-	// object at the same time, it is called again with what they have made of it, and the
-	// Action as it was sent.
+	// Do changes the object as the Action says, and writes the result into the Action. Of
+	// a kind with a /status it changes only the status. If others change the object at
+	// the same time, Do is called again with the changed object and the Action as it was
+	// sent.
 	//
-	// An error means that the object is in no state for it. The answer is Conflict with
-	// the text of the error, unless the error has a status of its own: nothing is wrong
-	// with the Action, and the same one can succeed later.
+	// An error means that the state of the object does not allow the Action. The client
+	// gets a Conflict with the text of the error, unless the error has a status of its
+	// own. The same Action can succeed later.
 	Do func(o O, action B) error
 }
 
@@ -121,8 +121,8 @@ var _ rest.UpdatedObjectInfo = &execution[Object, Object]{}
 
 func (*execution[O, B]) Preconditions() *metav1.Preconditions { return nil }
 
-// UpdatedObject is called again for each version of the object that others have
-// written in the meantime.
+// UpdatedObject executes the Action on the stored object. It is called again for each
+// version of the object that others have written in the meantime.
 func (e *execution[O, B]) UpdatedObject(_ context.Context, stored runtime.Object) (runtime.Object, error) {
 	o := stored.DeepCopyObject().(O)
 	if o.GetDeletionTimestamp() != nil {
@@ -140,9 +140,8 @@ func (e *execution[O, B]) UpdatedObject(_ context.Context, stored runtime.Object
 	return o, nil
 }
 
-// failure is the answer when the object has not been written, or when nobody knows
-// whether it has: then no client may repeat the Action by itself, as clients do that
-// are told when to try again.
+// failure returns the error for the client. If the Action may have been executed, the
+// error has no retry hint: clients that get one would repeat the Action.
 func (e *execution[O, B]) failure(err error) error {
 	if _, repeat := apierrors.SuggestsClientDelay(err); !repeat || !e.done {
 		return err

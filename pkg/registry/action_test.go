@@ -26,7 +26,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 )
 
-// When nobody knows whether an Action has been executed, no client is told to repeat it.
+// If an Action may have been executed, no client is told to repeat it.
 func TestUnknownOutcome(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "things"}
 	timeout := apierrors.NewServerTimeout(resource, "update", 1)

@@ -35,16 +35,16 @@ import (
 )
 
 const (
-	// queuedNews is how much news may wait for a follower. When there is more, it
-	// misses the oldest: the newest says how the object is.
+	// queuedNews is how much news may wait for a follower. When there is more, the
+	// follower misses the oldest: the newest has the state of the object.
 	queuedNews = 16
-	// resumePause is between attempts to go on after what feeds a topic has been
-	// interrupted, such as by a restart of etcd.
+	// resumePause is the pause before the next attempt to watch an object after an
+	// interruption, such as a restart of etcd.
 	resumePause = time.Second
 )
 
-// broadcaster tells any number of followers what becomes of an object, which is
-// watched once for all of them, and described once. A slow follower holds up nobody.
+// broadcaster sends the changes of an object to any number of followers, with one
+// watch for all of them. A slow follower delays no other.
 type broadcaster[O Object] struct {
 	store    *genericregistry.Store
 	describe func(O) (line string, last bool)
@@ -59,7 +59,8 @@ type topic struct {
 	stop      context.CancelFunc
 }
 
-// news is the description of an object, or that there is none, and so no uid.
+// news describes an object at a version. If the object does not exist, uid and line
+// are empty.
 type news struct {
 	version uint64
 	uid     types.UID
@@ -71,7 +72,7 @@ func newBroadcaster[O Object](store *genericregistry.Store, describe func(O) (li
 	return &broadcaster[O]{store: store, describe: describe, topics: map[types.NamespacedName]*topic{}}
 }
 
-// read returns how an object is now.
+// read describes the current state of an object.
 func (b *broadcaster[O]) read(ctx context.Context, name string) (news, error) {
 	obj, err := b.store.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -96,8 +97,8 @@ func (b *broadcaster[O]) news(obj runtime.Object) (news, error) {
 	return news{version, o.GetUID(), line, last}, nil
 }
 
-// follow returns a channel for the news about an object from now on, until leave is
-// called. Some of it may be older.
+// follow returns a channel for news about an object until leave is called. The first
+// news may be older than the call.
 func (b *broadcaster[O]) follow(namespace, name string) (_ <-chan news, leave func()) {
 	key, follower := types.NamespacedName{Namespace: namespace, Name: name}, make(chan news, queuedNews)
 	b.mu.Lock()
@@ -120,7 +121,7 @@ func (b *broadcaster[O]) follow(namespace, name string) (_ <-chan news, leave fu
 	}
 }
 
-// run publishes all that happens to an object as long as it is followed.
+// run publishes all changes of an object while it has followers.
 func (b *broadcaster[O]) run(ctx context.Context, name string, followed *topic) {
 	for ctx.Err() == nil {
 		if err := b.watch(ctx, name, followed); err != nil && ctx.Err() == nil {
@@ -133,9 +134,9 @@ func (b *broadcaster[O]) run(ctx context.Context, name string, followed *topic) 
 	}
 }
 
-// watch publishes how an object is and what becomes of it. It asks for what comes
-// after the version of a list, since the watch cache forgets what came after that of
-// an object.
+// watch publishes the current state of an object, then each change. It watches from
+// the version of a list, since the version of an object may be too old for the watch
+// cache.
 func (b *broadcaster[O]) watch(ctx context.Context, name string, followed *topic) error {
 	options := &metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
 	obj, err := b.store.List(ctx, options)

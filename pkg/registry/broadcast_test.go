@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEnqueue lets a follower that reads nothing hold up nobody.
+// TestEnqueue checks that a slow follower delays no other.
 func TestEnqueue(t *testing.T) {
 	queue := make(chan news, queuedNews)
 	for version := range 3 * queuedNews {

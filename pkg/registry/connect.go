@@ -31,33 +31,30 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Connect declares a subresource of a kind with internal type O that is answered by an
-// http.Handler of its own, for what an Action and a Stream can't express: one that
-// upgrades the connection, as pods/exec does, or that answers with bytes, as pods/log
-// does. Its requests are exempt from the request timeout. Its query parameters have a
-// kind of their own, with internal type P.
+// Connect declares a subresource of a kind with internal type O that an http.Handler answers. It
+// is for subresources that an Action or a Stream can't express, such as pods/exec, which upgrades
+// the connection, and pods/log, which answers with bytes. Its requests are exempt from the
+// request timeout. Its query parameters have a kind of their own, with internal type P.
 type Connect[O Object, P runtime.Object] struct {
 	// NewOptions returns the options of a request without parameters.
 	NewOptions func() P
 	// Methods are the HTTP methods. Users need the permission to get the subresource for GET, and
-	// to create it for POST. A request that upgrades the connection needs both if it is a GET, as
-	// that of a WebSocket has to be.
+	// to create it for POST. An upgrade by GET needs both. WebSockets always use GET.
 	Methods []string
-	// Handler returns what answers a request about an object, after authorization,
-	// admission and validation of the options. An error becomes the answer instead; what
-	// fails later can be answered by the responder. A handler that takes over the
-	// connection has to end when the context does. One that needs clients or informers is
-	// among Runtime.Handlers instead.
+	// Handler returns the handler of a request about an object, after authorization, admission
+	// and validation of the options. An error is sent to the client; the responder can send later
+	// errors. A handler that takes over the connection has to end when the context does. A
+	// handler that needs clients or informers belongs into Runtime.Handlers instead.
 	Handler HandlerFunc[O, P]
 }
 
-// HandlerFunc returns what answers a request about an object with internal type O, whose
-// parameters have the internal type P.
+// HandlerFunc returns the handler of a request about an object with internal type O, with
+// parameters of internal type P.
 type HandlerFunc[O Object, P runtime.Object] func(ctx context.Context, o O, options P, responder rest.Responder) (http.Handler, error)
 
-// Handler is a HandlerFunc for objects and parameters of whatever types.
+// Handler is a HandlerFunc for objects and parameters of any types.
 type Handler interface {
-	// Handle returns what answers a request about an object.
+	// Handle returns the handler of a request about an object.
 	Handle(ctx context.Context, o Object, options runtime.Object, responder rest.Responder) (http.Handler, error)
 }
 
@@ -89,7 +86,7 @@ func (c Connect[O, P]) Storage(of Parent[O]) (rest.Storage, error) {
 	return &connectREST[O, P]{declared: c, of: of}, nil
 }
 
-// handler is what handles the requests, its own function or that of the runtime.
+// handler returns the declared Handler, or the one of the runtime.
 func (c Connect[O, P]) handler(of Parent[O]) (HandlerFunc[O, P], error) {
 	handler, found := of.Runtime.Handlers[of.Path]
 	switch {
@@ -118,7 +115,7 @@ var (
 	_ rest.Connecter = &connectREST[Object, runtime.Object]{}
 )
 
-// New returns the options, which are the object that admission sees.
+// New returns empty options. Admission sees the options as the object of the request.
 func (r *connectREST[O, P]) New() runtime.Object { return r.declared.NewOptions() }
 
 // Destroy does nothing: the store is destroyed by objectREST.
@@ -154,8 +151,8 @@ func (r *connectREST[O, P]) Connect(ctx context.Context, name string, options ru
 	}), nil
 }
 
-// mayUpgrade returns an error if a request upgrades its connection, and its user may not create
-// the subresource. What goes over such a connection is not only read.
+// mayUpgrade returns an error if a request upgrades its connection without the permission to
+// create the subresource. An upgraded connection can do more than read.
 func (r *connectREST[O, P]) mayUpgrade(ctx context.Context, name string, req *http.Request) error {
 	if req.Header.Get("Upgrade") == "" {
 		return nil
@@ -183,7 +180,7 @@ func (r *connectREST[O, P]) mayUpgrade(ctx context.Context, name string, req *ht
 
 const createVerb = "create"
 
-// creation is a request, but to create.
+// creation has the attributes of a request, with the verb create.
 type creation struct{ authorizer.Attributes }
 
 // GetVerb returns create.

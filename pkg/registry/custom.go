@@ -24,9 +24,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Custom declares a resource with a storage of its own, for what a Kind and a Review
-// can't express: objects that are computed, or read from elsewhere than etcd, as
-// metrics-server does.
+// Custom declares a resource with a storage of its own. It is for resources that a Kind
+// or a Review can't express: objects that are computed, or read from elsewhere than
+// etcd, as in metrics-server.
 type Custom struct {
 	// New returns an empty internal object.
 	New func() runtime.Object
@@ -35,11 +35,11 @@ type Custom struct {
 	// FieldLabels are the field selectors that requests may use.
 	FieldLabels []string
 	// LongRunning has the paths of subresources, such as "machines/log", whose requests
-	// are exempt from the request timeout. Watches are anyway.
+	// are exempt from the request timeout. Watches always are.
 	LongRunning map[string]LongRunning
-	// Serve returns the REST storage. What it implements of the interfaces of
-	// k8s.io/apiserver/pkg/registry/rest are the verbs that the resource has. Left out,
-	// it is Runtime.Serve of the resource.
+	// Serve returns the REST storage. The resource has a verb for each interface of
+	// k8s.io/apiserver/pkg/registry/rest that the storage implements. The default is
+	// Runtime.Serve of the resource.
 	Serve ServeFunc
 }
 

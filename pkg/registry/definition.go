@@ -40,40 +40,40 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Definition decides what objects of a kind may be, in each version. Package definition makes
-// one of a CustomResourceDefinition.
+// Definition decides which objects of a kind are valid in each version. Package definition makes one from a
+// CustomResourceDefinition.
 type Definition interface {
-	// Schema returns what objects of a version may be.
+	// Schema returns the schema of a version.
 	Schema(version string) (Schema, error)
 }
 
-// Schema is what a Definition demands in one version. It gets objects as they are in JSON, which tells
-// null, what is missing and what is empty from each other.
+// Schema has the rules of a Definition for one version. It gets objects as JSON values, which distinguish null,
+// missing and empty.
 type Schema interface {
-	// Coerce drops what the schema does not know, and returns the paths of that.
+	// Coerce drops unknown fields, and returns their paths.
 	Coerce(object map[string]any) (unknown []string, err error)
-	// CheckDefaults returns an error if what is missing is too much to fill in.
+	// CheckDefaults returns an error if Default would add too much.
 	CheckDefaults(object map[string]any) error
-	// Default fills in what is missing.
+	// Default fills in missing fields.
 	Default(object map[string]any)
-	// Validate returns what is wrong with an object. The old one is that which it replaces, or
-	// nil. For an update of /status, status is true.
+	// Validate returns the errors of an object. Old is the object that it replaces, or nil. For an update of
+	// /status, status is true.
 	Validate(ctx context.Context, object, old map[string]any, status bool) field.ErrorList
-	// Table shows objects of the version, and lists of them, in the columns that it has for them.
+	// Table prints objects of the version, and lists of them, in the columns of the version.
 	Table() rest.TableConvertor
-	// Replicas is where objects have the number of replicas that /scale writes, or nil without /scale.
+	// Replicas is the path of the number of replicas that /scale writes, or nil without /scale.
 	Replicas() fieldpath.Path
 	// SetReplicas changes that number.
 	SetReplicas(object map[string]any, replicas int32) error
-	// Scale returns what /scale shows of an object, or 404 without /scale.
+	// Scale returns the spec and the status of /scale for an object, or 404 without /scale.
 	Scale(object map[string]any) (autoscalingv1.ScaleSpec, autoscalingv1.ScaleStatus, error)
-	// OpenAPI returns the schema as documents have it.
+	// OpenAPI returns the schema for OpenAPI documents.
 	OpenAPI(ref common.ReferenceCallback) common.OpenAPIDefinition
 }
 
 var errNoVersion = errors.New("the request has no version")
 
-// schemas returns those of all kinds with a Definition, in all versions.
+// schemas returns the schemas of all kinds with a Definition, in all versions.
 func (g Group) schemas(scheme *runtime.Scheme) (map[schema.GroupVersionKind]Schema, error) {
 	all := map[schema.GroupVersionKind]Schema{}
 	for _, kind := range g.Kinds {
@@ -98,13 +98,13 @@ func (g Group) schemas(scheme *runtime.Scheme) (map[schema.GroupVersionKind]Sche
 	return all, nil
 }
 
-// installDefaults has the scheme fill in what definitions say, after what the types say.
+// installDefaults makes the scheme fill in the defaults of definitions, after those of the types.
 func (g Group) installDefaults(scheme *runtime.Scheme) error {
 	schemas, err := g.schemas(scheme)
 	if err != nil || len(schemas) == 0 {
 		return err
 	}
-	// It has one function for each type.
+	// A scheme has one defaulting function for each type.
 	typed := runtime.NewScheme()
 	g.Install(typed)
 	for gvk, of := range schemas {
@@ -134,8 +134,8 @@ func toFields(object any) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 }
 
-// Models returns the OpenAPI definitions of the group's types. Those of kinds with a Definition are what that
-// says. It returns an error if both have different fields. The scheme must have the types.
+// Models returns the OpenAPI definitions of the group's types, with the schemas of Definitions for kinds that have
+// one. It returns an error if a type and its Definition have different fields. The scheme must have the types.
 func (g Group) Models(scheme *runtime.Scheme) (common.GetOpenAPIDefinitions, error) {
 	schemas, err := g.schemas(scheme)
 	if err != nil {
@@ -159,8 +159,8 @@ func (g Group) Models(scheme *runtime.Scheme) (common.GetOpenAPIDefinitions, err
 	}, nil
 }
 
-// Serializer returns a serializer that decodes objects of kinds with a Definition as that has it, and
-// everything else as the given one does. The scheme must have the types.
+// Serializer returns a serializer that decodes objects of kinds with a Definition by its schemas, and everything
+// else as the given one does. The scheme must have the types.
 func (g Group) Serializer(scheme *runtime.Scheme, serializer runtime.NegotiatedSerializer) (runtime.NegotiatedSerializer, error) {
 	schemas, err := g.schemas(scheme)
 	if err != nil || len(schemas) == 0 {
@@ -182,13 +182,13 @@ func (s definedSerializer) DecoderToVersion(decoder runtime.Decoder, version run
 	return s.NegotiatedSerializer.DecoderToVersion(definedDecoder{decoder, s.schemas, s.typed, strict}, version)
 }
 
-// definedDecoder decodes what clients send, and the results of JSON patches. It validates only what
-// would be lost in Go: everything else is validated after admission.
+// definedDecoder decodes bodies of requests and results of JSON patches. It validates only fields that would be lost
+// in Go: everything else is validated after admission.
 type definedDecoder struct {
 	runtime.Decoder
 	schemas map[schema.GroupVersionKind]Schema
 	typed   runtime.Decoder
-	// strict is true if the decoder is, so that unknown fields are errors.
+	// strict is true if unknown fields are errors.
 	strict bool
 }
 
@@ -201,7 +201,7 @@ func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 		if defaults == nil || d.schemas[*defaults] == nil {
 			return d.Decoder.Decode(data, defaults, into)
 		}
-		// Definitions give objects no kind and no version that they lack.
+		// Definitions add no missing kind and no missing version.
 		if err == nil && gvk.Version == "" {
 			err = runtime.NewMissingVersionErr(string(data))
 		}
@@ -246,7 +246,7 @@ func (d definedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	return object, gvk, nil
 }
 
-// validateLost returns what is wrong with an object as it was sent, if the Go type does not have all of it.
+// validateLost returns the errors of an object as it was sent, if its Go type can't hold all of it.
 func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	kept, err := toFields(object)
 	if err != nil {
@@ -254,7 +254,7 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	}
 	lost := false
 	for name, value := range kept {
-		// Structs are written without being sent. Other such fields are validated as they are written.
+		// Structs are written even if they were not sent. Other such fields are validated as they are written.
 		_, isStruct := value.(map[string]any)
 		_, isSent := sent[name]
 		lost = lost || isStruct && !isSent && name != "metadata"
@@ -265,7 +265,7 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	if !lost {
 		return nil
 	}
-	// The rest of the request completes the metadata. Rules are skipped without.
+	// Without metadata, which the rest of the request completes, validation would skip rules.
 	metadata := map[string]any{"name": "unnamed", "namespace": "unnamed"}
 	if of, ok := sent["metadata"].(map[string]any); ok {
 		maps.Copy(metadata, of)
@@ -277,7 +277,7 @@ func validateLost(of Schema, sent map[string]any, object runtime.Object) error {
 	}).ToAggregate()
 }
 
-// isLost tells whether a value is not all there in what was made of it.
+// isLost tells whether the decoded value lacks a part of the one that was sent.
 func isLost(sent, kept any) bool {
 	switch sent := sent.(type) {
 	case map[string]any:
@@ -303,12 +303,12 @@ func isLost(sent, kept any) bool {
 		}
 		return false
 	}
-	// Rules in CEL tell 1.0 from 1.
+	// CEL rules distinguish 1.0 from 1.
 	return sent != kept
 }
 
-// addDefined adds what the Definition of the kind, if it has one, refuses in the version of the request, and what is
-// not among the errors.
+// addDefined adds the errors of the kind's Definition in the version of the request. It leaves out errors that are
+// already known.
 func (s strategy[O]) addDefined(ctx context.Context, obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
 	type place struct {
 		of    field.ErrorType
@@ -339,7 +339,7 @@ func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Objec
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	// A server-side apply has no body that is a whole object.
+	// Decoding checks only bodies that are whole objects, so not those of server-side apply.
 	if err := of.CheckDefaults(object); err != nil {
 		return field.ErrorList{field.Forbidden(nil, err.Error())}
 	}
@@ -347,7 +347,7 @@ func (s strategy[O]) validateDefined(ctx context.Context, obj, old runtime.Objec
 	return of.Validate(ctx, object, before, info.Subresource == "status")
 }
 
-// defined returns what the Definition of the kind demands in the version of the request, and the object in it.
+// defined returns the schema for the version of the request, and the object in that version.
 func (s strategy[O]) defined(ctx context.Context, obj runtime.Object) (Schema, runtime.Object, error) {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	if !ok {
@@ -361,7 +361,7 @@ func (s strategy[O]) defined(ctx context.Context, obj runtime.Object) (Schema, r
 	return of, versioned, err
 }
 
-// definedFields returns the same, and the fields of the object in that version.
+// definedFields returns the results of defined, and the fields of the object in that version.
 func (s strategy[O]) definedFields(ctx context.Context, obj runtime.Object) (of Schema, versioned runtime.Object, fields map[string]any, err error) {
 	if of, versioned, err = s.defined(ctx, obj); err == nil {
 		fields, err = toFields(versioned)
@@ -369,7 +369,7 @@ func (s strategy[O]) definedFields(ctx context.Context, obj runtime.Object) (of 
 	return of, versioned, fields, err
 }
 
-// definedTable shows objects in the columns that the Definition of the kind has in the version of the request.
+// definedTable prints objects in the columns that the kind's Definition has in the version of the request.
 type definedTable[O Object] struct{ strategy[O] }
 
 // ConvertToTable implements rest.TableConvertor.

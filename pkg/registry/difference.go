@@ -27,8 +27,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// checkDefined returns an error if a type and its definition have different fields: objects would lose those that
-// only one of them has, and nobody would be told. Model is the name of the type among the models of the group.
+// checkDefined returns an error if a type and its definition have different fields. Objects would silently lose
+// those that only one of them has. Model is the name of the type among the models of the group.
 func checkDefined(kind schema.GroupVersionKind, model string, models map[string]common.OpenAPIDefinition, of Schema) error {
 	d := &difference{models: models, own: model[:strings.LastIndexByte(model, '.')+1]}
 	typed := models[model].Schema
@@ -47,15 +47,15 @@ func checkDefined(kind schema.GroupVersionKind, model string, models map[string]
 // refer returns a reference that difference.resolve reads.
 func refer(model string) spec.Ref { return spec.MustCreateRef("#/" + model) }
 
-// difference is what a type and a definition do not have in common.
+// difference collects the fields that only a type or only a definition has.
 type difference struct {
 	models map[string]common.OpenAPIDefinition
-	// own is what the names of models begin with whose types a person may change with the definition.
+	// own is the prefix of the models that belong to the module.
 	own      string
 	problems []string
 }
 
-// resolve returns the model of a type, and false if the type belongs to others, who decide about its fields.
+// resolve returns the model of a type. It returns false for types of other modules, whose fields may differ.
 func (d *difference) resolve(typed spec.Schema) (spec.Schema, bool) {
 	name := strings.TrimPrefix(typed.Ref.String(), "#/")
 	if name == "" {
@@ -65,7 +65,7 @@ func (d *difference) resolve(typed spec.Schema) (spec.Schema, bool) {
 	return model.Schema, found && strings.HasPrefix(name, d.own)
 }
 
-// compare compares what is at a path. Some properties of the type are beside the point.
+// compare reports the differences at a path. It ignores the properties in except.
 func (d *difference) compare(path string, typed, defined spec.Schema, except []string) {
 	typed, own := d.resolve(typed)
 	if !own {

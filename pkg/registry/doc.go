@@ -14,18 +14,17 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package registry turns the declaration of an API group into the REST storage
-// that serves it.
+// Package registry turns the declaration of an API group into the REST storage that serves
+// it.
 //
-// A Group names its versions and its kinds; a Kind says in typed functions what
-// is special about one kind. Everything else is shared: one strategy for
-// validation, generation and server-side apply, one store and one watch cache
-// per kind whatever number of versions serve it, and the status and scale
-// subresources. An Action and a Stream declare further subresources, and a Review a
-// kind that is not stored. The package knows no kind in particular.
+// A Group names its versions and its kinds; a Kind says in typed functions what is special
+// about one kind. The rest is shared: one strategy for validation, generation and
+// server-side apply, and the status and scale subresources. Each kind has one store and one
+// watch cache, for all of its versions. An Action and a Stream declare further subresources,
+// and a Review a kind that is not stored. The package knows no kind in particular.
 //
-// A request takes this way through the files: storage.go is called by the
-// endpoint handlers, strategy.go prepares and validates the object, errors.go
-// gives every failure of etcd a metav1.Status, table.go prints the answer. Objects of a kind
-// with a Definition first pass definition.go, which decodes them as that has it.
+// A request passes these files: storage.go is called by the endpoint handlers, and
+// strategy.go prepares and validates the object. Then errors.go gives every failure of etcd
+// a metav1.Status, and table.go prints the answer. Objects of a kind with a Definition are
+// first decoded by its schemas, in definition.go.
 package registry

@@ -47,16 +47,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// statusErrors makes the stores of a getter answer in metav1.Status where they
-// would return an error of etcd's, which the endpoint handlers would turn into
-// an unexplained 500.
+// statusErrors is a getter whose stores return errors of etcd as a metav1.Status. The endpoint
+// handlers would turn other errors into an unexplained 500.
 type statusErrors struct {
 	generic.RESTOptionsGetter
 	kind schema.GroupKind
 }
 
-// StatusErrors makes the stores of a getter, whose new objects name their kinds, answer in
-// metav1.Status where they would return an error of etcd's.
+// StatusErrors returns a getter whose stores return errors of etcd as a metav1.Status. New objects
+// of the given getter must name their kinds.
 func StatusErrors(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return statusErrors{RESTOptionsGetter: getter}
 }
@@ -96,9 +95,9 @@ func (s statusErrorStorage) Create(ctx context.Context, key string, obj, out run
 	return s.creationFailure(err, obj)
 }
 
-// creationFailure is the answer when nobody knows whether an object has been created whose name
-// the server has chosen: a client that is told when to try again would do so by itself, and
-// might create two. Other names are taken then.
+// creationFailure returns the error for the client. If the object may have been created with a
+// generated name, the error has no retry hint: a retry might create a second object. Other names
+// are taken then.
 func (s statusErrorStorage) creationFailure(err error, obj runtime.Object) error {
 	if _, repeat := apierrors.SuggestsClientDelay(err); !repeat {
 		return err
@@ -110,8 +109,9 @@ func (s statusErrorStorage) creationFailure(err error, obj runtime.Object) error
 		"etcd has not answered in time, so that it is not known whether the object has been created: list %s before you create it again", s.resource), 0)
 }
 
-// validKey tells whether there may be an object of a key. A database behind kine can't even be
-// asked for one whose name is no text. So it is not found even by who would create it then.
+// validKey tells whether an object with the key can exist. A database behind kine can't even look up
+// a key with invalid UTF-8 or a NUL character. Therefore such an object is NotFound, also for
+// updates that would create it.
 func validKey(key string) bool { return utf8.ValidString(key) && !strings.Contains(key, "\x00") }
 
 func (s statusErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
@@ -153,35 +153,34 @@ func (s statusErrorStorage) Watch(ctx context.Context, key string, opts storage.
 }
 
 // statusClientClosedRequest is the code of a request that its client has closed. No client receives
-// it. It keeps logs and metrics from counting a failure of the server; nginx has introduced it.
+// it. It keeps logs and metrics from counting a failure of the server; nginx introduced it.
 const statusClientClosedRequest = 499
 
 const (
-	// retrySeconds is when a client may hope that etcd is back.
+	// retrySeconds is when clients are told to try again after a failure of etcd.
 	retrySeconds = 2
-	// answerTime is what remains of a request's time to say that etcd did not
+	// answerTime is the part of a request's time that is reserved for the answer that etcd did not
 	// answer. When all of it is over, the connection is dropped.
 	answerTime = time.Second
-	// silence is how long an operation may take before etcd is asked whether it
-	// answers at all, and how long that may take.
+	// silence is how long an operation may take before etcd is probed, and how long the probe may
+	// take.
 	silence = 2 * time.Second
 )
 
-// notDecrypted is in each of the errors, otherwise different, that the library returns
-// when what is in etcd can't be decrypted, and that it has no type for.
+// notDecrypted is the text that all errors of the library about failed decryption have in common.
+// They have no type.
 // Upstream fault 25.
 const notDecrypted = "data from the storage is not transformable"
 
-// ErrDamaged is in the error of a storage transformer that finds that a disk has changed
-// what was written.
+// ErrDamaged is wrapped by errors of storage transformers about data that a disk has changed.
 var ErrDamaged = errors.New("the checksum of what is stored does not match")
 
 // errSilent ends operations while etcd is unavailable.
 var errSilent = errors.New("etcd does not answer")
 
-// try ends an operation in time, and as soon as etcd turns out not to answer at all. Its
-// client alone waits for as long as the request may take; but to take long is no failure
-// of a large list, or of an update that calls webhooks.
+// try ends an operation before the request times out, and as soon as etcd is found not to answer at
+// all. The client of etcd waits for as long as the request may take. A slow operation alone is no
+// failure: a large list takes long, and so does an update that calls webhooks.
 // Upstream fault 24.
 func (s statusErrorStorage) try(ctx context.Context, operation string, run func(context.Context) error) error {
 	ctx, cancel := beforeDeadline(ctx)
@@ -196,8 +195,7 @@ func (s statusErrorStorage) try(ctx context.Context, operation string, run func(
 	return s.status(err, operation)
 }
 
-// supervise asks etcd for something cheap until the context ends, and ends it if there is
-// no answer.
+// supervise probes etcd until the context ends, and ends the context if there is no answer.
 func (s statusErrorStorage) supervise(ctx context.Context, fail context.CancelCauseFunc) {
 	for ctx.Err() == nil {
 		probe, cancel := context.WithTimeout(ctx, silence)
@@ -214,8 +212,8 @@ func (s statusErrorStorage) supervise(ctx context.Context, fail context.CancelCa
 	}
 }
 
-// beforeDeadline ends a context while there is time to answer. Of requests that
-// have little time a tenth has to be enough.
+// beforeDeadline returns a context that ends while there is time to answer. If little time is left,
+// it reserves a tenth.
 func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -225,8 +223,7 @@ func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-min(answerTime, left/10)))
 }
 
-// status explains the errors that the store passes on as they are; the others it
-// knows how to interpret itself.
+// status gives a status to the errors that the store does not interpret itself.
 func (s statusErrorStorage) status(err error, operation string) error {
 	if err == nil {
 		return nil
@@ -277,7 +274,7 @@ func (s statusErrorStorage) status(err error, operation string) error {
 	return err
 }
 
-// etcdError returns the error of etcd's that an error wraps, or the error itself.
+// etcdError returns the error of etcd that an error wraps, or the error itself.
 func etcdError(err error) error {
 	var answer interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &answer) {
@@ -286,8 +283,8 @@ func etcdError(err error) error {
 	return err
 }
 
-// etcdCode returns the code of an error, whether it is one of those that etcd's client
-// knows by name, such as that there is no leader, or any other of gRPC.
+// etcdCode returns the gRPC code of an error. Errors that etcd's client knows by name, such as the
+// lack of a leader, have one, too.
 func etcdCode(err error) codes.Code {
 	var known rpctypes.EtcdError
 	if errors.As(err, &known) {
@@ -296,8 +293,8 @@ func etcdCode(err error) codes.Code {
 	return status.Code(err)
 }
 
-// checkedUpdate answers with 4xx for the mistakes of a client in an update that
-// the library reports as errors without a status.
+// checkedUpdate answers with 4xx for mistakes of clients in an update. The library reports them as
+// errors without a status.
 type checkedUpdate struct {
 	rest.UpdatedObjectInfo
 	kind schema.GroupKind
@@ -305,7 +302,7 @@ type checkedUpdate struct {
 	conditional bool
 }
 
-// UpdatedObject returns the object that the request makes of the stored one.
+// UpdatedObject returns the object that the request makes from the stored one.
 func (u checkedUpdate) UpdatedObject(ctx context.Context, stored runtime.Object) (runtime.Object, error) {
 	obj, err := u.apply(ctx, stored)
 	if err != nil {
@@ -337,8 +334,8 @@ func exists(stored runtime.Object) bool {
 	return err == nil && object.GetResourceVersion() != ""
 }
 
-// apply turns a panic while a patch is applied into an error: the library compares
-// what a strategic merge patch has for a key with ==, whatever type it is of.
+// apply turns a panic while a patch is applied into an error. The library compares the keys of a
+// strategic merge patch with ==, whatever their types.
 // Upstream fault 11.
 func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runtime.Object, err error) {
 	defer func() {
@@ -353,9 +350,9 @@ func (u checkedUpdate) apply(ctx context.Context, stored runtime.Object) (_ runt
 	return u.UpdatedObjectInfo.UpdatedObject(ctx, stored)
 }
 
-// patchError gives a status to the error of a patch that can't be applied: an
-// unknown $patch directive, a list that is applied with a key twice, a value of
-// the wrong type. Admission runs inside the same call, but its refusals have one.
+// patchError gives a status to the error of a patch that can't be applied. Examples are an unknown
+// $patch directive, a key that occurs twice in a list, and a value of the wrong type. Refusals by
+// admission, which runs inside the same call, already have a status.
 // Upstream fault 12.
 func patchError(ctx context.Context, kind schema.GroupKind, err error) error {
 	if !isPatch(ctx) {
@@ -371,8 +368,8 @@ func patchError(ctx context.Context, kind schema.GroupKind, err error) error {
 	return err
 }
 
-// detailOfPatched returns why what a patch makes of an object can't be decoded: the library puts the
-// whole object in front of that.
+// detailOfPatched returns why the patched object can't be decoded, without the object, which the
+// library puts in front.
 func detailOfPatched(status metav1.Status) string {
 	if status.Details == nil || len(status.Details.Causes) != 1 || status.Details.Causes[0].Field != "patch" {
 		return ""
@@ -385,7 +382,7 @@ func detailOfPatched(status metav1.Status) string {
 	return strings.TrimPrefix(rest[len(quoted):], ": ")
 }
 
-// invalid is the answer about an object in which these errors are.
+// invalid returns the status for an object with these errors.
 func invalid(scheme *runtime.Scheme, obj runtime.Object, name string, errs field.ErrorList) error {
 	kind, err := groupKind(scheme, obj)
 	if err != nil {

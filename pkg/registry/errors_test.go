@@ -90,7 +90,8 @@ func TestStorageErrors(t *testing.T) {
 	}
 }
 
-// TestCreationsThatMayBeRepeated are those of objects whose names are taken the second time.
+// TestCreationsThatMayBeRepeated checks that only creations with a given name may be
+// repeated.
 func TestCreationsThatMayBeRepeated(t *testing.T) {
 	things := statusErrorStorage{resource: schema.GroupResource{Group: "example.com", Resource: "things"}}
 	for name, test := range map[string]struct {
@@ -115,7 +116,8 @@ func TestCreationsThatMayBeRepeated(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreNoText are not asked for: there is no storage here that could be.
+// TestKeysThatAreNoText checks that the database is not asked for such keys: there is no
+// storage here.
 func TestKeysThatAreNoText(t *testing.T) {
 	var things statusErrorStorage
 	for _, key := range []string{"/registry/things/a\x00b", "/registry/things/\xff"} {
@@ -186,8 +188,8 @@ func TestPatchPanics(t *testing.T) {
 	_, _ = update.UpdatedObject(t.Context(), nil)
 }
 
-// storageIn is a storage whose operations take that long, and which answers the cheapest
-// question at once or not at all.
+// storageIn is a storage with slow operations. It answers the cheapest request at once or
+// not at all.
 type storageIn struct {
 	storage.Interface
 	time    time.Duration
@@ -211,8 +213,8 @@ func (s storageIn) GetCurrentResourceVersion(ctx context.Context) (uint64, error
 	return 0, ctx.Err()
 }
 
-// Only who waits for an etcd that does not answer at all is told to try again before its
-// time is over.
+// Only requests that wait for an etcd that does not answer at all are told to try again
+// before their time is over.
 func TestWaitForEtcd(t *testing.T) {
 	const minute = time.Minute
 	for name, test := range map[string]struct {

@@ -30,7 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop/generated/openapi"
 )
 
-// A Group is the kinds of one package of types, in all of its versions.
+// A Group has the kinds of one package of types, in all of its versions.
 func ExampleGroup() {
 	_ = registry.Group{
 		Name: workshop.GroupName,
@@ -53,7 +53,7 @@ func ExampleKind() {
 		Singular:   "machine",
 		Namespaced: true,
 		Columns:    []registry.Column[*workshop.Machine]{registry.NameColumn[*workshop.Machine](), registry.AgeColumn[*workshop.Machine]()},
-		// What the generation counts changes of.
+		// Changes of the spec increase the generation.
 		Spec: func(m *workshop.Machine) any { return m.Spec },
 		// Both together make /status.
 		KeepStatus: func(to, from *workshop.Machine) { to.Status = from.Status },
@@ -61,7 +61,7 @@ func ExampleKind() {
 	}
 }
 
-// An Action does something with an object, and says what it has done.
+// An Action changes an object, and returns the result.
 func ExampleAction() {
 	kind := registry.Kind[*workshop.Machine]{Resource: "machines"} // And so on.
 	kind.Subresources = map[string]registry.Subresource[*workshop.Machine]{
@@ -79,7 +79,7 @@ func ExampleAction() {
 	}
 }
 
-// A Stream tells in lines what becomes of an object.
+// A Stream reports the changes of an object in lines.
 func ExampleStream() {
 	kind := registry.Kind[*workshop.Machine]{Resource: "machines"} // And so on.
 	kind.Subresources = map[string]registry.Subresource[*workshop.Machine]{

@@ -45,25 +45,23 @@ type Group struct {
 	// Kinds are the resources of the group. Each is served in every version that has
 	// its type.
 	Kinds []Declaration
-	// Admission are the group's own admission plugins, in the order in which they
-	// run.
+	// Admission are the group's own admission plugins, in the order of execution.
 	Admission []admission.Plugin
-	// Runtime makes what uses the group's API inside the server. Without it, the
-	// group is only an API.
+	// Runtime returns the parts of the server that use the group's API. Without it, the group is only an API.
 	Runtime func(Clients) (Runtime, error)
 }
 
 // Declaration declares one resource of a group. A Kind, a Review and a Custom are
 // declarations, and so is any other type with these methods.
 type Declaration interface {
-	// Describe says what has to be known of the resource before it is served.
+	// Describe describes the resource for the group.
 	Describe() Description
 	// Storage returns the REST storage of the resource by path: the resource itself,
 	// then "resource/subresource". It is called once for all versions.
 	Storage(Installation) (map[string]rest.Storage, error)
 }
 
-// Description is what a Group has to know of a resource before it is served.
+// Description has the facts about a resource that a Group needs before the resource is served.
 type Description struct {
 	// Resource is the plural name in paths.
 	Resource string
@@ -72,23 +70,21 @@ type Description struct {
 	New func() runtime.Object
 	// FieldLabels are the field selectors that requests may use.
 	FieldLabels []string
-	// LongRunning says of subresources, by their paths, which requests go on for as long
-	// as their clients want, and so are exempt from the request timeout.
+	// LongRunning has the subresources, by path, with requests that are exempt from the request timeout.
 	LongRunning map[string]LongRunning
-	// Stored is true if there are objects in etcd, in StorageVersion if that is set, and
-	// below the name of their namespace if they are Namespaced.
+	// Stored is true if there are objects in etcd. They are written in StorageVersion if that is set. Keys of
+	// Namespaced objects have the namespace.
 	Stored         bool
 	StorageVersion string
 	Namespaced     bool
-	// Validate returns what is wrong with an object that is to be created in a version of the
-	// scheme. It is nil if nothing is Stored.
+	// Validate returns the errors of an object that is to be created in a version of the scheme. It is nil if nothing
+	// is Stored.
 	Validate func(context.Context, *runtime.Scheme, schema.GroupVersion, runtime.Object) field.ErrorList
 	// Features are those of a Kind, and nil for other declarations.
 	Features *Features
 }
 
-// Features say what users see of a Kind, whatever its internal type is. The functions get an
-// internal object.
+// Features describe the visible features of a Kind of any internal type. The functions get an internal object.
 type Features struct {
 	// Singular, ShortNames and Categories are those of the Kind.
 	Singular               string
@@ -101,9 +97,9 @@ type Features struct {
 	Fields map[string]func(runtime.Object) string
 	// Validates is true if there are rules in Go.
 	Validates bool
-	// Status is true if there is /status.
+	// Status is true if the Kind has /status.
 	Status bool
-	// StatusReplicas and Selector are those of /scale, or nil if there is none.
+	// StatusReplicas and Selector are those of /scale. They are nil without it.
 	StatusReplicas func(runtime.Object) int32
 	Selector       func(runtime.Object) string
 	// Subresources are the Kind's own, by name.
@@ -112,7 +108,7 @@ type Features struct {
 	Definition Definition
 }
 
-// Installation is what a resource is served with.
+// Installation has the parts of the server that a resource needs to be served.
 type Installation struct {
 	// Group is the name of the group.
 	Group string
@@ -122,7 +118,7 @@ type Installation struct {
 	Versions []schema.GroupVersion
 	// Options makes the options of stores in the server's etcd.
 	Options generic.RESTOptionsGetter
-	// Runtime is what the group has besides its API, or empty if it has nothing.
+	// Runtime is the group's Runtime, or empty if the group has none.
 	Runtime Runtime
 }
 
@@ -158,9 +154,9 @@ func installFieldLabels(scheme *runtime.Scheme, kind Declaration) error {
 	return nil
 }
 
-// Storage returns the REST storage of the group by version and path. The scheme must
-// have the group's types; stores are made with the options, one for each kind. The
-// runtime is what the group's Runtime has returned, or empty if it has none.
+// Storage returns the REST storage of the group by version and path. The scheme must have the group's types. The
+// options make one store for each kind. The runtime is the result of the group's Runtime function, or empty if it has
+// none.
 func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter, runtime Runtime) (map[string]map[string]rest.Storage, error) {
 	if err := g.checkRuntime(runtime); err != nil {
 		return nil, err
@@ -191,8 +187,8 @@ func (g Group) Storage(scheme *runtime.Scheme, options generic.RESTOptionsGetter
 	return byVersion, nil
 }
 
-// destroy stops what the storage has started, such as watch caches. It is called for each
-// version, which the library allows.
+// destroy stops the background work of the storage, such as watch caches. It is called for each version, which the
+// library allows.
 func destroy(byVersion map[string]map[string]rest.Storage) {
 	for _, paths := range byVersion {
 		for _, storage := range paths {
@@ -201,7 +197,7 @@ func destroy(byVersion map[string]map[string]rest.Storage) {
 	}
 }
 
-// checkRuntime refuses what the runtime says about resources that the group does not have.
+// checkRuntime returns an error if the runtime serves resources that the group does not have.
 func (g Group) checkRuntime(runtime Runtime) error {
 	declared := map[string]bool{}
 	for _, kind := range g.Kinds {
@@ -228,8 +224,7 @@ func internalKind(scheme *runtime.Scheme, kind Declaration) (schema.GroupVersion
 	return gvks[0], nil
 }
 
-// StoragePrefixes returns where below the etcd prefix the objects of each
-// resource are stored.
+// StoragePrefixes returns the path of each resource below the etcd prefix.
 func (g Group) StoragePrefixes() map[schema.GroupResource]string {
 	prefixes := map[schema.GroupResource]string{}
 	for _, kind := range g.Kinds {
@@ -240,9 +235,8 @@ func (g Group) StoragePrefixes() map[schema.GroupResource]string {
 	return prefixes
 }
 
-// StorageVersions returns the version in which the objects of each resource are written
-// to etcd: that of Kind.StorageVersion, or else the first in the scheme's order of
-// priority that has the kind. The scheme must have the group's types.
+// StorageVersions returns the version in etcd of each resource's objects. It is Kind.StorageVersion, or else the
+// first version in the scheme's order of priority that has the kind. The scheme must have the group's types.
 func (g Group) StorageVersions(scheme *runtime.Scheme) (map[schema.GroupResource]schema.GroupVersion, error) {
 	versions := map[schema.GroupResource]schema.GroupVersion{}
 	for _, kind := range g.Kinds {
@@ -308,8 +302,8 @@ func (g Group) Resources() []schema.GroupResource {
 	return resources
 }
 
-// LongRunning returns the subresources, such as "pizzas/track", with requests that go on
-// for as long as their clients want.
+// LongRunning returns the subresources, such as "pizzas/track", with requests that are exempt from the request
+// timeout.
 func (g Group) LongRunning() map[schema.GroupResource]LongRunning {
 	resources := map[schema.GroupResource]LongRunning{}
 	for _, kind := range g.Kinds {
@@ -322,9 +316,8 @@ func (g Group) LongRunning() map[schema.GroupResource]LongRunning {
 	return resources
 }
 
-// InstallMeta registers what every group needs: the types of meta/v1 without a
-// group, and autoscaling/v1 Scale, which has no internal type of its own here
-// and stands for it.
+// InstallMeta registers the types that every group needs: those of meta/v1 without a group, and autoscaling/v1 Scale.
+// Scale is its own internal type.
 func InstallMeta(scheme *runtime.Scheme) {
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, unversioned)

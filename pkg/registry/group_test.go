@@ -40,8 +40,7 @@ import (
 	types "restaurant.programming-kubernetes.info/apiserver/test/workshop/apis/workshop"
 )
 
-// storeCounter counts the stores that are made with the options it returns, less those
-// that are destroyed.
+// storeCounter counts the existing stores that are made with its options.
 type storeCounter struct {
 	generic.RESTOptionsGetter
 	made, running int
@@ -59,7 +58,8 @@ func (c *storeCounter) GetRESTOptions(resource schema.GroupResource, example run
 	return options, err
 }
 
-// TestRefusedDeclarations are refused at the start, by name, and leave nothing behind.
+// TestRefusedDeclarations checks that the start refuses declarations by name, and
+// leaves nothing behind.
 func TestRefusedDeclarations(t *testing.T) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)

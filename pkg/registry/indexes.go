@@ -30,7 +30,7 @@ import (
 )
 
 // separator surrounds each value of an index in an object's attributes, which have
-// room for one string for each field.
+// one string for each field.
 const separator = "\x00"
 
 func joinValues(values []string) string {
@@ -59,9 +59,9 @@ func (k *Kind[O]) indexers() *cache.Indexers {
 	return &indexers
 }
 
-// predicate selects by labels and fields. A list by an index reads only what the
-// index has for the value; what is returned is decided by the selector in any case,
-// as it is in a watch, or when the list can't be answered by the cache.
+// predicate selects by labels and fields. A list by an index reads only the objects
+// with the value. The selector always checks the result, since watches and lists
+// without the cache don't use the index.
 func (k *Kind[O]) predicate(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
 	predicate := storage.SelectionPredicate{Label: label, Field: field, GetAttrs: k.attributes}
 	requirements := field.Requirements()
@@ -79,8 +79,8 @@ type indexSelector[O Object] struct {
 	kind         *Kind[O]
 }
 
-// Matches tells whether the attributes meet all requirements: an index does if any of
-// its values is the one required, or for a negative one, if none is.
+// Matches tells whether the attributes meet all requirements. An index equals a value
+// if any of its values does, and differs from it if none does.
 func (s indexSelector[O]) Matches(attributes fields.Fields) bool {
 	for _, requirement := range s.requirements {
 		value := attributes.Get(requirement.Field)

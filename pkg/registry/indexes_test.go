@@ -319,8 +319,8 @@ func TestIndexes(t *testing.T) {
 	listed("spec.nodeSelector=s4", "p03", "p12", "p20", "p28", "p36", "unseen")
 }
 
-// A list by an index has all that was acknowledged before, and nothing else: what asks
-// whether something is in use may rely on it.
+// A list by an index has exactly the objects whose writes were acknowledged before.
+// Checks whether something is in use may rely on it.
 func TestIndexesAreConsistent(t *testing.T) {
 	pods := newPodREST(t)
 	var writers sync.WaitGroup

@@ -102,7 +102,8 @@ func drill() *types.Machine {
 	}
 }
 
-// TestStatusAndSpec writes each through its own path, and the generation with the spec.
+// TestStatusAndSpec writes the status and the spec through their own paths. Only the
+// spec changes the generation.
 func TestStatusAndSpec(t *testing.T) {
 	m := newMachines(t)
 	machine := drill()
@@ -148,7 +149,7 @@ func TestStatusAndSpec(t *testing.T) {
 	}
 }
 
-// TestResetFields are those that server-side apply gives no owner.
+// TestResetFields checks the fields that get no owner by server-side apply.
 func TestResetFields(t *testing.T) {
 	m := newMachines(t)
 	for path, want := range map[string][]string{"machines": {".status"}, "machines/status": {".metadata", ".spec"}, "sites": nil} {
@@ -335,7 +336,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestHooks shows what a kind does that has all of the optional functions.
+// TestHooks tests a kind that has all optional functions.
 func TestHooks(t *testing.T) {
 	kind := workshop.Machine()
 	kind.Prepare = func(_ context.Context, m, old *types.Machine) {
@@ -418,7 +419,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestValidationOptions are what tags such as +k8s:ifEnabled depend on.
+// TestValidationOptions enables options for tags such as +k8s:ifEnabled.
 func TestValidationOptions(t *testing.T) {
 	for short, want := range map[bool]string{
 		false: "",
@@ -442,7 +443,7 @@ type recordedWarnings []string
 
 func (w *recordedWarnings) AddWarning(_, text string) { *w = append(*w, text) }
 
-// TestRatcheting keeps what was valid when it was stored.
+// TestRatcheting checks that stored values may stay under stricter rules.
 func TestRatcheting(t *testing.T) {
 	kind := workshop.Machine()
 	strict := false
@@ -467,8 +468,8 @@ func TestRatcheting(t *testing.T) {
 	}
 }
 
-// TestKindOfOneVersionIsStored is a regression test: a group was stored in one version,
-// and a kind that this version does not have failed to encode.
+// TestKindOfOneVersionIsStored is a regression test. Kinds that the storage version of
+// their group lacked failed to encode.
 func TestKindOfOneVersionIsStored(t *testing.T) {
 	group := workshop.Group()
 	scheme := runtime.NewScheme()

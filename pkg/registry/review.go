@@ -28,8 +28,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Review declares a kind with internal type O of which objects can only be created, are
-// answered at once, and never stored, like a SubjectAccessReview.
+// Review declares a kind with internal type O whose objects can only be created, like a
+// SubjectAccessReview. They are answered at once, and never stored.
 type Review[O Object] struct {
 	// New returns an empty Review.
 	New func() O
@@ -37,19 +37,18 @@ type Review[O Object] struct {
 	Resource, Singular string
 	// Namespaced is false for Reviews about the whole cluster.
 	Namespaced bool
-	// Validate says what declarative validation tags can't.
+	// Validate checks rules that declarative validation tags can't express.
 	Validate func(context.Context, O) field.ErrorList
-	// Answer answers Reviews that need nothing but themselves. Those that need clients or
-	// informers are answered by Runtime.Answers instead.
+	// Answer answers Reviews without clients and informers. Use Runtime.Answers for
+	// Reviews that need them.
 	Answer AnswerFunc[O]
 }
 
-// AnswerFunc writes the whole status of a valid Review with internal type O that
-// admission has let pass. An error that has no status of its own is answered as an
-// internal error.
+// AnswerFunc writes the whole status of a valid Review with internal type O. Admission
+// has already admitted the Review. An error without a status becomes an internal error.
 type AnswerFunc[O Object] func(ctx context.Context, review O) error
 
-// Answer is an AnswerFunc for Reviews of whatever type.
+// Answer is an AnswerFunc for Reviews of any type.
 type Answer interface {
 	// Answer writes the status of a Review.
 	Answer(ctx context.Context, review Object) error
@@ -86,7 +85,7 @@ func (r Review[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 	}, nil
 }
 
-// answer is what answers the Review, its own function or that of the runtime.
+// answer returns the declared Answer, or the one of the runtime.
 func (r Review[O]) answer(runtime Runtime) (AnswerFunc[O], error) {
 	answer, found := runtime.Answers[r.Resource]
 	switch {

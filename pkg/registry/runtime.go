@@ -25,41 +25,41 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Runtime is what a group has besides its API, and which uses that API: it reads
-// and writes the group's objects as a client of the server that serves them.
+// Runtime has the parts of the server that use the group's API. They read and write the
+// group's objects as clients of the server itself.
 type Runtime struct {
-	// Informers are those that all else shares. The server starts them, and is not
-	// ready until they have synced.
+	// Informers are shared by all other fields. The server starts them, and is not ready
+	// until they have synced.
 	Informers Informers
-	// Admission gives the group's own admission plugins what they read.
+	// Admission gives the group's own admission plugins their informers and clients.
 	Admission admission.PluginInitializer
-	// Answers answer the Reviews that have no Answer of their own, by resource. Make them
-	// of the informers and clients of this Runtime, so that two servers of one Group
-	// share nothing.
+	// Answers answer the Reviews that have no Answer of their own, by resource. They
+	// should use the informers and clients of this Runtime, so that two servers of one
+	// Group share nothing.
 	Answers map[string]Answer
 	// Serve serves each Custom that has no Serve of its own, by resource.
 	Serve map[string]ServeFunc
 	// Handlers answer the requests for each Connect that has no Handler of its own, by
 	// path, such as "machines/exec".
 	Handlers map[string]Handler
-	// Controllers run in one of all replicas at a time.
+	// Controllers run in one replica at a time.
 	Controllers []Controller
-	// Authorizer decides what the user of a request may do. The server sets it.
+	// Authorizer decides about the permissions of a request's user. The server sets it.
 	Authorizer authorizer.Authorizer
 }
 
 // Controller keeps objects in the state that they describe.
 type Controller interface {
-	// Run works until the context ends. The informers have synced before.
+	// Run works until the context ends. It is called after the informers have synced.
 	Run(context.Context)
 }
 
 // Clients are the configurations of clients for a Runtime.
 type Clients struct {
-	// Loopback is for this server itself, which lets it do everything. Nothing may
-	// be sent before the server runs.
+	// Loopback is for this server itself, with all permissions. Nothing may be sent
+	// before the server runs.
 	Loopback *rest.Config
-	// Cluster is for kube-apiserver, which lets this server do what its roles say.
+	// Cluster is for kube-apiserver, with the permissions of this server's roles.
 	Cluster *rest.Config
 }
 

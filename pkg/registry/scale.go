@@ -33,8 +33,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// installScale registers autoscaling/v1 Scale as its own internal type, since
-// the endpoint handlers decode every body into an internal version.
+// installScale registers autoscaling/v1 Scale as its own internal type. The endpoint handlers decode
+// every body into an internal version.
 // Upstream fault 67.
 func installScale(scheme *runtime.Scheme) {
 	for _, version := range []string{autoscalingv1.SchemeGroupVersion.Version, runtime.APIVersionInternal} {
@@ -47,8 +47,8 @@ type scaleREST[O Object] struct {
 	tableConvertor[*autoscalingv1.Scale]
 	strategy strategy[O]
 	store    *genericregistry.Store
-	// replicasPaths is where each version has the number of replicas, so that
-	// its owner stays the same whether it is written here or in the object. It is empty without /scale.
+	// replicasPaths is the path of the number of replicas in each version. With it, the field keeps its
+	// owner whether it is written here or in the object. It is empty without /scale.
 	replicasPaths managedfields.ResourcePathMappings
 }
 
@@ -64,7 +64,7 @@ func newScaleREST[O Object](strategy strategy[O], store *genericregistry.Store, 
 		if strategy.kind.Scale != nil {
 			paths[version.String()] = fieldpath.MakePathOrDie("spec", "replicas")
 		} else if strategy.kind.Definition != nil {
-			// Only versions of other kinds are not in the Definition.
+			// The Definition lacks only versions that don't serve the kind.
 			if of, err := strategy.kind.Definition.Schema(version.Version); err == nil && of.Replicas() != nil {
 				paths[version.String()] = of.Replicas()
 			}
@@ -85,7 +85,7 @@ func newScaleREST[O Object](strategy strategy[O], store *genericregistry.Store, 
 	}
 }
 
-// GroupVersionKind says that the body is a Scale in whatever version of the group.
+// GroupVersionKind returns the kind of the body, in any version of the group.
 func (r *scaleREST[O]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
@@ -123,7 +123,7 @@ func (r *scaleREST[O]) Update(ctx context.Context, name string, info rest.Update
 	return shown, false, err
 }
 
-// scaleOf returns the Scale of an object, which has 0 replicas if the object has no number of them.
+// scaleOf returns the Scale of an object, with 0 replicas if the object has no such number.
 func (r *scaleREST[O]) scaleOf(ctx context.Context, o O) (*autoscalingv1.Scale, error) {
 	shown := &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{
@@ -165,14 +165,14 @@ func (r *scaleREST[O]) setReplicas(ctx context.Context, o O, replicas int32) err
 	return r.strategy.Convert(versioned, o, nil)
 }
 
-// scaleUpdate makes of an update of the Scale an update of the object.
+// scaleUpdate turns an update of the Scale into an update of the object.
 type scaleUpdate[O Object] struct {
 	rest.UpdatedObjectInfo
 	rest *scaleREST[O]
 }
 
-// UpdatedObject shows the Scale of the stored object to the request, and carries
-// the replicas, their owners and the resourceVersion of the answer back.
+// UpdatedObject applies an update of the Scale to the stored object. It carries back the replicas,
+// their owners and the resourceVersion.
 func (u scaleUpdate[O]) UpdatedObject(ctx context.Context, stored runtime.Object) (runtime.Object, error) {
 	o := stored.DeepCopyObject().(O)
 	owners := managedfields.NewScaleHandler(o.GetManagedFields(), u.requestVersion(ctx), u.rest.replicasPaths)

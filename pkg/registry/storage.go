@@ -79,7 +79,7 @@ func (k Kind[O]) features() *Features {
 	return f
 }
 
-// fieldLabels are those that attributes sets.
+// fieldLabels are the field selectors that attributes sets.
 func (k Kind[O]) fieldLabels() []string {
 	labels := slices.Concat([]string{"metadata.name"}, slices.Collect(maps.Keys(k.Fields)), slices.Collect(maps.Keys(k.Indexes)))
 	if k.Namespaced {
@@ -128,7 +128,7 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 	paths := map[string]rest.Storage{
 		k.Resource: &objectREST{store, kind, k.ShortNames, k.Categories},
 	}
-	// Of a subresource, an update never creates an object.
+	// An update of a subresource never creates an object.
 	updates := main
 	updates.createOnUpdate = false
 	existing := *store
@@ -151,7 +151,7 @@ func (k Kind[O]) Storage(in Installation) (map[string]rest.Storage, error) {
 }
 
 // fresh returns an empty object with its defaults in the storage version. Reading a stored object fills in
-// the same, so a new object that lacked them would be written by an update that changes nothing.
+// the same defaults. Without them in a new object, an update without changes would write it.
 func (k Kind[O]) fresh(scheme *runtime.Scheme, kind schema.GroupKind) (O, error) {
 	object := k.New()
 	version, err := storageVersion(scheme, kind, k.StorageVersion)
@@ -220,7 +220,7 @@ func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 	return r.store.Get(ctx, name, options)
 }
 
-// Update replaces or patches the status; a subresource never creates its object.
+// Update replaces or patches the status. It never creates an object.
 func (r *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return r.store.Update(ctx, name, checkedUpdate{info, r.kind, true}, create, update, false, options)
 }

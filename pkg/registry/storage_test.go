@@ -40,11 +40,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd"
 )
 
-// TestLibrarysTests runs the library's own tests of what is between the store of a kind
-// and etcd: watch cache and etcd client are the library's, what is around them is not.
-// Those of reading and of the order of bookmarks are left out: the object of the one lives
-// for a second only, and the writes of the other must be done within three, which a busy
-// machine misses.
+// TestLibrarysTests runs the library's own tests of a storage on the layers between the
+// store of a kind and etcd. Some of these layers are not the library's. The tests of
+// reading, and of the order of bookmarks, are left out. They allow one and three seconds,
+// which a busy machine exceeds.
 func TestLibrarysTests(t *testing.T) {
 	etcd := etcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
 	start, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -98,8 +97,8 @@ func TestLibrarysTests(t *testing.T) {
 	}
 }
 
-// newPodStorage returns what a kind of this server has, for the objects of the library's
-// tests.
+// newPodStorage returns the storage that a kind of this server has, for the objects of
+// the library's tests.
 func newPodStorage(t *testing.T, prefix, endpoint string) storage.Interface {
 	t.Helper()
 	scheme := runtime.NewScheme()

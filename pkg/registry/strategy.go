@@ -34,15 +34,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// strategy is how objects of any kind are created, updated and deleted.
+// strategy creates, updates and deletes objects of any kind.
 type strategy[O Object] struct {
 	rest.DeclarativeValidation
 	names.NameGenerator
 	kind *Kind[O]
 	// createOnUpdate lets updates create objects.
 	createOnUpdate bool
-	// reset are the fields this strategy takes from the stored object instead of
-	// the request, so that server-side apply does not give them an owner.
+	// reset are the fields that this strategy takes from the stored object instead of the
+	// request. Server-side apply gives them no owner.
 	reset map[fieldpath.APIVersion]*fieldpath.Set
 	// fresh has the status of a new object.
 	fresh O
@@ -88,8 +88,8 @@ func (s strategy[O]) NamespaceScoped() bool { return s.kind.Namespaced }
 // AllowCreateOnUpdate is false by default: a PUT to a name that does not exist is NotFound.
 func (s strategy[O]) AllowCreateOnUpdate(context.Context) bool { return s.createOnUpdate }
 
-// AllowUnconditionalUpdate is false: as with custom resources, a PUT without
-// metadata.resourceVersion would overwrite what its author has not seen.
+// AllowUnconditionalUpdate is false, as for custom resources. A PUT without
+// metadata.resourceVersion would overwrite changes that its author has not seen.
 func (strategy[O]) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 func (strategy[O]) Canonicalize(runtime.Object) {}
@@ -112,7 +112,7 @@ func (s strategy[O]) warnings(ctx context.Context, o, old O) []string {
 
 func (s strategy[O]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return s.reset }
 
-// PrepareForCreate replaces a status that was sent along by that of a new object.
+// PrepareForCreate replaces the status of the request with that of a new object.
 func (s strategy[O]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	o := obj.(O)
 	o.SetGeneration(1)
@@ -125,7 +125,7 @@ func (s strategy[O]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	}
 }
 
-// PrepareForUpdate keeps the status, and moves the generation with the spec.
+// PrepareForUpdate keeps the status, and increases the generation if the spec changes.
 func (s strategy[O]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	to, from := obj.(O), old.(O)
 	if s.kind.KeepStatus != nil {
@@ -139,9 +139,9 @@ func (s strategy[O]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 	}
 }
 
-// Validate checks a new object. Unlike the store alone it answers an object that
-// brings a resourceVersion with 422, and by default accepts no names that can't be part
-// of a host name.
+// Validate checks a new object. Unlike the store alone it answers an object with a
+// resourceVersion with 422. By default it accepts only names that can be part of a host
+// name.
 // Upstream fault 15.
 func (s strategy[O]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	o := obj.(O)
@@ -158,8 +158,8 @@ func (s strategy[O]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	return append(errs, s.kind.validate(ctx, o, none)...)
 }
 
-// checkUnstored checks an Action or a Review, which is answered and never
-// stored: nobody owns a field of it, and it needs no name.
+// checkUnstored checks an Action or a Review. As it is never stored, its fields have no
+// owners and it needs no name.
 func (s strategy[O]) checkUnstored(ctx context.Context, o O) error {
 	o.SetManagedFields(nil)
 	name := o.GetName()
@@ -174,8 +174,8 @@ func (s strategy[O]) checkUnstored(ctx context.Context, o O) error {
 	return invalid(s.Scheme, o, name, errs)
 }
 
-// ValidateUpdate checks the new object as if it were created, and against the stored
-// one. The caller has checked the metadata already.
+// ValidateUpdate checks the new object, also against the stored one. The caller has already
+// checked the metadata.
 func (s strategy[O]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	return s.kind.validate(ctx, obj.(O), old.(O))
 }
@@ -187,7 +187,7 @@ func (k *Kind[O]) validate(ctx context.Context, o, old O) field.ErrorList {
 	return k.Validate(ctx, o, old)
 }
 
-// DeclarativeValidationConfig tells which options of the validation tags are enabled.
+// DeclarativeValidationConfig returns the enabled options of the validation tags.
 func (s strategy[O]) DeclarativeValidationConfig(ctx context.Context, obj, old runtime.Object) rest.DeclarativeValidationConfig {
 	if s.kind.ValidationOptions == nil {
 		return rest.DeclarativeValidationConfig{}
@@ -196,13 +196,13 @@ func (s strategy[O]) DeclarativeValidationConfig(ctx context.Context, obj, old r
 	return rest.DeclarativeValidationConfig{Options: s.kind.ValidationOptions(ctx, obj.(O), from)}
 }
 
-// ValidateDeclaratively runs the generated validation of the requested version.
-// A subresource writes the whole object, and so the whole object is validated,
-// whether or not the validation tags of its type list the subresource.
+// ValidateDeclaratively runs the generated validation of the requested version. A
+// subresource writes the whole object. Therefore all tags apply, also those that don't list
+// the subresource.
 func (s strategy[O]) ValidateDeclaratively(ctx context.Context, obj, old runtime.Object, errs field.ErrorList, op operation.Type, config rest.DeclarativeValidationConfig) field.ErrorList {
-	// The library marks what tags on its own metadata would find too. No tags of a
-	// kind's type do, and each such error of a client would be logged as a fault of
-	// the server.
+	// The library marks errors that tags on its own metadata would find too. No tags of a
+	// kind's type do, and each such error of a client would be logged as a fault of the
+	// server.
 	// Upstream fault 26.
 	for _, err := range errs {
 		err.CoveredByDeclarative = false
@@ -255,7 +255,7 @@ func (s statusStrategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.
 	metav1.ResetObjectMetaForStatus(to, from)
 }
 
-// attributes returns what selectors match.
+// attributes returns the labels and fields that selectors match.
 func (k *Kind[O]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	o := obj.(O)
 	set := make(fields.Set, len(k.Fields)+len(k.Indexes)+2)

@@ -29,19 +29,18 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Stream declares a subresource that is connected to by GET, and answers with lines
-// of plain text about an object of internal type O. Its query parameters have a kind
-// of their own, with internal type P.
+// Stream declares a subresource that answers a GET with lines of plain text about an
+// object of internal type O. Its query parameters have a kind of their own, with
+// internal type P.
 type Stream[O Object, P runtime.Object] struct {
 	// NewOptions returns the options of a request without parameters.
 	NewOptions func() P
-	// Follow says for how long a request goes on after its first line, which is
-	// about the object as it is. There is no other line if that is 0. The options must
-	// have a field follow, without which a request ends with the request timeout.
+	// Follow returns for how long a request continues after its first line, or 0. The
+	// first line is about the current state. The options must have a field follow.
+	// Requests without it end with the request timeout.
 	Follow func(P) time.Duration
-	// Line describes an object without a line break, and says whether there is
-	// nothing more to wait for. What has not changed is not written
-	// again.
+	// Line describes an object without a line break, and tells whether the line is the
+	// last one. A line equal to the one before is not sent.
 	Line func(O) (line string, last bool)
 }
 
@@ -68,7 +67,7 @@ var (
 	_ rest.Connecter = &streamREST[Object, runtime.Object]{}
 )
 
-// New returns the options, which are the object that admission sees.
+// New returns empty options. Admission sees the options as the object of the request.
 func (r *streamREST[O, P]) New() runtime.Object { return r.NewOptions() }
 
 // Destroy does nothing: the store is destroyed by objectREST.
@@ -79,7 +78,7 @@ func (r *streamREST[O, P]) NewConnectOptions() (options runtime.Object, hasPath 
 	return r.NewOptions(), false, ""
 }
 
-// ConnectMethods is GET, for which users need the permission to get the subresource.
+// ConnectMethods returns GET. Users need the permission to get the subresource.
 func (r *streamREST[O, P]) ConnectMethods() []string { return []string{http.MethodGet} }
 
 // Connect answers with lines about an object.
@@ -99,10 +98,10 @@ func (r *streamREST[O, P]) Connect(ctx context.Context, name string, options run
 	}), nil
 }
 
-// follow answers with lines until there is nothing more to say, or nobody to listen.
+// follow answers with lines until there is nothing more to say, or the client is gone.
 func (r *streamREST[O, P]) follow(ctx context.Context, name string, limit time.Duration) (http.Handler, error) {
-	// What happens after the object has been read is in the news then, and of all
-	// else that is there, the versions tell.
+	// The order matters: the news then has every change after the read. Older news is
+	// skipped by version.
 	news, leave := r.broadcaster.follow(genericapirequest.NamespaceValue(ctx), name)
 	now, err := r.broadcaster.read(ctx, name)
 	if err != nil {
@@ -163,7 +162,7 @@ func newLineWriter(w http.ResponseWriter) lineWriter {
 	return lineWriter{w, http.NewResponseController(w)}
 }
 
-// write tells whether the client is still there.
+// write returns false if the client is gone.
 func (w lineWriter) write(line string) bool {
 	if err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return false
@@ -174,12 +173,13 @@ func (w lineWriter) write(line string) bool {
 	if err := w.control.Flush(); err != nil {
 		return false
 	}
-	// Of an HTTP/2 stream the deadline holds when nothing is written, too.
+	// The deadline of an HTTP/2 stream also ends the stream while nothing is written.
 	// Upstream fault 68.
 	return w.control.SetWriteDeadline(time.Time{}) == nil
 }
 
-// shutdown is closed when the server wants to end, if it has said how it tells.
+// shutdown returns a channel that is closed when the server shuts down. It is nil if
+// the context has no such signal.
 func shutdown(ctx context.Context) <-chan struct{} {
 	if signal := genericapirequest.ServerShutdownSignalFrom(ctx); signal != nil {
 		return signal.ShuttingDown()

@@ -30,19 +30,20 @@ import (
 type Subresource[O Object] interface {
 	// Storage serves the subresource of the kind's objects.
 	Storage(Parent[O]) (rest.Storage, error)
-	// LongRunning says which requests go on for as long as their clients want, and so are
-	// exempt from the request timeout, and from priority and fairness.
+	// LongRunning returns which requests are exempt from the request timeout, and from
+	// priority and fairness.
 	LongRunning() LongRunning
 }
 
-// LongRunning says which requests for a subresource go on for as long as their clients want.
+// LongRunning says which requests for a subresource continue for as long as their clients
+// want.
 type LongRunning int
 
 const (
 	// NeverLongRunning is for subresources that answer at once.
 	NeverLongRunning LongRunning = iota
-	// IfFollowed is for subresources whose requests by GET go on if their query parameter
-	// "follow" is true, as that of pods/log.
+	// IfFollowed is for subresources like pods/log: a GET continues if its query parameter
+	// "follow" is true.
 	IfFollowed
 	// AlwaysLongRunning is for subresources that take over the connection.
 	AlwaysLongRunning
@@ -55,7 +56,7 @@ type Parent[O Object] struct {
 	Path string
 	// Store reads and updates the kind's objects; it creates none.
 	Store *genericregistry.Store
-	// StatusStore is the same, but of a kind with a /status it writes nothing else.
+	// StatusStore is the same, but writes only the status of a kind with a /status.
 	StatusStore *genericregistry.Store
 
 	kind *Kind[O]

@@ -102,7 +102,7 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// TestActionsTakeTurns loses none of many Actions at once.
+// TestActionsTakeTurns checks that none of many concurrent Actions is lost.
 func TestActionsTakeTurns(t *testing.T) {
 	m := newMachines(t)
 	machine := drill()
@@ -431,7 +431,7 @@ func TestConnectUpgrades(t *testing.T) {
 	}
 }
 
-// TestConnectStreamsBytes answers with what is not text.
+// TestConnectStreamsBytes answers with bytes that are no text.
 func TestConnectStreamsBytes(t *testing.T) {
 	m := connected(t, registry.Connect[*types.Machine, *types.ProgressOptions]{
 		NewOptions: workshop.Progress().NewOptions,

@@ -46,7 +46,8 @@ type tableConvertor[O Object] []Column[O]
 
 var _ rest.TableConvertor = tableConvertor[Object]{}
 
-// table shows objects in the columns of the kind, or in those of its Definition.
+// table prints objects in the columns of the kind, or in those of its
+// Definition.
 func (s strategy[O]) table() rest.TableConvertor {
 	if s.kind.Definition != nil && len(s.kind.Columns) == 0 {
 		return definedTable[O]{s}

@@ -24,12 +24,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// objectLocks is how many Actions of a kind a server executes at a time at most.
+// objectLocks is the maximum number of Actions of a kind that a server executes at a time.
 const objectLocks = 64
 
-// turns let this server's Actions on one object wait for each other. They may compete, as those
-// of other servers do, but each attempt that comes to nothing is work, and a hundred at once
-// would need thousands.
+// turns lets only one of this server's Actions on an object run at a time. Competing Actions
+// would be correct, as between servers, but each conflict repeats work. A hundred Actions at
+// once would need thousands of attempts.
 type turns struct {
 	seed  maphash.Seed
 	locks [objectLocks]*semaphore.Weighted
@@ -43,8 +43,8 @@ func newTurns() *turns {
 	return t
 }
 
-// take returns what ends the turn, or an error that invites the client to try again if there
-// was no turn while it could still be answered.
+// take waits for the turn, and returns a function that ends it. If the wait is too long, the
+// error tells the client to try again.
 func (t *turns) take(ctx context.Context, key string) (end func(), err error) {
 	ctx, cancel := beforeDeadline(ctx)
 	defer cancel()

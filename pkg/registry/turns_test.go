@@ -24,8 +24,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// An Action that waited for others outlived its request, and was executed when nobody could
-// be told any more.
+// An Action that waited for others once outlived its request, and was executed after its
+// client had gone.
 func TestTurnThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	turns := newTurns()

@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// maxDefaults is how many values defaults may add to an object, and maxDefaultBytes how long they may
-	// be together: more than etcd stores. Defaults of items make megabytes of a list of {}.
+	// maxDefaults is how many values defaults may add to an object, and maxDefaultBytes their total size.
+	// Both exceed what etcd stores. Defaults of items can turn a list of {} into megabytes.
 	maxDefaults, maxDefaultBytes = 20_000, 3 << 20
 )
 
-// defaults counts what defaults add.
+// defaults counts the values and bytes that defaults add.
 type defaults struct{ values, bytes int }
 
 // checkDefaults returns an error if defaults would add too much to an object.
@@ -43,7 +43,7 @@ func checkDefaults(object map[string]any, s *structuralschema.Structural) error 
 
 func (d *defaults) exceed() bool { return d.values > maxDefaults || d.bytes > maxDefaultBytes }
 
-// to counts what a value lacks. It stops when that is too much.
+// to counts the defaults that a value lacks. It stops at the limit.
 func (d *defaults) to(value any, s *structuralschema.Structural) {
 	if s == nil || d.exceed() {
 		return
@@ -80,7 +80,7 @@ func (d *defaults) item(value any, s *structuralschema.Structural) {
 	d.to(value, s)
 }
 
-// missing counts the default of what is missing, or null. The default may itself lack something.
+// missing counts the default of a missing or null field, and defaults inside that.
 func (d *defaults) missing(name string, null bool, s *structuralschema.Structural) {
 	if s.Default.Object == nil || null && s.Nullable {
 		return
@@ -90,7 +90,7 @@ func (d *defaults) missing(name string, null bool, s *structuralschema.Structura
 	d.to(s.Default.Object, s)
 }
 
-// whole counts all of a value.
+// whole counts a value with everything inside it.
 func (d *defaults) whole(value any) {
 	d.values++
 	switch value := value.(type) {

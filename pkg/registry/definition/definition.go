@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package definition lets a CustomResourceDefinition decide what objects of a kind may be that is
-// declared in Go. It calls the code that kube-apiserver has for custom resources, so that both accept
-// and refuse the same. Servers that don't import it are without that code.
+// Package definition lets a CustomResourceDefinition decide about the objects of a kind that is declared in
+// Go. It calls kube-apiserver's code for custom resources, so that both accept and refuse the same objects.
+// Servers that don't import it are without that code.
 package definition
 
 import (
@@ -58,8 +58,8 @@ type Definition struct {
 
 var _ registry.Definition = &Definition{}
 
-// New returns the definition that a text in YAML has. The text is read when it is needed: an error in
-// it keeps the server from starting.
+// New returns the definition in a YAML text. The text is parsed on first use, and an error in it keeps the
+// server from starting.
 func New(text string) *Definition {
 	d := &Definition{read: sync.OnceValues(func() (*apiextensionsv1.CustomResourceDefinition, error) {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -106,7 +106,7 @@ type strategy interface {
 	ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList
 }
 
-// versionSchema is what a definition says of one version.
+// versionSchema has the rules of a definition for one version.
 type versionSchema struct {
 	structural     *structuralschema.Structural
 	table          rest.TableConvertor
@@ -156,7 +156,7 @@ func newSchema(crd *apiextensionsv1.CustomResourceDefinition, version apiextensi
 	return &versionSchema{structural, table, scale, object, customresource.NewStatusStrategy(object)}, nil
 }
 
-// columns are those that kube-apiserver shows besides the name.
+// columns returns the columns that kube-apiserver shows besides the name.
 func columns(version apiextensionsv1.CustomResourceDefinitionVersion) []apiextensionsv1.CustomResourceColumnDefinition {
 	if len(version.AdditionalPrinterColumns) > 0 {
 		return version.AdditionalPrinterColumns
@@ -227,13 +227,13 @@ func (s *versionSchema) Scale(object map[string]any) (spec autoscalingv1.ScaleSp
 	return spec, status, err
 }
 
-// number returns the integer at a path, or 0 if there is none. Stored ones may be beyond what a Scale shows.
+// number returns the integer at a path, or 0 without one. Stored integers may exceed the range of a Scale.
 func number(object map[string]any, path string) (int32, error) {
 	found, _, err := unstructured.NestedInt64(object, names(path)...)
 	return int32(max(min(found, math.MaxInt32), math.MinInt32)), err
 }
 
-// names are those of the fields on a JSON path, which has no lists.
+// names returns the field names on a JSON path, which has no lists.
 func names(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
 // Validate implements registry.Schema.

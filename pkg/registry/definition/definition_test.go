@@ -86,7 +86,7 @@ func object(t *testing.T, text string) (object map[string]any) {
 	return object
 }
 
-// What is sent is coerced and defaulted as that of custom resources.
+// Objects are coerced and defaulted like custom resources.
 func TestCoerce(t *testing.T) {
 	for name, test := range map[string]struct {
 		sent, want string
@@ -230,8 +230,7 @@ func TestValidate(t *testing.T) {
 
 const blocked = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
 
-// Documents have what every object has beside the schema, and in version 2 no more than that version can have.
-// What defaults add is refused before it is made.
+// Defaults that would add too much are refused before they are filled in.
 func TestCheckDefaults(t *testing.T) {
 	of, err := definition.New(`
 metadata: {name: sites.workshop.example.com}

@@ -75,8 +75,8 @@ func group() registry.Group {
 	}
 }
 
-// Whatever clients send is decoded as that of custom resources. What is lost in Go is validated before,
-// and all else later.
+// Bodies are decoded like those of custom resources. Fields that Go would lose are validated before,
+// all others later.
 func TestDecode(t *testing.T) {
 	const apiVersion, kind = `"apiVersion":"workshop.example.com/v1",`, `"kind":"Site",`
 	for name, test := range map[string]struct {
@@ -124,7 +124,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// The scheme fills in what nobody has sent, as after a server-side apply.
+// The scheme fills in fields that no client has sent, as after a server-side apply.
 func TestDefault(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, group().InstallTypes(scheme))
@@ -239,7 +239,7 @@ spec:
 	}
 }
 
-// What keeps unknown fields, and what others have declared, may differ.
+// Objects with unknown fields, and types of other modules, may differ.
 func TestFieldsThatMayDiffer(t *testing.T) {
 	machines := workshopkinds.Machine()
 	machines.Definition = definition.New(`

@@ -26,12 +26,13 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// OpenAPI implements registry.Schema. It returns what kube-apiserver publishes for the definition.
+// OpenAPI implements registry.Schema. It returns the schema that kube-apiserver publishes for the
+// definition.
 func (s *versionSchema) OpenAPI(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	metadata := metav1.ObjectMeta{}.OpenAPIModelName()
 	model := func(of *structuralschema.Structural, v2 bool) common.OpenAPIDefinition {
 		made := &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
-		// kubectl would refuse fields beside those that are named.
+		// kubectl would refuse all fields but the named ones.
 		if !v2 || !of.XPreserveUnknownFields {
 			made = of.ToKubeOpenAPI()
 			addMetadata(made, ref(metadata))
@@ -43,7 +44,7 @@ func (s *versionSchema) OpenAPI(ref common.ReferenceCallback) common.OpenAPIDefi
 	return common.EmbedOpenAPIDefinitionIntoV2Extension(model(unfolded, false), model(openapiv2.ToStructuralOpenAPIV2(unfolded), true))
 }
 
-// addMetadata adds what every object has.
+// addMetadata adds the fields that every object has.
 func addMetadata(to *spec.Schema, metadata spec.Ref) {
 	docs := metav1.TypeMeta{}.SwaggerDoc()
 	for _, name := range []string{"apiVersion", "kind"} {
@@ -54,7 +55,7 @@ func addMetadata(to *spec.Schema, metadata spec.Ref) {
 	}})
 }
 
-// embed adds to embedded resources what every object has.
+// embed adds the fields that every object has to embedded resources.
 func embed(within *spec.Schema, metadata spec.Ref, v2 bool) {
 	for name, property := range within.Properties {
 		embed(&property, metadata, v2)

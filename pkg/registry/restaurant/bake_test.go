@@ -33,7 +33,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 )
 
-// order asks for so many pizzas, as it is when it has been decoded.
+// order returns a Bake for a number of pizzas, as decoding returns it.
 func order(count int32) *restaurant.Bake {
 	return &restaurant.Bake{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Spec: restaurant.BakeSpec{Count: count}}
 }
@@ -47,7 +47,7 @@ func bakeSome(t *testing.T, storage map[string]rest.Storage, name string, order 
 	return obj.(*restaurant.Bake), nil
 }
 
-// newPizza creates a pizza of which some are baked.
+// newPizza creates a pizza with some replicas already baked.
 func newPizza(t *testing.T, storage map[string]rest.Storage, name string, baked, wanted int32, finalizers ...string) *restaurant.Pizza {
 	t.Helper()
 	pizza := margherita()
@@ -154,8 +154,8 @@ func TestBake(t *testing.T) {
 	}
 }
 
-// TestConcurrentBakes competes for fewer pizzas than are asked for, while others
-// write the pizza's status.
+// TestConcurrentBakes orders more pizzas than are wanted, while others write the
+// pizza's status.
 func TestConcurrentBakes(t *testing.T) {
 	storage := newStorage(t)
 	const orders, wanted = 200, 150

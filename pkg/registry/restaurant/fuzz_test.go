@@ -26,8 +26,8 @@ import (
 	registrytesting "restaurant.programming-kubernetes.info/apiserver/pkg/registry/testing"
 )
 
-// FuzzGroup looks for bodies that make decoding, defaulting, conversion, validation or an
-// Action of any kind, in any version, fail by a fault of the server.
+// FuzzGroup looks for bodies that cause a fault of the server in decoding, defaulting,
+// conversion, validation or an Action. It tries all kinds in all versions.
 func FuzzGroup(f *testing.F) {
 	registrytesting.Fuzz(f, group(), margherita(), &restaurant.Topping{
 		ObjectMeta: metav1.ObjectMeta{Name: "tomato"},

@@ -338,7 +338,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestStoragePrefixes pins where objects are: other places would lose them.
+// TestStoragePrefixes pins the paths of objects in etcd. A change would lose
+// existing objects.
 func TestStoragePrefixes(t *testing.T) {
 	want := map[schema.GroupResource]string{
 		restaurant.Resource("pizzas"):   "restaurant.programming-kubernetes.info/pizzas",

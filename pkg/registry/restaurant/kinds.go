@@ -14,16 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package restaurant declares the kinds of the restaurant's API group: a file for
-// each kind, and the list of them here.
+// Package restaurant declares the kinds of the restaurant's API group. Each kind has
+// a file, and their list is here.
 package restaurant
 
 import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// Kinds returns the declarations of all kinds. PriceReviews are answered by what the
-// group's Runtime has of PriceReviewAnswer.
+// Kinds returns the declarations of all kinds. PriceReviews are answered by
+// PriceReviewAnswer, which the group's Runtime has.
 func Kinds() []registry.Declaration {
 	return []registry.Declaration{
 		pizza(),

@@ -103,7 +103,7 @@ func replicasCell(p *restaurant.Pizza) any {
 	return fmt.Sprintf("%d/%d", p.Status.Replicas, p.Spec.Replicas)
 }
 
-// quantityCell is a cost as people write prices: 5.3, not 5300m.
+// quantityCell prints a cost as people write prices: 5.3, not 5300m.
 func quantityCell(q *resource.Quantity) any {
 	if q == nil {
 		return "<unknown>"
@@ -124,8 +124,8 @@ func quantityField(q *resource.Quantity) string {
 	return q.String()
 }
 
-// currentCondition is the condition that tells most: the first that is not true,
-// or the last.
+// currentCondition returns the most telling condition: the first that is not true, or
+// the last.
 func currentCondition(p *restaurant.Pizza) metav1.Condition {
 	var current metav1.Condition
 	for _, current = range p.Status.Conditions {

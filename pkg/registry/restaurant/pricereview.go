@@ -25,7 +25,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// CostFunc returns what a topping costs, or nil if there is no such topping.
+// CostFunc returns the cost of a topping, or nil if there is no such
+// topping.
 type CostFunc func(ctx context.Context, topping string) (*resource.Quantity, error)
 
 func priceReview() registry.Review[*restaurant.PriceReview] {
@@ -36,7 +37,7 @@ func priceReview() registry.Review[*restaurant.PriceReview] {
 	}
 }
 
-// PriceReviewAnswer answers PriceReviews by what toppings cost.
+// PriceReviewAnswer answers PriceReviews with the costs of toppings.
 func PriceReviewAnswer(costs CostFunc) registry.AnswerFunc[*restaurant.PriceReview] {
 	return func(ctx context.Context, review *restaurant.PriceReview) error {
 		cost, missing, err := restaurant.Price(review.Spec.Toppings, func(topping string) (*resource.Quantity, error) {

@@ -36,7 +36,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 )
 
-// patience bounds every wait for something that happens in its own time.
+// patience limits every wait.
 const patience = 3 * time.Minute
 
 func following(seconds int64) *restaurant.PizzaTrackOptions {
@@ -49,8 +49,8 @@ func trackHandler(ctx context.Context, t *testing.T, storage map[string]rest.Sto
 	return storage["pizzas/track"].(rest.Connecter).Connect(ctx, name, options, nil)
 }
 
-// TestTrackAnotherPizzaOfThatName has a client that learns of a pizza's end only by
-// what another one has become.
+// TestTrackAnotherPizzaOfThatName has a client that misses a pizza's deletion. It
+// learns of it only from another pizza with the same name.
 func TestTrackAnotherPizzaOfThatName(t *testing.T) {
 	const wanted = 50
 	storage := newStorage(t)
@@ -278,7 +278,8 @@ func (w *stuckWriter) Write(line []byte) (int, error) {
 }
 
 // TestSlowTracker has a client that takes no lines while another one gets all of
-// them at once. What the first one gets later is bounded, and ends with the newest.
+// them at once. The slow client later gets a bounded number of lines that ends with
+// the newest.
 func TestSlowTracker(t *testing.T) {
 	const wanted, kept = 500, 20
 	line := func(baked int) string { return fmt.Sprintf("%d of %d baked", baked, wanted) }

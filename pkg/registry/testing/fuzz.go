@@ -42,23 +42,25 @@ import (
 )
 
 const (
-	// fuzzBytes is up to which size Fuzz tries bodies: larger ones show nothing else.
+	// fuzzBytes is the maximum size of bodies that Fuzz tries: larger ones show nothing else.
 	fuzzBytes = 16 << 10
 	// fuzzName and fuzzNamespace are those in the paths of the requests.
 	fuzzName, fuzzNamespace = "fuzz", "default"
-	// fuzzRevision is the revision of etcd that all objects are from.
+	// fuzzRevision is the etcd revision of all objects.
 	fuzzRevision = 7
 )
 
-// Fuzz is the body of a fuzz test that sends what it makes up to all resources and
-// subresources of a group, in each version and encoding. It does what a server does with the
-// body of a request: it decodes, defaults, converts, validates, changes and stores it, though
-// not in an etcd. Examples are valid internal objects, one for each kind that is stored, which
-// exist in that storage.
+// Fuzz is the body of a fuzz test of all resources and subresources of a group, in each
+// version and encoding. It treats a body as a server does: it decodes, defaults, converts,
+// validates, changes and stores it, though in memory. Examples are valid internal objects that
+// exist in that storage, one for each stored kind.
 //
-// It fails on a panic; on an error that is not the client's; on an object that was valid when
-// it was created, and is not when a client, of any version, writes it back as it has got it;
-// and on one that is not the same after it has been read and written again.
+// The test fails on these faults:
+//
+//   - a panic
+//   - an error that is not the client's
+//   - a created object that is invalid when a client of any version writes it back unchanged
+//   - an object that changes when it is read and written again
 func Fuzz(f *testing.F, group registry.Group, examples ...registry.Object) {
 	f.Helper()
 	existing := map[string]registry.Object{}
@@ -86,7 +88,7 @@ func Fuzz(f *testing.F, group registry.Group, examples ...registry.Object) {
 	})
 }
 
-// endpoint is a path in a version to which bodies can be sent.
+// endpoint is a path in a version that accepts bodies.
 type endpoint struct {
 	version, path string
 	rest.Storage
@@ -120,7 +122,7 @@ func (s *Storage) kind(e endpoint) (schema.GroupVersionKind, error) {
 	return version.WithKind(kinds[0].Kind), nil
 }
 
-// seed is a body for an endpoint: the example that there is of its kind, or an empty object.
+// seed returns a body for an endpoint: the example of its kind, or an empty object.
 func (s *Storage) seed(f *testing.F, e endpoint, serializer runtime.Serializer, examples map[string]registry.Object) []byte {
 	kind, err := s.kind(e)
 	if err != nil {
@@ -140,7 +142,7 @@ func (s *Storage) seed(f *testing.F, e endpoint, serializer runtime.Serializer, 
 // send sends a body to an endpoint.
 func (s *Storage) send(t *testing.T, e endpoint, encoding runtime.SerializerInfo, body []byte) {
 	t.Helper()
-	// The server does not decode what is larger or has expensive numbers.
+	// Servers refuse bodies that are larger or have expensive numbers before they decode them.
 	if len(body) > fuzzBytes || bodycost.CheckQuantities(encoding.MediaType, body) != nil {
 		return
 	}
@@ -173,7 +175,7 @@ func (s *Storage) send(t *testing.T, e endpoint, encoding runtime.SerializerInfo
 	}
 }
 
-// write sends the object as an Action, or to be written over the one that exists.
+// write creates the object as an Action, or writes it over the existing one.
 func (s *Storage) write(ctx context.Context, t *testing.T, e endpoint, object registry.Object) {
 	t.Helper()
 	if object.GetNamespace() != "" && object.GetNamespace() != namespaceOf(e) || object.GetName() != "" && object.GetName() != fuzzName {
@@ -196,7 +198,7 @@ func (s *Storage) write(ctx context.Context, t *testing.T, e endpoint, object re
 
 func typeName(object runtime.Object) string { return fmt.Sprintf("%T", object) }
 
-// writeBack updates an object in each version as it is in that version.
+// writeBack writes an object back unchanged, in each version.
 func (s *Storage) writeBack(t *testing.T, e endpoint, updater rest.Updater, created registry.Object) {
 	t.Helper()
 	for version, paths := range s.ByVersion {
@@ -239,7 +241,7 @@ func requireClientError(t *testing.T, e endpoint, err error) {
 	}
 }
 
-// inMemory makes stores that have nothing but the examples.
+// inMemory makes stores that have only the examples.
 type inMemory struct {
 	generic.RESTOptionsGetter
 	existing map[string]registry.Object
@@ -253,8 +255,8 @@ func (m inMemory) GetRESTOptions(resource schema.GroupResource, example runtime.
 	return options, err
 }
 
-// memory encodes and decodes as etcd's storage does. What it has are the example and the
-// object in the context of a request.
+// memory encodes and decodes as etcd's storage does. It has the example, and the object in the
+// context of a request.
 type memory struct {
 	storage.Interface
 	codec     runtime.Codec
@@ -267,10 +269,10 @@ type storedKey struct{}
 // Stats are nothing: they are asked for from time to time.
 func (memory) Stats(context.Context) (storage.Stats, error) { return storage.Stats{}, nil }
 
-// Versioner returns that of etcd's storage.
+// Versioner returns the versioner of etcd's storage.
 func (memory) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
 
-// Create creates an object, whatever there is.
+// Create creates an object, even if it exists.
 func (m memory) Create(_ context.Context, _ string, obj, out runtime.Object, _ uint64) error {
 	return m.store(obj, out)
 }
@@ -303,7 +305,7 @@ func (m memory) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 	return m.store(updated, out)
 }
 
-// store writes an object, and reads it. To write what was read has to change nothing.
+// store encodes an object and decodes it again. Another encoding of the result must be equal.
 func (m memory) store(obj, out runtime.Object) error {
 	obj = obj.DeepCopyObject()
 	if err := m.Versioner().PrepareObjectForStorage(obj); err != nil {

@@ -38,21 +38,21 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// Case is what TestKind does with objects of a kind with internal type O.
+// Case has the objects and changes for TestKind of a kind with internal type O.
 type Case[O registry.Object] struct {
 	// Valid can be created. Its name and namespace do not matter.
 	Valid O
-	// Invalid can't be created, for a reason that is not in its metadata.
+	// Invalid can't be created, for a reason outside of its metadata.
 	Invalid O
-	// Update makes a change of a valid object's spec that is allowed.
+	// Update makes an allowed change to the spec of a valid object.
 	Update func(O)
 	// Corrupt makes a valid object invalid.
 	Corrupt func(O)
 }
 
-// TestKind runs on a kind of a group the library's own tests of what a storage has to
-// do. They call it as the endpoint handlers do, and are the same for all kinds of
-// kube-apiserver: see k8s.io/apiserver/pkg/registry/rest/resttest. Each is a subtest.
+// TestKind runs the library's own tests of a storage on a kind of a group. Each is a
+// subtest. They call the storage like the endpoint handlers, and are the same for all
+// kinds of kube-apiserver. See k8s.io/apiserver/pkg/registry/rest/resttest.
 func TestKind[O registry.Object](t *testing.T, group registry.Group, test Case[O]) {
 	t.Helper()
 	for name, run := range map[string]func(*tester[O]){
@@ -73,8 +73,8 @@ func TestKind[O registry.Object](t *testing.T, group registry.Group, test Case[O
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The test of watches begins at etcd's first revision, which a cache knows
-			// only if it was there then: each has an etcd of its own.
+			// The test of watches begins at etcd's first revision. A cache knows it
+			// only if it was there from the start, so each test has an etcd of its own.
 			run(newTester[O](t, NewStorage(t, group)))
 		})
 	}
@@ -88,7 +88,7 @@ func changed[O registry.Object](change func(O)) resttest.UpdateFunc {
 	}
 }
 
-// tester is the storage of a kind that resttest drives.
+// tester adapts the storage of a kind to resttest.
 type tester[O registry.Object] struct {
 	rest.StandardStorage
 	*resttest.Tester
@@ -113,7 +113,7 @@ func newTester[O registry.Object](t *testing.T, storage *Storage) *tester[O] {
 	return s
 }
 
-// find returns the storage of the kind with internal type O, and the first version that
+// find returns the storage of the kind with internal type O, in the first version that
 // serves it.
 func find[O registry.Object](s *Storage) (version, resource string, storage rest.StandardStorage) {
 	for _, version := range s.Scheme.PrioritizedVersionsForGroup(s.group.Name) {
@@ -138,8 +138,7 @@ func (s *tester[O]) object(of O) runtime.Object {
 	return o
 }
 
-// create writes an object as it is, with a uid of the test's, which the strategy would
-// replace.
+// create stores an object with the test's uid, which the strategy would replace.
 func (s *tester[O]) create(ctx context.Context, obj runtime.Object) error {
 	return s.storage.Write(ctx, s.resource, obj)
 }
@@ -148,7 +147,7 @@ func (s *tester[O]) get(ctx context.Context, obj runtime.Object) (runtime.Object
 	return s.Get(ctx, obj.(O).GetName(), &metav1.GetOptions{})
 }
 
-// assign makes the objects all that there are, and returns them as they are stored.
+// assign replaces all stored objects, and returns the new ones as they are stored.
 func (s *tester[O]) assign(objects []runtime.Object) []runtime.Object {
 	s.Helper()
 	ctx := s.TestContext()

@@ -29,8 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// RoundTrip checks that random objects of all kinds are the same after they were encoded in each version and
-// decoded again: in JSON, and in protobuf if the type of the version has messages.
+// RoundTrip checks that random objects of all kinds survive encoding and decoding in each version. It uses
+// JSON, and protobuf if the type of the version has messages.
 func RoundTrip(t *testing.T, install func(*runtime.Scheme), funcs fuzzer.FuzzerFuncs) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -45,7 +45,8 @@ func RoundTrip(t *testing.T, install func(*runtime.Scheme), funcs fuzzer.FuzzerF
 			t.Fatal(err)
 		}
 		_, marshals := object.(runtime.ProtobufMarshaller)
-		// Options of Streams have no metadata. They are sent in queries, and may have no method but TypeMeta's.
+		// Options of Streams have no metadata. They are sent in queries, and may have no methods but
+		// TypeMeta's.
 		if _, err := meta.CommonAccessor(object); marshals && err == nil {
 			withMessages[kind] = true
 		} else {

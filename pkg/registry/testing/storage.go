@@ -16,10 +16,9 @@ limitations under the License.
 
 // Package testing tests the storage of API groups on a real etcd.
 //
-// TestKind runs the library's own tests of a storage on a kind; Fuzz looks for bodies of
-// requests that a group answers with a fault of its own, without an etcd; StartEtcd and
-// Etcd.Storage make the storage of a whole group for further tests. The directory
-// workshop has a group for tests of packages that serve any group.
+// TestKind runs the library's own tests of a storage on a kind. Fuzz looks for bodies of requests that cause a fault of
+// the server, without an etcd. StartEtcd and Etcd.Storage make the storage of a whole group for further tests. The
+// directory workshop has a group for tests of packages that serve any group.
 package testing
 
 import (
@@ -103,8 +102,8 @@ func NewStorage(t testing.TB, group registry.Group) *Storage {
 	return StartEtcd(t).Storage(t, group)
 }
 
-// Storage returns the storage of a group, whose Runtime gets clients of no server, below a prefix of its own, so that tests that
-// share the etcd do not see each other's objects. Its watch caches are ready.
+// Storage returns the storage of a group, with watch caches that are ready. It has a prefix of its own in etcd, so that
+// tests that share the etcd do not see each other's objects. The clients of the group's Runtime reach no server.
 func (e Etcd) Storage(t testing.TB, group registry.Group) *Storage {
 	t.Helper()
 	recorded := &stores{byResource: map[schema.GroupResource]store{}}
@@ -129,8 +128,8 @@ func (e Etcd) Storage(t testing.TB, group registry.Group) *Storage {
 	return s
 }
 
-// newStorage returns the storage of a group in an encoding below a prefix of an etcd, with
-// options that are changed before stores are made with them.
+// newStorage returns the storage of a group in an encoding, below a prefix of an etcd. Change adapts the options of the
+// stores.
 func newStorage(group registry.Group, mediaType, prefix, endpoint string, change func(generic.RESTOptionsGetter) generic.RESTOptionsGetter) (*Storage, error) {
 	scheme := runtime.NewScheme()
 	registry.InstallMeta(scheme)
@@ -174,8 +173,8 @@ func awaitReady(t testing.TB, path string, storage rest.Storage) {
 	}
 }
 
-// Context returns the context of a request in a namespace, which is empty for what is
-// cluster-scoped, to a path such as "machines/status".
+// Context returns the context of a request to a path such as "machines/status". The namespace is empty for
+// cluster-scoped resources.
 func (s *Storage) Context(ctx context.Context, version, path, namespace string) context.Context {
 	resource, subresource, _ := strings.Cut(path, "/")
 	ctx = genericapirequest.WithNamespace(ctx, namespace)
@@ -189,8 +188,7 @@ func (s *Storage) Context(ctx context.Context, version, path, namespace string) 
 	})
 }
 
-// Write stores an object as it is: unlike a Create of the storage, without a strategy,
-// which would set its metadata and refuse what is invalid.
+// Write stores an object unchanged. It uses no strategy, which would set metadata and refuse invalid objects.
 func (s *Storage) Write(ctx context.Context, resource string, obj runtime.Object) error {
 	store, err := s.stores.of(schema.GroupResource{Group: s.group.Name, Resource: resource})
 	if err != nil {
@@ -203,7 +201,7 @@ func (s *Storage) Write(ctx context.Context, resource string, obj runtime.Object
 	return store.Create(ctx, key, obj, store.newObject(), 0)
 }
 
-// store is how the storage of a kind reaches etcd.
+// store reaches the objects of a kind in etcd.
 type store struct {
 	storage.Interface
 	key       func(runtime.Object) (string, error)
@@ -225,7 +223,7 @@ func (s *stores) of(resource schema.GroupResource) (store, error) {
 	return found, nil
 }
 
-// recorder remembers the stores that are made with the options it returns.
+// recorder remembers the stores that are made with its options.
 type recorder struct {
 	generic.RESTOptionsGetter
 	stores *stores
