@@ -25,12 +25,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// maxAnswerBytes is how much is read of a webhook's answer. The longest that makes
-// sense is a patch that brings a whole object, which is 4 MiB in base64.
+// maxAnswerBytes is the maximum size of a webhook's answer. The longest useful one
+// is a patch with a whole object, which is 4 MiB in base64.
 const maxAnswerBytes = 16 << 20
 
-// boundAnswers bounds what a webhook that answers without end can make this server
-// keep in memory. The library reads an answer to its end.
+// boundAnswers limits the memory for the answer of a webhook. The library reads
+// even an endless answer to its end.
 // Upstream fault 60.
 func boundAnswers(wrap webhook.AuthenticationInfoResolverWrapper) webhook.AuthenticationInfoResolverWrapper {
 	return func(delegate webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {

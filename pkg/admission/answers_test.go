@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A webhook that answers without end once was listened to without end.
+// The answer of a webhook without an end was once read without end.
 func TestBoundAnswers(t *testing.T) {
 	const length = "X-Answer-Length"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

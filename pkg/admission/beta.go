@@ -32,9 +32,9 @@ import (
 )
 
 // ListMutatingPolicies returns the mutating policies of the cluster, and their bindings.
-// Kubernetes 1.34 and 1.35 serve them as v1beta1 only, which has the same fields; without
-// that, this server would admit what kube-apiserver changes or refuses. The error is
-// NotFound if no version is served.
+// Kubernetes 1.34 and 1.35 serve them as v1beta1 only, which has the same fields. Without
+// v1beta1, this server would admit objects that kube-apiserver changes or refuses. The
+// error is NotFound if no version is served.
 func ListMutatingPolicies(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingAdmissionPolicyList, *admissionregistrationv1.MutatingAdmissionPolicyBindingList, error) {
 	policies, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	if err == nil {
@@ -72,7 +72,7 @@ func betaBindings(client kubernetes.Interface) *cache.ListWatch {
 	return betaListWatch[admissionregistrationv1.MutatingAdmissionPolicyBindingList](beta.List, beta.Watch)
 }
 
-// betaListWatch reads lists of v1beta1 as those of v1, which are of type *L.
+// betaListWatch returns lists of v1beta1 as lists of v1, with the type *L.
 func betaListWatch[L any, P interface {
 	*L
 	runtime.Object
@@ -92,7 +92,7 @@ func betaListWatch[L any, P interface {
 	}
 }
 
-// converted makes the objects of a watch those of v1.
+// converted converts the objects of a watch to v1.
 func converted(w watch.Interface, err error) (watch.Interface, error) {
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func converted(w watch.Interface, err error) (watch.Interface, error) {
 	}), nil
 }
 
-// toV1 converts between versions whose fields are the same.
+// toV1 converts between versions with the same fields.
 func toV1[T any](beta runtime.Object) (*T, error) {
 	content, err := json.Marshal(beta)
 	if err != nil {

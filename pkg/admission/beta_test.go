@@ -35,8 +35,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// kubeAPIServer serves mutating policies, of which there is one at first and one more in the
-// watch, and their bindings in one version.
+// kubeAPIServer serves mutating policies and their bindings in one version. The list has one
+// of each, and the watch adds another.
 func kubeAPIServer(t *testing.T, version string) kubernetes.Interface {
 	t.Helper()
 	object := func(kind, name string) map[string]any {
@@ -77,7 +77,7 @@ func kubeAPIServer(t *testing.T, version string) kubernetes.Interface {
 	return client
 }
 
-// What kube-apiserver enforces is read in the version that it serves.
+// Mutating policies are read in the version that kube-apiserver serves.
 func TestMutatingPoliciesOfAnyVersion(t *testing.T) {
 	for version, served := range map[string]bool{"v1": true, "v1beta1": true, "v1alpha1": false} {
 		t.Run(version, func(t *testing.T) {

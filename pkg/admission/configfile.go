@@ -29,10 +29,10 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 )
 
-// ValidateConfigFile returns what is wrong with the file of
+// ValidateConfigFile returns the errors in the file of
 // --admission-control-config-file, which configures some of these plugins. The
-// library does so late, ends the process, or ignores it. What is wrong with the
-// configuration of a plugin is known only to the plugin.
+// library reports them late, ends the process, or ignores them. Errors in the
+// configuration of a plugin are known only to the plugin.
 func ValidateConfigFile(file string, plugins []string) []error {
 	if file == "" {
 		return nil

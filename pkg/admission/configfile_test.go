@@ -29,7 +29,7 @@ func TestValidateConfigFile(t *testing.T) {
 	const header = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
 	for name, test := range map[string]struct {
 		content string
-		// want are the errors, in which DIR is the directory of the file.
+		// want are the errors. DIR stands for the directory of the file.
 		want []string
 	}{
 		"no plugins":       {header, nil},

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package admission is the admission chain of a server for API groups: which
-// plugins there are and in which order, and how they reach the cluster. It knows
-// nothing of any group. kube-apiserver runs no admission for the groups of another
-// server, so all of it happens here.
+// Package admission is the admission chain of a server for API groups. It has the
+// plugins in their order, and connects them to the cluster. It does not know any
+// group. kube-apiserver runs no admission for the groups of other servers, so all
+// of it happens here.
 package admission

@@ -30,8 +30,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Webhooks returns how webhooks are reached: with which credentials, of whose responses no
-// more than a bounded part is read, and where their Services are.
+// Webhooks returns the credentials for webhooks, and a resolver of their Services. Clients
+// with these credentials read only a bounded part of an answer.
 func Webhooks(config *genericapiserver.RecommendedConfig) (webhook.AuthenticationInfoResolverWrapper, webhook.ServiceResolver, error) {
 	services, err := newServiceResolver(config.SharedInformerFactory.Core().V1().Services().Lister(), config.ClientConfig)
 	if err != nil {
@@ -41,9 +41,9 @@ func Webhooks(config *genericapiserver.RecommendedConfig) (webhook.Authenticatio
 	return boundAnswers(wrapper), services, nil
 }
 
-// Initializers give the plugins what the library's own initializer does not have:
-// how to reach webhooks and the parameters of policies, and how quota counts. They
-// must run after it.
+// Initializers returns initializers for the plugins that must run after the library's own
+// one. They add the access to webhooks and to parameters of policies, and the rules for
+// counting objects for quota.
 func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Interface) (admission.PluginInitializers, error) {
 	wrapper, services, err := Webhooks(config)
 	if err != nil {
@@ -58,7 +58,7 @@ func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Int
 		webhookinitializer.NewPluginInitializer(wrapper, services),
 		initializeFunc(func(plugin admission.Interface) {
 			if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
-				// Without evaluators of their own all resources are counted by object.
+				// Without evaluators, quota counts all resources by object.
 				wants.SetQuotaConfiguration(quota.NewConfiguration(nil, nil))
 			}
 		}),
@@ -79,8 +79,8 @@ func Initializers(config *genericapiserver.RecommendedConfig, client dynamic.Int
 	}, nil
 }
 
-// InitializerFor returns an initializer for the plugins of type P: a group's Runtime
-// gives its own plugins by it what they read.
+// InitializerFor returns an initializer for the plugins of type P. A group's Runtime gives
+// its own plugins their clients and informers with it.
 func InitializerFor[P admission.Interface](initialize func(P)) admission.PluginInitializer {
 	return initializeFunc(func(plugin admission.Interface) {
 		if own, ok := plugin.(P); ok {

@@ -43,7 +43,8 @@ func recommended(kubeAPIServer string) *genericapiserver.RecommendedConfig {
 	return config
 }
 
-// The chain can be made of all plugins with the initializers, but not without.
+// With the initializers, a chain of all plugins is valid. Without them, it is
+// not.
 func TestInitializers(t *testing.T) {
 	for name, test := range map[string]struct {
 		without bool

@@ -26,7 +26,7 @@ import (
 )
 
 // mutatingPolicies lets policies mutate objects of all versions of a kind. The
-// library's own plugin does so only if the object is in the version of the policy.
+// library's own plugin requires the object to be in the version of the policy.
 type mutatingPolicies struct {
 	*mutatingpolicy.Plugin
 }
@@ -56,15 +56,16 @@ func (i policyInterfaces) GetObjectConvertor() runtime.ObjectConvertor {
 	return policyConvertor{i.ObjectInterfaces.GetObjectConvertor()}
 }
 
-// policyConvertor makes what a mutation returns a typed object. The library wants it
-// in the version of the request, and goes on as if it were in that of the policy;
-// versions are converted by way of the internal one only.
+// policyConvertor turns the result of a mutation into a typed object in the version
+// of the policy. The library asks for the version of the request, but treats the
+// object as one in the version of the policy. Conversion between versions needs the
+// internal one.
 // Upstream fault 65.
 type policyConvertor struct {
 	runtime.ObjectConvertor
 }
 
-// ConvertToVersion returns the object in the version that it has.
+// ConvertToVersion returns the object in its own version.
 func (c policyConvertor) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
 	return c.ObjectConvertor.ConvertToVersion(in, in.GetObjectKind().GroupVersionKind().GroupVersion())
 }

@@ -29,8 +29,8 @@ import (
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 )
 
-// TestPolicyConvertor takes what a policy makes of an object, which is in the version of the
-// policy, for a request in another version.
+// TestPolicyConvertor converts an object that a policy has changed, for a request in another
+// version than the policy's.
 func TestPolicyConvertor(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{example.AddToScheme, examplev1.AddToScheme} {

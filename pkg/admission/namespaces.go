@@ -26,11 +26,12 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// namespacesFor is a client that policies and webhooks read namespaces by when the cache has none.
+// namespacesFor is a client that policies and webhooks use for namespaces outside of the cache.
 //
-// An object may be in a namespace that is gone: its etcd has been restored, and the cluster's has
-// not. It has to be possible to remove its finalizers. So it is judged as in a namespace that has
-// no label but its name. Creating an object there is what the plugin NamespaceLifecycle refuses.
+// A namespace may be gone while its objects exist, after a restore of their etcd but not of the
+// cluster's. Removing the finalizers of such objects has to be possible. Therefore a missing
+// namespace is treated as one with no label but its name. The plugin NamespaceLifecycle refuses
+// new objects in it.
 type namespacesFor struct{ kubernetes.Interface }
 
 func (c namespacesFor) CoreV1() typedcorev1.CoreV1Interface {

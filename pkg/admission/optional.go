@@ -33,16 +33,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// absentRetry is how often is looked whether a kube-apiserver has learned a
-// resource, since it can be upgraded while this server runs.
+// absentRetry is the interval of checks whether kube-apiserver serves a resource. It can
+// be upgraded while this server runs.
 const absentRetry = 30 * time.Second
 
-// TolerateAbsence makes the factory's informers of admission configurations take a
-// resource that kube-apiserver does not serve, because it is too old or has it
-// switched off, for one without objects. Without that, the plugins that read the
-// resource would refuse every request for ever. What is served as v1beta1 only is read
-// as that, since kube-apiserver enforces it. It must be called before anything else uses
-// the factory.
+// TolerateAbsence makes the factory's informers of admission configurations tolerate
+// missing resources. A resource that kube-apiserver does not serve, since it is too old
+// or has it disabled, counts as empty. Otherwise, the plugins that read the resource
+// would refuse every request for ever. Resources that are served as v1beta1 only are read
+// in that version, since kube-apiserver enforces them. The caller must not have used the
+// factory before.
 // Upstream fault 64.
 func TolerateAbsence(factory informers.SharedInformerFactory) {
 	for _, optional := range []struct {
@@ -75,8 +75,8 @@ func TolerateAbsence(factory informers.SharedInformerFactory) {
 // optionalListWatch lists and watches a resource that may not be served.
 type optionalListWatch struct {
 	served *cache.ListWatch
-	// beta reads the resource where it is served as v1beta1; nil if it never was with the
-	// same fields.
+	// beta reads the resource where it is served as v1beta1. It is nil for resources that
+	// never were, with the same fields.
 	beta            *cache.ListWatch
 	resource        string
 	empty           runtime.Object
@@ -85,8 +85,8 @@ type optionalListWatch struct {
 
 var _ cache.ListerWatcherWithContext = &optionalListWatch{}
 
-// IsWatchListSemanticsUnSupported makes the reflector begin with a list, which can
-// be empty, and not with a watch.
+// IsWatchListSemanticsUnSupported makes the reflector begin with a list, which can be
+// empty, instead of a watch.
 func (*optionalListWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (o *optionalListWatch) absent(err error) bool {
@@ -116,10 +116,9 @@ func (o *optionalListWatch) ListWithContext(ctx context.Context, options metav1.
 	return list, err
 }
 
-// WatchWithContext returns a watch without events if the resource is not served.
-// The one after it begins with all objects, as the empty list has no version. If the
-// resource was served before, an error makes the reflector list it, so that its
-// objects are forgotten.
+// WatchWithContext returns a watch without events if the resource is not served. The next
+// watch begins with all objects, as the empty list has no version. If the resource was
+// served before, an error makes the reflector list it, and forget its objects.
 func (o *optionalListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := o.served.WatchWithContext(ctx, options)
 	if apierrors.IsNotFound(err) && o.beta != nil {

@@ -99,7 +99,8 @@ func TestOptionalListWatch(t *testing.T) {
 	}
 }
 
-// TestTolerateAbsence reads what there is from a kube-apiserver that has no policies.
+// TestTolerateAbsence reads admission configurations from a kube-apiserver without
+// policies.
 func TestTolerateAbsence(t *testing.T) {
 	kind := func(name string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: name}

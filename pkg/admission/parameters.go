@@ -38,13 +38,14 @@ import (
 // parameterResync is the interval of the library's own informers of parameters.
 const parameterResync = 10 * time.Minute
 
-// parameterInformers make an informer of its own for each kind of parameters that
-// the policies of a plugin use. In the server's shared informers, a kind that this
-// server may not read would never sync, which makes the server unready, and one
-// that went out of use would not start again. The policies themselves come from
-// the shared informers.
+// parameterInformers makes a separate informer for each kind of parameters that
+// the policies of a plugin use. The policies themselves come from the server's
+// shared informers. There, a kind that this server may not read would never sync
+// and keep the server unready. An informer that went out of use would not start
+// again.
 //
-// The plugin asks for a resource and starts what it got, under its own lock.
+// The plugin asks for a resource and starts its informer, under the plugin's own
+// lock.
 // Upstream fault 62.
 type parameterInformers struct {
 	informers.SharedInformerFactory
@@ -62,7 +63,7 @@ func (f *parameterInformers) ForResource(resource schema.GroupVersionResource) (
 	return f.asked, nil
 }
 
-// Start starts the last informer that ForResource has returned.
+// Start starts the informer that ForResource returned last.
 func (f *parameterInformers) Start(stop <-chan struct{}) {
 	if f.asked != nil {
 		go f.asked.Run(stop)
@@ -70,9 +71,9 @@ func (f *parameterInformers) Start(stop <-chan struct{}) {
 	}
 }
 
-// parameterInformer reports a missing permission from its lister, at once, where
-// other informers go on waiting: so it becomes the error of the policies that need
-// the permission, and follows their failurePolicy.
+// parameterInformer reports a missing permission from its lister at once. Other
+// informers would wait. The permission becomes an error of the policies that need
+// it, and follows their failurePolicy.
 // Upstream fault 63.
 type parameterInformer struct {
 	cache.SharedIndexInformer
@@ -94,12 +95,12 @@ func newParameterInformer(resource schema.GroupVersionResource, client dynamic.R
 			return w, err
 		},
 	}, &unstructured.Unstructured{}, parameterResync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	// It fails only after the informer has started.
+	// SetTransform fails only after the informer has started.
 	_ = i.SetTransform(typedParameter)
 	return i
 }
 
-// note keeps the last answer about the permission: an error of another kind says
+// note keeps the last result about the permission. Errors of other kinds say
 // nothing about it.
 func (i *parameterInformer) note(err error) {
 	switch {
@@ -121,12 +122,12 @@ func (i *parameterInformer) err() error {
 // Informer returns the informer itself.
 func (i *parameterInformer) Informer() cache.SharedIndexInformer { return i }
 
-// HasSynced is true, too, if waiting is no use.
+// HasSynced returns true also if waiting is useless.
 func (i *parameterInformer) HasSynced() bool {
 	return i.err() != nil || i.SharedIndexInformer.HasSynced()
 }
 
-// Lister lists the parameters, unless there is a permission missing.
+// Lister lists the parameters. Without the permission, it returns errors.
 func (i *parameterInformer) Lister() cache.GenericLister {
 	all := cache.NewGenericLister(i.GetIndexer(), i.resource)
 	return parameterLister{all, all, i}
@@ -158,9 +159,9 @@ func (l parameterLister) ByNamespace(namespace string) cache.GenericNamespaceLis
 	return parameterLister{l.all.ByNamespace(namespace), l.all, l.informer}
 }
 
-// typedParameter makes an object of a kind that client-go knows look as it does in
-// kube-apiserver, and as the library makes it when it reads a parameter directly:
-// typed, and without its kind.
+// typedParameter returns a parameter of a kind that client-go knows as a typed
+// object without its kind. kube-apiserver does the same, and so does the library
+// when it reads a parameter directly.
 func typedParameter(obj any) (any, error) {
 	object, ok := obj.(*unstructured.Unstructured)
 	if !ok {

@@ -130,8 +130,8 @@ func TestDeniedParameter(t *testing.T) {
 	}
 }
 
-// A kind of parameters that went out of use, and is used again, is read again. In the shared
-// informers, it would never be.
+// A kind of parameters that was unused for a while is read again. The shared informers would
+// not do that.
 func TestParameterInformers(t *testing.T) {
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	limits := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "limits"}, Data: map[string]string{"max": "3"}}

@@ -34,24 +34,23 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Plugin is an admission plugin that an operator can turn on and off by its name.
+// Plugin is an admission plugin that operators can enable and disable by its name.
 type Plugin struct {
 	Name string
-	// Register tells how the plugin is made.
+	// Register registers the plugin's factory.
 	Register func(*admission.Plugins)
 	// DefaultOff plugins run only if they are enabled by a flag.
 	DefaultOff bool
 	// Reads are the resources of the cluster that the plugin lists and watches.
 	Reads []schema.GroupResource
-	// Feature is the feature gate without which the plugin does nothing, if there is one.
+	// Feature is the feature gate that the plugin needs, if any.
 	Feature featuregate.Feature
 }
 
-// Plugins are all plugins in the order in which they run; own are those of the
-// groups that are served. All mutating ones run before all validating ones. A
-// group's own defaults come before the cluster's webhooks and policies, which
-// judge what is going to be stored; quota is last, as it must not count what
-// another plugin refuses.
+// Plugins returns all plugins in the order of their execution, with the groups' own
+// plugins. All mutating plugins run before all validating ones. A group's own defaults
+// come before the cluster's webhooks and policies, which judge the object as it will be
+// stored. Quota is last, as it must not count objects that another plugin refuses.
 func Plugins(own ...Plugin) []Plugin {
 	namespaces := schema.GroupResource{Resource: "namespaces"}
 	services := schema.GroupResource{Resource: "services"}
@@ -90,8 +89,7 @@ func Plugins(own ...Plugin) []Plugin {
 	)
 }
 
-// Options returns the options of an admission chain of these plugins, and of the
-// flags that change it.
+// Options returns the options of an admission chain with these plugins and its flags.
 func Options(plugins []Plugin) *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
 	options.Plugins = admission.NewPlugins()
@@ -106,14 +104,14 @@ func Options(plugins []Plugin) *genericoptions.AdmissionOptions {
 	return options
 }
 
-// Enabled tells whether the options let a plugin run.
+// Enabled tells whether the options enable a plugin.
 func Enabled(plugin Plugin, options *genericoptions.AdmissionOptions) bool {
 	disabled := options.DefaultOffPlugins.Union(sets.New(options.DisablePlugins...)).Difference(sets.New(options.EnablePlugins...))
 	return !disabled.Has(plugin.Name)
 }
 
-// ValidateFeatures refuses plugins that would do nothing: what they enforce would be
-// admitted without a word, while kube-apiserver, or another replica, enforces it.
+// ValidateFeatures returns an error for each enabled plugin that would do nothing. This
+// server would silently admit requests that kube-apiserver, or another replica, refuses.
 func ValidateFeatures(plugins []Plugin, options *genericoptions.AdmissionOptions, gate featuregate.FeatureGate) (errs []error) {
 	for _, plugin := range plugins {
 		if plugin.Feature != "" && !gate.Enabled(plugin.Feature) && Enabled(plugin, options) {

@@ -43,7 +43,7 @@ func names(plugins []Plugin) []string {
 	return names
 }
 
-// The order is a promise: who relies on what a webhook sees relies on it.
+// The order is a promise: users may rely on the objects that webhooks see.
 func TestOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		own, want []string
@@ -80,8 +80,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// If this fails, a new version of the library has other plugins: decide where they
-// belong in Plugins, and whether they are on.
+// If this fails, a new version of the library has other plugins. Decide about
+// their place in Plugins, and whether they are on.
 func TestLibraryHasNoOtherPlugins(t *testing.T) {
 	want := []string{
 		"NamespaceLifecycle",
@@ -164,7 +164,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A plugin whose feature is off would admit everything without a word.
+// A plugin whose feature is off would silently admit everything.
 func TestValidateFeatures(t *testing.T) {
 	for name, test := range map[string]struct {
 		enabled  bool

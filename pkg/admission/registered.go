@@ -28,7 +28,7 @@ import (
 
 // Webhook is a validating or a mutating webhook of a cluster.
 type Webhook struct {
-	// Name is that of the webhook, and Configuration the kind and name of the object that has it.
+	// Name is the webhook's name. Configuration is the kind and the name of its object.
 	Name, Configuration string
 	Client              admissionregistrationv1.WebhookClientConfig
 	Rules               []admissionregistrationv1.RuleWithOperations
@@ -66,7 +66,7 @@ type Policy struct {
 	Parameters    *admissionregistrationv1.ParamKind
 	Rules         []admissionregistrationv1.RuleWithOperations
 	FailurePolicy *admissionregistrationv1.FailurePolicyType
-	// Bound is false for a policy that is never evaluated, as no binding names it.
+	// Bound is false for a policy without a binding, which is never evaluated.
 	Bound bool
 }
 

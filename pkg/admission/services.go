@@ -32,7 +32,7 @@ import (
 // Upstream fault 61.
 type serviceResolver struct {
 	services corelisters.ServiceLister
-	// kubeAPIServer is where the Service kubernetes leads to.
+	// kubeAPIServer is the address for the Service kubernetes.
 	kubeAPIServer *url.URL
 }
 
@@ -46,8 +46,8 @@ func newServiceResolver(services corelisters.ServiceLister, kubeAPIServer *rest.
 	return serviceResolver{services, host}, nil
 }
 
-// ResolveEndpoint returns where a Service can be reached. An error says what is
-// wrong with the Service.
+// ResolveEndpoint returns the address of a Service. Its errors describe
+// problems of the Service.
 func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	if namespace == metav1.NamespaceDefault && name == "kubernetes" && port == 443 {
 		return r.kubeAPIServer, nil

@@ -34,8 +34,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// discoveryAnnotation is on the APIServices of versions whose resources have changed: a hash of
-// them, and the server that has written it.
+// discoveryAnnotation is an annotation of the APIServices of versions with changed resources.
+// It has a hash of the resources, and the server that has written it.
 const discoveryAnnotation = "crd-apiserver/discovery"
 
 // announcer makes kube-apiserver read a version's discovery as soon as it has changed.
@@ -43,8 +43,8 @@ const discoveryAnnotation = "crd-apiserver/discovery"
 // kube-apiserver reads discovery once a minute, and whenever an APIService changes. Until then
 // clients do not know a new kind, although its definition is Established.
 //
-// It may ask a replica that does not serve the kind yet. So each replica changes the annotation
-// when it has got the kind, and none does because of what another one has written.
+// kube-apiserver may read a replica that does not serve the kind yet. Therefore each replica
+// changes the annotation once it serves the kind, whatever other replicas have written.
 type announcer struct {
 	registrar *registrar
 	replica   string
@@ -53,7 +53,7 @@ type announcer struct {
 	announced map[string]string
 
 	lock sync.Mutex
-	// served are the hashes of what this server has in discovery now.
+	// served are the hashes of this server's discovery now.
 	served map[string]string
 }
 
@@ -67,7 +67,7 @@ func newAnnouncer(registrar *registrar) *announcer {
 	}
 }
 
-// changed is told of each version that is in discovery.
+// changed is called for each version in discovery.
 func (a *announcer) changed(group string, version apidiscoveryv2.APIVersionDiscovery) {
 	content, err := json.Marshal(version.Resources)
 	if err != nil {
@@ -101,7 +101,8 @@ func (a *announcer) run(ctx context.Context) {
 	}
 }
 
-// announce changes an APIService that leads here, unless kube-apiserver knows what is served.
+// announce changes an APIService that leads to this server, unless kube-apiserver knows the
+// resources.
 func (a *announcer) announce(ctx context.Context, name string) error {
 	a.lock.Lock()
 	hash := a.served[name]
@@ -114,7 +115,7 @@ func (a *announcer) announce(ctx context.Context, name string) error {
 	if err == nil {
 		written, _, _ := strings.Cut(apiService.Annotations[discoveryAnnotation], "/")
 		leadsHere := apiService.Spec.Service != nil && a.registrar.leadsHere(apiService.Spec.Service)
-		// A server that starts is asked for nothing before it serves everything.
+		// A starting server gets no requests before it serves everything.
 		if leadsHere && (known || written != hash) {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, discoveryAnnotation, hash+"/"+a.replica)
 			_, err = a.registrar.apiServices.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -130,7 +131,7 @@ func (a *announcer) announce(ctx context.Context, name string) error {
 	return nil
 }
 
-// observed returns a manager that tells of each version that is added.
+// observed returns a manager that calls a function for each added version.
 func observed(manager aggregated.ResourceManager, added func(group string, version apidiscoveryv2.APIVersionDiscovery)) aggregated.ResourceManager {
 	return observedManager{manager, added}
 }

@@ -32,7 +32,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 )
 
-// discovered is what discovery has of a version with these resources.
+// discovered returns the discovery of a version with these resources.
 func discovered(resources ...string) (version apidiscoveryv2.APIVersionDiscovery) {
 	version.Version = "v1"
 	for _, resource := range resources {
@@ -41,7 +41,8 @@ func discovered(resources ...string) (version apidiscoveryv2.APIVersionDiscovery
 	return version
 }
 
-// Every replica makes kube-apiserver ask once for each change of its own, and none answers another.
+// Every replica makes kube-apiserver read discovery once for each change of its own, and does not
+// react to others.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	const first, second = 0, 1

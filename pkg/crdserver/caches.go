@@ -36,26 +36,26 @@ import (
 )
 
 const (
-	// fillTimeout is how long the server waits for the watch caches of a definition before it is
-	// ready without them, as when the webhook that converts its objects does not answer.
+	// fillTimeout is how long the server waits for the watch caches of a definition. After it,
+	// the server is ready without them, such as when a conversion webhook does not answer.
 	fillTimeout = time.Minute
 	// fillsAtOnce is the number of definitions whose objects are read at once.
 	fillsAtOnce = 4
-	// fillInterval is how often it is tried.
+	// fillInterval is the interval of the attempts.
 	fillInterval = 100 * time.Millisecond
 )
 
-// caches has the server read the objects of definitions into its watch caches before the first
-// client comes, which would have to wait, or to try again.
+// caches fills the watch caches with the objects of definitions before the first client request.
+// Such a request would have to wait, or be tried again.
 type caches struct {
 	// client is nil if there are no caches.
 	client rest.Interface
 	slots  chan struct{}
-	// filled are the resourceVersions of the copies of definitions, by name. Only the mirror's
-	// one worker uses it, and starting, which is set until all definitions have been copied once.
+	// filled are the resourceVersions of the copies of definitions, by name. Starting is true
+	// until all definitions have been copied once. Only the mirror's one worker uses both.
 	filled   map[string]string
 	starting bool
-	// pending counts those of the start.
+	// pending counts the definitions of the start.
 	pending sync.WaitGroup
 	ready   atomic.Bool
 }
@@ -72,7 +72,7 @@ func newCaches(config *apiserver.Config) (*caches, error) {
 	return c, err
 }
 
-// fill begins to fill the caches of a definition, unless that has begun for this copy of it.
+// fill starts filling the caches of a definition, once for each copy.
 func (c *caches) fill(ctx context.Context, copied *apiextensions.CustomResourceDefinition) {
 	if c.client == nil || c.filled[copied.Name] == copied.ResourceVersion {
 		return
@@ -103,7 +103,7 @@ func (c *caches) fillAll(ctx context.Context, paths []string) {
 	}
 }
 
-// fillOne lists nothing from a cache, again and again until the cache has been filled.
+// fillOne sends list requests without results until the cache is filled.
 func (c *caches) fillOne(ctx context.Context, resource string) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, fillInterval, true, func(ctx context.Context) (bool, error) {
@@ -119,8 +119,8 @@ func (c *caches) fillOne(ctx context.Context, resource string) error {
 	return nil
 }
 
-// start makes the server ready when the caches of all copied definitions are filled, or have had
-// their time.
+// start makes the server ready when the caches of all copied definitions are filled, or have
+// timed out.
 func (c *caches) start() {
 	c.starting = false
 	go func() {
@@ -129,7 +129,7 @@ func (c *caches) start() {
 	}()
 }
 
-// check is that of /readyz.
+// check is the check for /readyz.
 func (c *caches) check(*http.Request) error {
 	if !c.ready.Load() {
 		return errors.New("the objects of the CustomResourceDefinitions are being read")

@@ -39,7 +39,7 @@ import (
 
 const widgets = "/apis/example.com/v1/widgets"
 
-// filling is a server whose watch caches are filled at some time. It notes which were asked for.
+// filling is a server whose watch caches are filled at some time. It counts the requests.
 type filling struct {
 	until time.Time
 	mu    sync.Mutex
@@ -83,8 +83,8 @@ func copiedAt(resourceVersion string) *apiextensions.CustomResourceDefinition {
 	}
 }
 
-// A server is ready when its watch caches are filled: the first clients after a start, or after a
-// migration, were answered with 429 until then.
+// A server is ready when its watch caches are filled. Otherwise the first clients after a start, or after
+// a migration, would get a 429.
 func TestReadyWhenCachesAreFilled(t *testing.T) {
 	for name, test := range map[string]struct {
 		fills, ready time.Duration
@@ -109,7 +109,8 @@ func TestReadyWhenCachesAreFilled(t *testing.T) {
 				first := server.requests()
 				require.Equal(t, []string{widgets}, slices.Collect(maps.Keys(first)))
 
-				// The same copy has the same caches, and another one has new ones, for which nobody waits.
+				// The same copy has the same caches. Another copy has new ones, and readiness does not
+				// wait for them.
 				c.fill(t.Context(), copiedAt("1"))
 				synctest.Wait()
 				require.Equal(t, first, server.requests())

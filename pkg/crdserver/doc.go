@@ -14,14 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package crdserver serves API groups that CustomResourceDefinitions define, from an
-// etcd other than the cluster's.
+// Package crdserver serves API groups that CustomResourceDefinitions define, from an etcd
+// other than the cluster's.
 //
 // The definitions stay in kube-apiserver, where clients read and change them. This package
-// keeps a copy of those of the chosen groups in the server's own etcd, and
-// k8s.io/apiextensions-apiserver serves what the copies define, as it does inside
-// kube-apiserver. Objects are stored under the same keys and in the same form as there.
+// keeps copies of the chosen groups' definitions in the server's own etcd.
+// k8s.io/apiextensions-apiserver serves the copies, as it does inside kube-apiserver.
+// Objects are stored under the same keys and in the same form as there.
 //
-// When a definition is deleted in the cluster while there are objects, its copy stays, and
-// the objects are served on: what looks like an uninstalled chart must not destroy them.
+// When a definition with objects is deleted in the cluster, its copy stays, and the
+// objects are still served. Uninstalling a chart must not destroy them.
 package crdserver

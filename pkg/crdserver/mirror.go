@@ -67,8 +67,8 @@ const (
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// mirror keeps copies of the definitions of some groups in the server's own etcd. All
-// replicas do so, and write the same.
+// mirror keeps copies of the definitions of some groups in the server's own etcd. All replicas do
+// so, and write the same copies.
 type mirror struct {
 	groups sets.Set[string]
 	purge  bool
@@ -80,14 +80,14 @@ type mirror struct {
 	queue       workqueue.TypedRateLimitingInterface[string]
 	registrar   *registrar
 	announcer   *announcer
-	// leftovers is how many objects there are of definitions that the cluster does not have
-	// any more, as of the last count.
+	// leftovers is the number of objects of definitions that the cluster no longer has, at the
+	// last count.
 	leftovers *metrics.GaugeVec
 
 	copies  storage.Interface
 	prefix  string
 	destroy func()
-	// objects is how the objects of the definitions are stored.
+	// objects has the storage options of the definitions' objects.
 	objects generic.RESTOptionsGetter
 	caches  *caches
 	// copied is closed when all definitions have been copied once.
@@ -148,7 +148,7 @@ func newMirror(o *Options, config *apiserver.Config, copies, objects generic.RES
 	return m, err
 }
 
-// slim keeps of a definition no more than its name if it is of no chosen group.
+// slim reduces a definition of other groups to its metadata.
 func (m *mirror) slim(object any) (any, error) {
 	definition, ok := object.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || m.groups.Has(definition.Spec.Group) {
@@ -159,8 +159,7 @@ func (m *mirror) slim(object any) (any, error) {
 	}}, nil
 }
 
-// groupOf is the group of a definition, whose name is that of its resource, a dot, and the
-// group.
+// groupOf returns the group of a definition, which follows the first dot of its name.
 func groupOf(name string) string {
 	_, group, _ := strings.Cut(name, ".")
 	return group
@@ -172,8 +171,8 @@ func (m *mirror) enqueue(object any) {
 	}
 }
 
-// start returns when all definitions have been copied, and goes on following them. Until
-// then the server is not ready.
+// start copies all definitions, and then keeps following them in the background. The server is not
+// ready before it returns.
 func (m *mirror) start(hook genericapiserver.PostStartHookContext) error {
 	m.informers.Start(hook.Done())
 	if !cache.WaitForCacheSync(hook.Done(), m.synced) {
@@ -200,7 +199,7 @@ func (m *mirror) start(hook genericapiserver.PostStartHookContext) error {
 	return nil
 }
 
-// copyAll copies all definitions, and looks after the copies of those that have gone.
+// copyAll copies all definitions, and handles the copies of deleted ones.
 func (m *mirror) copyAll(ctx context.Context) error {
 	names := sets.New[string]()
 	definitions, err := m.definitions.List(labels.Everything())
@@ -260,8 +259,8 @@ func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
 		return err
 	}
 	definitions = slices.DeleteFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool { return definition.Spec.Group != group })
-	// While objects are moved between kube-apiserver and this server, "migrate" alone says where
-	// the versions lead: one that it has given back to kube-apiserver is no new one.
+	// While "migrate" moves objects between kube-apiserver and this server, it alone sets the
+	// APIServices. A version that it has given back to kube-apiserver is not new.
 	if slices.ContainsFunc(definitions, func(definition *apiextensionsv1.CustomResourceDefinition) bool {
 		return definition.Annotations[keys.CopyAnnotation] != ""
 	}) {
@@ -274,7 +273,7 @@ func (m *mirror) syncAndRegister(ctx context.Context, name string) error {
 	return m.registrar.follow(ctx, group, served)
 }
 
-// sync makes the copy of a definition what it should be.
+// sync updates the copy of a definition.
 func (m *mirror) sync(ctx context.Context, name string) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.trySync(ctx, name) })
 }
@@ -294,8 +293,8 @@ func (m *mirror) trySync(ctx context.Context, name string) error {
 		return err
 	}
 	if !apiequality.Semantic.DeepEqual(wanted, copied) {
-		// The informer may be behind that of the replica that has written the copy. What
-		// kube-apiserver has once the copy has been read can't be older than the copy.
+		// The informer may be behind that of the replica that has written the copy. A read from
+		// kube-apiserver after the read of the copy can't return an older definition.
 		if definition, err = existing(m.cluster.Get(ctx, name, metav1.GetOptions{})); err != nil {
 			return err
 		}
@@ -329,7 +328,7 @@ func existing(definition *apiextensionsv1.CustomResourceDefinition, err error) (
 }
 
 // wantedCopy returns the copy that a definition should have, with the resourceVersion of the
-// present one. It returns nil for none, and the present one if that stays as it is.
+// present one. It returns nil for no copy, and the present one if that does not change.
 func wantedCopy(definition *apiextensionsv1.CustomResourceDefinition, copied *apiextensions.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
 	switch {
 	case definition == nil:
@@ -351,8 +350,8 @@ func wantedCopy(definition *apiextensionsv1.CustomResourceDefinition, copied *ap
 	return wanted, nil
 }
 
-// copyOf is a definition without what says that it is being deleted: the library, which
-// would delete its objects, is not told before it is gone, and then only if that is wanted.
+// copyOf returns a definition without its deletion marks. They would make the library delete the
+// objects. syncDeleted handles the deletion once the definition is gone.
 func copyOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	out := definition.DeepCopy()
 	out.ResourceVersion, out.ManagedFields = "", nil
@@ -364,7 +363,7 @@ func copyOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensions
 	return out
 }
 
-// syncDeleted looks after the copy of a definition that the cluster does not have.
+// syncDeleted handles the copy of a definition that the cluster does not have.
 func (m *mirror) syncDeleted(ctx context.Context, copied *apiextensions.CustomResourceDefinition) error {
 	name := copied.Name
 	count, err := m.count(ctx, schema.GroupResource{Group: copied.Spec.Group, Resource: copied.Spec.Names.Plural})
@@ -385,8 +384,7 @@ func (m *mirror) syncDeleted(ctx context.Context, copied *apiextensions.CustomRe
 	return nil
 }
 
-// purgeObjects marks a copy as being deleted, upon which the library deletes the objects and
-// then the copy.
+// purgeObjects marks a copy as being deleted. The library then deletes the objects and the copy.
 func (m *mirror) purgeObjects(ctx context.Context, copied *apiextensions.CustomResourceDefinition, count int64) error {
 	klog.InfoS("A CustomResourceDefinition has been deleted in the cluster: its objects are being deleted, by --purge-deleted", "definition", copied.Name, "objects", count)
 	if !copied.DeletionTimestamp.IsZero() {
@@ -409,7 +407,7 @@ func (m *mirror) copyNamed(ctx context.Context, name string) (*apiextensions.Cus
 	return copied, err
 }
 
-// write writes a copy in the place of the one with its resourceVersion.
+// write replaces the copy with the same resourceVersion.
 func (m *mirror) write(ctx context.Context, copied *apiextensions.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
 	written := &apiextensions.CustomResourceDefinition{}
 	return written, m.copies.GuaranteedUpdate(ctx, m.key(copied.Name), written, true, nil,
@@ -418,7 +416,7 @@ func (m *mirror) write(ctx context.Context, copied *apiextensions.CustomResource
 		}), nil)
 }
 
-// remove ends the serving of what a copy defines.
+// remove deletes a copy, which ends the serving of its objects.
 func (m *mirror) remove(ctx context.Context, copied *apiextensions.CustomResourceDefinition) error {
 	m.leftovers.DeleteLabelValues(copied.Name)
 	delete(m.caches.filled, copied.Name)
@@ -430,7 +428,7 @@ func (m *mirror) remove(ctx context.Context, copied *apiextensions.CustomResourc
 	return err
 }
 
-// unchanged returns a conflict if the copy is not the one that was read.
+// unchanged returns a conflict if another replica has changed the copy since it was read.
 func unchanged(read *apiextensions.CustomResourceDefinition, now runtime.Object) error {
 	if accessor, err := meta.Accessor(now); err != nil || accessor.GetResourceVersion() == read.ResourceVersion {
 		return err
@@ -444,8 +442,8 @@ func (m *mirror) list(ctx context.Context) ([]apiextensions.CustomResourceDefini
 	return list.Items, err
 }
 
-// servedVersions are those that any definition of a group serves, or any copy: the informer may be
-// behind that of the replica that has written it.
+// servedVersions returns the versions that any definition or copy of a group serves. The informer
+// may be behind that of the replica that has written a copy.
 func (m *mirror) servedVersions(ctx context.Context, group string, definitions []*apiextensionsv1.CustomResourceDefinition) (sets.Set[string], error) {
 	copies, err := m.list(ctx)
 	if err != nil {
@@ -465,7 +463,7 @@ func (m *mirror) servedVersions(ctx context.Context, group string, definitions [
 	return served, nil
 }
 
-// count returns how many objects of a resource are stored.
+// count returns the number of stored objects of a resource.
 func (m *mirror) count(ctx context.Context, resource schema.GroupResource) (int64, error) {
 	options, err := m.objects.GetRESTOptions(resource, nil)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestCopyIsNotBeingDeleted(t *testing.T) {
 	require.Len(t, original.Status.Conditions, 2, "The original has changed.")
 }
 
-// Of the definitions of other groups no more is kept than has to be.
+// Definitions of other groups are reduced to the necessary fields.
 func TestSlim(t *testing.T) {
 	t.Parallel()
 	m := &mirror{groups: sets.New("example.com")}

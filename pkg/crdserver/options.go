@@ -38,7 +38,7 @@ func definitionResource() schema.GroupResource {
 	return apiextensions.Resource("customresourcedefinitions")
 }
 
-// Options are what an operator can choose. The zero value serves nothing.
+// Options are the options of an operator. The zero value serves nothing.
 type Options struct {
 	// Groups are the names of the API groups to serve. All CustomResourceDefinitions of a
 	// group are served, or none.
@@ -48,8 +48,7 @@ type Options struct {
 	PurgeDeleted bool
 }
 
-// Base returns what an API server is built on to serve the groups, with the flags of the
-// options.
+// Base returns the API server that serves the groups, with the flags of the options.
 func (o *Options) Base() *apiserver.Base {
 	return &apiserver.Base{
 		Scheme:      library.Scheme,
@@ -74,7 +73,7 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 		"Delete the objects of a CustomResourceDefinition that is deleted, as kube-apiserver does. Otherwise they stay, and are served by the last definition until all of them have been deleted.")
 }
 
-// Validate returns everything that is wrong, each error with its flag.
+// Validate returns all errors of the options, each with its flag.
 func (o *Options) Validate() []error {
 	if len(o.Groups) == 0 {
 		return []error{errors.New("--groups is not set: name the API groups to serve, such as argoproj.io")}
@@ -91,7 +90,7 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// mayRegister is what it takes to register the versions that appear in a definition, and to
+// mayRegister returns the permissions to register new versions of a definition, and to
 // announce their kinds.
 func mayRegister() (permissions []cluster.Permission) {
 	for _, verb := range []string{"get", "list", "create", "patch", "delete"} {

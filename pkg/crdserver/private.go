@@ -29,9 +29,9 @@ import (
 
 const privatePath = genericapiserver.APIGroupPrefix + "/" + apiextensions.GroupName
 
-// privateAPI serves the copies of the definitions to the server itself, which reads them
-// over its loopback connection. For everybody else they do not exist: who asks for a
-// definition is meant to get it from kube-apiserver.
+// privateAPI serves the copies of the definitions to the server itself, over its
+// loopback connection. For all other clients the copies do not exist: they should read
+// definitions from kube-apiserver.
 type privateAPI struct {
 	container *restful.Container
 }
@@ -49,7 +49,7 @@ func (p *privateAPI) takeFrom(server *genericapiserver.GenericAPIServer) {
 	}
 }
 
-// inside returns a chain in which the API is behind everything else.
+// inside returns a chain with the API behind all other handlers.
 func (p *privateAPI) inside(chain func(http.Handler, *genericapiserver.Config) http.Handler) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(next http.Handler, config *genericapiserver.Config) http.Handler {
 		next = withoutProtobuf(next)

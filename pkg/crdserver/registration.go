@@ -45,13 +45,13 @@ import (
 )
 
 const (
-	// What kube-apiserver gives the APIServices of CustomResourceDefinitions.
+	// These are the priorities of kube-apiserver's APIServices for CustomResourceDefinitions.
 	groupPriority, versionPriority = 1000, 100
 
 	registerPollInterval = 100 * time.Millisecond
 )
 
-// Target is where kube-apiserver sends the requests for a group to.
+// Target is the server that kube-apiserver sends the requests for a group to.
 type Target struct {
 	Service apiregistrationv1.ServiceReference
 	// CABundle is the certificate authority of the Service, as PEM.
@@ -62,13 +62,13 @@ func (t Target) is(spec apiregistrationv1.APIServiceSpec) bool {
 	return apiequality.Semantic.DeepEqual(spec.Service, &t.Service) && slices.Equal(spec.CABundle, t.CABundle)
 }
 
-// Register makes kube-apiserver send the requests for all served versions of the groups,
-// which CustomResourceDefinitions define, to a server that runs already. It returns when
-// kube-apiserver does so, or with the context's error. The objects that are in the cluster's
-// etcd stay there, and are not seen until Unregister.
+// Register makes kube-apiserver send the requests for all served versions of the groups to a
+// running server. CustomResourceDefinitions must define the groups. It returns when
+// kube-apiserver does so, or with the context's error. Objects in the cluster's etcd stay there,
+// invisible until Unregister.
 //
-// A request is answered by one server or the other, and none fails: label and Service are
-// changed in one patch of each APIService.
+// No request fails meanwhile, and only one of the servers answers it: one patch changes the
+// label and the Service of an APIService.
 func Register(ctx context.Context, config *rest.Config, target Target, groups ...string) error {
 	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.register(ctx, group, version, target)
@@ -86,8 +86,8 @@ func Register(ctx context.Context, config *rest.Config, target Target, groups ..
 	})
 }
 
-// Unregister makes kube-apiserver serve the groups by itself again, from the cluster's etcd,
-// and returns when it does so, or with the context's error.
+// Unregister makes kube-apiserver serve the groups itself again, from the cluster's etcd. It
+// returns when kube-apiserver does so, or with the context's error.
 func Unregister(ctx context.Context, config *rest.Config, groups ...string) error {
 	return switchAll(ctx, config, groups, func(ctx context.Context, r *registrar, group, version string) error {
 		return r.giveBack(ctx, version+"."+group)
@@ -104,7 +104,7 @@ func Unregister(ctx context.Context, config *rest.Config, groups ...string) erro
 }
 
 // switchAll changes all versions, and then waits for each. A server that follows new versions
-// may take one that is changed already for such while another is not: so each is changed again
+// may register a changed version again while others are unchanged. Therefore each is changed
 // until it stays so.
 func switchAll(ctx context.Context, config *rest.Config, groups []string, change func(ctx context.Context, r *registrar, group, version string) error,
 	check func(apiService *apiregistrationv1.APIService, answering string) error) error {
@@ -160,7 +160,7 @@ func switchAll(ctx context.Context, config *rest.Config, groups []string, change
 	return nil
 }
 
-// versionsOf are the versions of a group that a definition serves.
+// versionsOf returns the versions of a group that a definition serves.
 func versionsOf(group string, definition *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 	versions := sets.New[string]()
 	for _, version := range definition.Spec.Versions {
@@ -174,7 +174,7 @@ func versionsOf(group string, definition *apiextensionsv1.CustomResourceDefiniti
 // registrar changes APIServices.
 type registrar struct {
 	apiServices apiservices.APIServiceInterface
-	// leadsHere tells whether kube-apiserver reaches this server by a Service.
+	// leadsHere tells whether a Service leads to this server.
 	leadsHere func(*apiregistrationv1.ServiceReference) bool
 }
 
@@ -187,7 +187,7 @@ func newRegistrar(config *rest.Config, leadsHere func(*apiregistrationv1.Service
 }
 
 // certified returns a function that tells whether a server has a certificate for a Service.
-// Without one, kube-apiserver does not take it for the Service's server.
+// Without one, kube-apiserver does not accept it as the Service's server.
 func certified(serving *genericapiserver.SecureServingInfo) func(*apiregistrationv1.ServiceReference) bool {
 	return func(service *apiregistrationv1.ServiceReference) bool {
 		var certificates []dynamiccertificates.CertKeyContentProvider
@@ -205,10 +205,10 @@ func certified(serving *genericapiserver.SecureServingInfo) func(*apiregistratio
 	}
 }
 
-// follow registers the versions that a group has got since one of them was registered, with
-// the same target, and unregisters those that are not served any more: kube-apiserver would
-// serve the former by itself, from the cluster's etcd, and take the latter for a server that
-// is down. Versions that lead to other servers, or that nobody has registered, stay as they are.
+// follow registers new versions of a group with the target of its registered ones, and
+// unregisters versions that are no longer served. kube-apiserver would serve the former itself,
+// from the cluster's etcd, and consider the server of the latter down. It leaves alone versions
+// that lead to other servers, or that nobody has registered.
 func (r *registrar) follow(ctx context.Context, group string, served sets.Set[string]) error {
 	list, err := r.apiServices.List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
@@ -265,7 +265,7 @@ func (r *registrar) register(ctx context.Context, group, version string, target 
 	return r.patch(ctx, name, cluster.LedTo(target.Service, target.CABundle))
 }
 
-// giveBack makes an APIService kube-apiserver's own.
+// giveBack makes kube-apiserver serve an APIService itself.
 func (r *registrar) giveBack(ctx context.Context, name string) error {
 	apiService, err := r.apiServices.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -282,8 +282,8 @@ func (r *registrar) patch(ctx context.Context, name string, patch []byte) error 
 	return err
 }
 
-// await returns when nothing is missing any more. When the context ends, the error says what was
-// missing last.
+// await returns when missing returns no error. If the context ends first, the error includes the
+// last error of missing.
 func await(ctx context.Context, missing func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, registerPollInterval, true, func(ctx context.Context) (bool, error) {

@@ -36,12 +36,13 @@ func serviceNamed(name string) *apiregistrationv1.ServiceReference {
 	return &apiregistrationv1.ServiceReference{Namespace: "default", Name: name}
 }
 
-// A version that another server has registered is that server's, whatever the definitions serve.
+// A version that leads to another server stays there, whatever the definitions serve.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	own, manual, other, local := serviceNamed("own"), serviceNamed("manual"), serviceNamed("other"), (*apiregistrationv1.ServiceReference)(nil)
 	for name, test := range map[string]struct {
-		// registered and want are where the versions lead. Nobody has registered the one that leads to "manual".
+		// registered and want are the Services of the versions. The version that leads to "manual" is not
+		// registered.
 		registered map[string]*apiregistrationv1.ServiceReference
 		served     []string
 		want       map[string]*apiregistrationv1.ServiceReference

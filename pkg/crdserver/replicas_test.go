@@ -45,7 +45,7 @@ import (
 
 const widgetsName = "widgets.example.com"
 
-// replicas share an etcd, and know of the definition what each has seen of it.
+// replicas share an etcd. Each has seen some state of the definition.
 type replicas struct {
 	etcd *clientv3.Client
 	// cluster is kube-apiserver.
@@ -53,7 +53,7 @@ type replicas struct {
 	config  *apiserver.Config
 }
 
-// newReplicas has a definition in the cluster, unless it is nil.
+// newReplicas returns replicas of a cluster with a definition, unless it is nil.
 func newReplicas(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) *replicas {
 	t.Helper()
 	config := etcd.Config{Dir: t.TempDir(), QuotaBytes: 64 << 20}
@@ -71,7 +71,7 @@ func newReplicas(t *testing.T, definition *apiextensionsv1.CustomResourceDefinit
 	return r
 }
 
-// set makes a definition that of the cluster. Nil deletes it.
+// set writes the cluster's definition. Nil deletes it.
 func (r *replicas) set(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	tracker, resource := r.cluster.Tracker(), apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
@@ -133,7 +133,7 @@ func annotated(definition *apiextensionsv1.CustomResourceDefinition, value strin
 	return definition
 }
 
-// state is what matters of a copy.
+// state has the relevant fields of a copy.
 type state struct {
 	uid      string
 	versions []string
@@ -151,12 +151,12 @@ func stateOf(copied *apiextensions.CustomResourceDefinition) *state {
 	return s
 }
 
-// One of two replicas has followed the definition, and the informer of the other one is behind. It
-// took the copy back, or took it away with all objects.
+// One of two replicas has followed the definition, and the informer of the other one is behind.
+// Once, the latter reverted the copy, or deleted it with all objects.
 func TestReplicaThatIsBehind(t *testing.T) {
 	deleted := (*apiextensionsv1.CustomResourceDefinition)(nil)
 	for name, test := range map[string]struct {
-		// now is the definition in the cluster, and seen what the replica has seen that is behind.
+		// now is the definition in the cluster, and seen the one that the late replica has seen.
 		now, seen *apiextensionsv1.CustomResourceDefinition
 		want      *state
 	}{
@@ -181,7 +181,7 @@ func TestReplicaThatIsBehind(t *testing.T) {
 	}
 }
 
-// slowCluster answers the first request for a definition with what it was before something happened.
+// slowCluster answers the first request for a definition with its earlier state.
 type slowCluster struct {
 	clients.CustomResourceDefinitionInterface
 	happen func()
@@ -196,7 +196,7 @@ func (c *slowCluster) Get(ctx context.Context, name string, options metav1.GetOp
 	return definition, err
 }
 
-// Another replica follows the next change while this one writes what it has got from kube-apiserver.
+// Another replica follows the next change while this one writes its answer from kube-apiserver.
 func TestReplicasWriteAtOnce(t *testing.T) {
 	for name, next := range map[string]*apiextensionsv1.CustomResourceDefinition{
 		"a change":   widgetsOf("a", "v1", "v2", "v3"),
@@ -222,8 +222,7 @@ func TestReplicasWriteAtOnce(t *testing.T) {
 	}
 }
 
-// What becomes of the copy of a definition that the cluster does not have any more depends on its
-// objects.
+// The copy of a definition that the cluster no longer has stays or goes depending on its objects.
 func TestDeletedDefinition(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects int
@@ -253,7 +252,7 @@ func TestDeletedDefinition(t *testing.T) {
 	}
 }
 
-// A definition that is as its copy is costs kube-apiserver nothing.
+// An unchanged definition causes no requests to kube-apiserver.
 func TestUnchangedDefinition(t *testing.T) {
 	definition := widgetsOf("a", "v1")
 	r := newReplicas(t, definition)

@@ -34,8 +34,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apiserver"
 )
 
-// newServer makes the library's server, which serves what the copies of the definitions
-// define, and what keeps the copies.
+// newServer returns the library's server, which serves the objects of the copies, with the
+// mirror that keeps the copies.
 func (o *Options) newServer(config *apiserver.Config) (*genericapiserver.GenericAPIServer, error) {
 	private := &privateAPI{}
 	copies := optionsOfCopies(config)
@@ -91,8 +91,8 @@ func newLibraryServer(config *apiserver.Config, private *privateAPI, announcer *
 	return server.GenericAPIServer, nil
 }
 
-// optionsOfCopies returns how the copies of the definitions are stored: under the keys that
-// the definitions have in kube-apiserver.
+// optionsOfCopies returns the storage options of the copies, with the keys that the
+// definitions have in kube-apiserver.
 func optionsOfCopies(config *apiserver.Config) generic.RESTOptionsGetter {
 	options := *config.Etcd
 	options.StorageConfig.Codec = library.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
@@ -100,8 +100,8 @@ func optionsOfCopies(config *apiserver.Config) generic.RESTOptionsGetter {
 	return options.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: options.StorageConfig}, config.Generic.ResourceTransformers)
 }
 
-// serveDiscovery serves /apis, which the library leaves to the server that it is a part of,
-// with the groups of the definitions only.
+// serveDiscovery serves /apis with the groups of the definitions only. The library leaves
+// /apis to the server that embeds it.
 func serveDiscovery(server *genericapiserver.GenericAPIServer) {
 	server.DiscoveryGroupManager.RemoveGroup(apiextensions.GroupName)
 	server.AggregatedDiscoveryGroupManager.RemoveGroup(apiextensions.GroupName)

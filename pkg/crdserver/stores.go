@@ -39,7 +39,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/etcd/keys"
 )
 
-// stores returns where and how the objects of the cluster's definitions are stored.
+// stores returns the keys and the encodings of the objects of the cluster's definitions.
 func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]keys.Objects, error) {
 	client, err := clientset.NewForConfig(config.Generic.ClientConfig)
 	if err != nil {
@@ -71,7 +71,7 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]keys.
 			return nil, err
 		}
 		store.Prefix = path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/"
-		// Fields that no version has are pruned as objects are read, as in kube-apiserver.
+		// As in kube-apiserver, reading an object prunes the fields that no version has.
 		store.Codec, store.Strict = options.StorageConfig.Codec, options.StorageConfig.Codec
 		store.Transformer = options.StorageConfig.Transformer
 		store.Encryption = storage.EncryptionOf(store.Transformer)
@@ -84,8 +84,8 @@ func (o *Options) stores(ctx context.Context, config *apiserver.Config) ([]keys.
 }
 
 // validation returns a function that validates objects by the schemas of a definition, as this
-// server does. A kube-apiserver of another release may have stored what it refuses: before 1.36, an
-// integer of the format int32 could be any.
+// server does. A kube-apiserver of another release may have stored invalid objects. Before 1.36, it
+// did not limit integers of the format int32.
 func validation(definition *apiextensionsv1.CustomResourceDefinition) (func(context.Context, runtime.Object, string) field.ErrorList, error) {
 	validators := map[schema.GroupVersion]libraryvalidation.SchemaValidator{}
 	for _, version := range definition.Spec.Versions {

@@ -24,7 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What kube-apiserver 1.35 has stored may be invalid for the library that this server is built with.
+// Objects that kube-apiserver 1.35 has stored may be invalid for the library that this server is
+// built with.
 func TestValidation(t *testing.T) {
 	t.Parallel()
 	definition := widgetsOf("a", "v1", "v2")

@@ -20,13 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// BoundCost is part of every conversion to an internal type, because a cost
-// comes from outside and the first thing done to it is comparing it with the
-// stored one. To compare "1e999999999" with anything takes minutes and
-// gigabytes, as both numbers are written out first, and some larger ones panic
+// BoundCost returns a cost that is cheap to handle. Every conversion to an
+// internal type calls it, as a cost comes from outside and is compared with the
+// stored one first.
+//
+// Comparing "1e999999999" with anything takes minutes and gigabytes, as both
+// numbers are written out first. Some larger numbers panic
 // (kubernetes/kubernetes#142013 changes that in a later release of the library).
-// For such a number BoundCost returns one that is cheap to handle, has the same
-// sign and is as invalid; every other cost, and nil, it returns as it is.
+// For such a number BoundCost returns one with the same sign that is just as
+// invalid. It returns nil and any other cost unchanged.
 // Upstream fault 8.
 func BoundCost(cost *resource.Quantity) *resource.Quantity {
 	const tooMuch = 1000 * MaxPizzaCost

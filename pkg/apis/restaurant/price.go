@@ -22,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Price returns the exact sum of each topping's cost times its quantity. The
-// function it is given looks up what a topping costs, and returns nil if there is
-// no such topping: then missing names all such toppings, in their order, and the
-// cost is not known. An error of a lookup ends the sum.
+// Price returns the exact sum of each topping's cost times its quantity. Lookup
+// returns the cost of a topping, or nil if there is no such topping. In that case
+// the sum is nil, and missing names all such toppings in their order. An error of
+// a lookup ends the sum.
 func Price(toppings []PizzaTopping, lookup func(name string) (*resource.Quantity, error)) (cost *resource.Quantity, missing []string, err error) {
 	total := resource.NewQuantity(0, resource.DecimalSI)
 	for _, topping := range toppings {

@@ -62,8 +62,8 @@ func TestDefinitions(t *testing.T) {
 	require.Equal(t, strings.Join(listed, "\n"), strings.Join(got, "\n"))
 }
 
-// flat is a definition as a value for each path. Versions are called by their names, and what
-// has no effect on what is valid, such as descriptions, is left out.
+// flat returns the values of a definition by their paths. The paths have the names of versions.
+// Parts without an effect on validity, such as descriptions, are left out.
 func flat(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) map[string]string {
 	t.Helper()
 	raw, err := json.Marshal(crd.Spec)

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package restaurant puts the restaurant's API group together: its kinds, its
-// admission plugins, and what runs beside its API.
+// Package restaurant assembles the restaurant's API group: its kinds, its
+// admission plugins, and the parts of the server that use its API.
 package restaurant
 
 import (
@@ -53,7 +53,7 @@ func Group() registry.Group {
 	}
 }
 
-// connect makes what reads pizzas and toppings inside one server.
+// connect returns the parts of one server that use pizzas and toppings.
 func connect(clients registry.Clients) (registry.Runtime, error) {
 	loopback := rest.CopyConfig(clients.Loopback)
 	loopback.ContentType = runtime.ContentTypeProtobuf

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package fuzzer fills objects of the restaurant's API group with random data
-// that is valid, for tests.
+// Package fuzzer fills objects of the restaurant's API group with valid random
+// data, for tests.
 package fuzzer
 
 import (
@@ -33,15 +33,15 @@ import (
 	restaurantv1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1"
 )
 
-// New returns a filler that draws from source. What it puts into internal
-// objects of the group passes validation, object metadata excepted; versioned
-// objects it fills with anything that their types can hold.
+// New returns a filler that draws from source. Its internal objects of the group
+// pass validation, object metadata excepted. Its versioned objects have any
+// values that their types can hold.
 func New(source rand.Source, codecs serializer.CodecFactory) *randfill.Filler {
 	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, Funcs), source, codecs).NumElements(0, 3)
 }
 
-// Funcs returns the functions that know what is valid, for use with those for
-// object metadata in k8s.io/apimachinery/pkg/apis/meta/fuzzer.
+// Funcs returns the functions for valid values. Use them with those for object
+// metadata in k8s.io/apimachinery/pkg/apis/meta/fuzzer.
 func Funcs(serializer.CodecFactory) []any {
 	return []any{
 		// Labels and annotations have keys like these, and never "<<", which the

@@ -27,9 +27,9 @@ import (
 	restaurantv1beta1 "restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/v1beta1"
 )
 
-// Install registers the group's internal types and all its versions with their
-// conversions, defaults and validations, and the order in which clients should
-// prefer the versions.
+// Install registers the group's internal types and all its versions. It also
+// registers their conversions, defaults and validations, and the versions'
+// order of preference.
 func Install(scheme *runtime.Scheme) {
 	utilruntime.Must(restaurant.AddToScheme(scheme))
 	utilruntime.Must(restaurantv1.AddToScheme(scheme))

@@ -39,8 +39,8 @@ func TestVersionPriority(t *testing.T) {
 	}, newScheme().PrioritizedVersionsForGroup(group))
 }
 
-// TestDefaults sends what a client may leave out through the decoder that the
-// server uses.
+// TestDefaults sends objects without optional fields through the server's
+// decoder.
 func TestDefaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		version, spec string
@@ -89,8 +89,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Numbers that take minutes and gigabytes to compare must not get as far as
-// where they are compared.
+// Numbers that take minutes and gigabytes to compare must not reach a
+// comparison.
 func TestHostileCosts(t *testing.T) {
 	for cost, want := range map[string]string{
 		"1e999999999":               "640T",

@@ -41,11 +41,10 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant/install"
 )
 
-// TestRoundTrip checks, for every kind in every version and every encoding,
-// that nothing is lost on the way of a request or a stored object: from the
-// internal type through the version into bytes and back, with defaulting; and
-// that a client gets back from the bytes what it has put into them, whatever
-// that is.
+// TestRoundTrip checks that encoding and decoding lose nothing, for every
+// kind, version and encoding. An internal object passes through the version
+// into bytes and back, with defaulting. A client gets its own object back,
+// whatever that is.
 func TestRoundTrip(t *testing.T) {
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
@@ -105,7 +104,7 @@ func roundTrip(t *testing.T, scheme *runtime.Scheme, gvk schema.GroupVersionKind
 	assert.Empty(t, filled.empty(), "seed %d: these fields were never filled, so the test says nothing about them", seed)
 }
 
-// iterations is how many objects of a kind go through each round trip. "make
+// iterations is the number of objects of a kind in each round trip. "make
 // test-fuzz" asks for thousands, which would take too long with the race
 // detector.
 func iterations(t *testing.T) int {
@@ -167,8 +166,8 @@ func isOurs(goType reflect.Type) bool {
 	return strings.HasPrefix(goType.PkgPath(), reflect.TypeFor[restaurant.Pizza]().PkgPath())
 }
 
-// fields records by path which fields of the group's objects, and of the
-// conditions in them, have held something.
+// fields records by path which fields of the group's objects, and of their
+// conditions, had values.
 type fields map[string]bool
 
 func (f fields) add(path string, value reflect.Value) {

@@ -24,8 +24,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 )
 
-// The functions below run before validation, on whatever a client has sent or
-// etcd has stored, so what they allocate must not depend on a number in it.
+// The functions below run before validation, on any request or stored object. Therefore the memory
+// that they allocate must not depend on a number in the object.
 
 // Convert_Slice_string_To_Slice_restaurant_PizzaTopping counts how often each
 // name is listed. The toppings are in the order of first appearance.
@@ -51,15 +51,13 @@ func Convert_Slice_string_To_Slice_restaurant_PizzaTopping(in *[]string, out *[]
 	return nil
 }
 
-// Convert_Slice_restaurant_PizzaTopping_To_Slice_string lists each name as
-// often as its quantity says.
+// Convert_Slice_restaurant_PizzaTopping_To_Slice_string lists each name as often as its quantity
+// says.
 //
-// A list of names cannot express everything that can be wrong with the internal
-// form. What it cannot express becomes something that is just as wrong: a
-// quantity out of range, or a topping that occurs twice, becomes one portion
-// too many, and of too many toppings one too many is kept. So an invalid pizza
-// never turns into a valid one, and the list is never longer than
-// (MaxToppings+1) * (MaxQuantity+1).
+// A list of names cannot express every invalid value of the internal form. Such a value becomes
+// another invalid one, so that an invalid pizza never turns into a valid one. A quantity out of
+// range, or a topping that occurs twice, becomes one portion too many. Of too many toppings, one
+// too many is kept. The list is never longer than (MaxToppings+1) * (MaxQuantity+1).
 func Convert_Slice_restaurant_PizzaTopping_To_Slice_string(in *[]restaurant.PizzaTopping, out *[]string, _ conversion.Scope) error {
 	const tooMany = restaurant.MaxQuantity + 1
 

@@ -75,8 +75,8 @@ func TestConvertToppingsToNames(t *testing.T) {
 	}
 }
 
-// The conversion runs on what has not been validated, so it must not allocate
-// what a number asks for.
+// The conversion runs before validation, so that its memory must not depend
+// on a number.
 func TestConversionIsBounded(t *testing.T) {
 	const million = 1_000_000
 	const longest = (64 + 1) * (10 + 1)
@@ -96,7 +96,7 @@ func TestConversionIsBounded(t *testing.T) {
 	assert.Len(t, toNames(t, toToppings(t, names)), 65, "one topping too many must stay, or the pizza would become valid")
 }
 
-// Whatever a client may list comes back with every name as often, in groups.
+// A list of names comes back with each name as often as before, grouped.
 func TestToppingsSurvive(t *testing.T) {
 	names := []string{"salami", "tomato", "salami", "olive", "tomato", "salami"}
 	want := []string{"salami", "salami", "salami", "tomato", "tomato", "olive"}

@@ -20,25 +20,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The server adds a Warning header to responses whose kind says that it is
-// deprecated. prerelease-lifecycle-gen would generate these methods, but with
-// releases of Kubernetes, and always with one in which the kind is removed: the
-// server would stop serving it as soon as the libraries reach that release.
+// The server adds a Warning header to responses with a deprecated kind.
+// prerelease-lifecycle-gen would generate these methods, but with releases of
+// Kubernetes, and always with a removal. The server would then stop serving the kind as
+// soon as the libraries reach that release.
 
-// deprecated returns the release of this API server as of which this version is
-// no longer recommended: that is what its users know, not the release of the Kubernetes
-// libraries. The library only compares it with a release of Kubernetes where one
-// is linked into the binary, which ours does not have.
+// deprecated returns the release of this API server that deprecated this version. Users
+// know it, and not the release of the Kubernetes libraries. The library compares it
+// with a release of Kubernetes only if one is linked into the binary, which is not the
+// case here.
 func deprecated() (major, minor int) {
 	return 0, 37
 }
 
-// replacement is the kind that replaces one of this version.
+// replacement returns the kind that replaces one of this version.
 func replacement(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: GroupName, Version: "v1", Kind: kind}
 }
 
-// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+// APILifecycleDeprecated returns the release that deprecated the kind.
 func (in *Pizza) APILifecycleDeprecated() (major, minor int) {
 	return deprecated()
 }
@@ -48,7 +48,7 @@ func (in *Pizza) APILifecycleReplacement() schema.GroupVersionKind {
 	return replacement("Pizza")
 }
 
-// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+// APILifecycleDeprecated returns the release that deprecated the kind.
 func (in *PizzaList) APILifecycleDeprecated() (major, minor int) {
 	return deprecated()
 }
@@ -58,7 +58,7 @@ func (in *PizzaList) APILifecycleReplacement() schema.GroupVersionKind {
 	return replacement("PizzaList")
 }
 
-// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+// APILifecycleDeprecated returns the release that deprecated the kind.
 func (in *Topping) APILifecycleDeprecated() (major, minor int) {
 	return deprecated()
 }
@@ -68,7 +68,7 @@ func (in *Topping) APILifecycleReplacement() schema.GroupVersionKind {
 	return replacement("Topping")
 }
 
-// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+// APILifecycleDeprecated returns the release that deprecated the kind.
 func (in *ToppingList) APILifecycleDeprecated() (major, minor int) {
 	return deprecated()
 }
@@ -78,7 +78,7 @@ func (in *ToppingList) APILifecycleReplacement() schema.GroupVersionKind {
 	return replacement("ToppingList")
 }
 
-// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+// APILifecycleDeprecated returns the release that deprecated the kind.
 func (in *Bake) APILifecycleDeprecated() (major, minor int) {
 	return deprecated()
 }
@@ -88,7 +88,7 @@ func (in *Bake) APILifecycleReplacement() schema.GroupVersionKind {
 	return replacement("Bake")
 }
 
-// APILifecycleDeprecated returns the release as of which the kind is deprecated.
+// APILifecycleDeprecated returns the release that deprecated the kind.
 func (in *PizzaTrackOptions) APILifecycleDeprecated() (major, minor int) {
 	return deprecated()
 }

@@ -30,8 +30,8 @@ import (
 // ValidateCustom_PizzaSpec_Toppings is called by the generated validation. Tags
 // could check each entry of the list but not the portions of one topping, and
 // would report a bad name once per portion. All errors are about the list as a
-// whole: what is validated has been converted back from the internal form, and
-// its entries need not be where the client had put them.
+// whole. The list is converted back from the internal form, so that its entries
+// may have other positions than in the request.
 func ValidateCustom_PizzaSpec_Toppings(ctx context.Context, op operation.Operation, path *field.Path, names, _ []string) field.ErrorList {
 	var errs field.ErrorList
 	portions := map[string]int{}

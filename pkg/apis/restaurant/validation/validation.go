@@ -14,11 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package validation checks on the internal types what holds in every version
-// alike and cannot be said by a tag on a versioned field. All other rules are
-// tags in the versioned packages, from which validation code is generated; no
-// rule is in both places. A server must run both, and the generic validation
-// of object metadata too.
+// Package validation checks the rules on internal types that hold in every
+// version and that tags can't express. All other rules are tags in the
+// versioned packages, and generators turn them into validation code. No rule is
+// in both places. A server must run both, and the generic validation of object
+// metadata too.
 package validation
 
 import (
@@ -32,17 +32,16 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/apis/restaurant"
 )
 
-// ValidatePizza validates a pizza that is created or has been changed. No field
-// of a pizza is immutable, so there is nothing to compare with an old one.
+// ValidatePizza validates a new or changed pizza. It needs no old pizza, as no
+// field is immutable.
 func ValidatePizza(pizza *restaurant.Pizza) field.ErrorList {
 	status := field.NewPath("status")
 	errs := validateCost(pizza.Status.Cost, restaurant.MaxPizzaCost, status.Child("cost"))
 	return append(errs, validateConditions(pizza.Status.Conditions, status.Child("conditions"))...)
 }
 
-// ValidateTopping validates a topping that is created or has been changed. No
-// field of a topping is immutable, so there is nothing to compare with an old
-// one.
+// ValidateTopping validates a new or changed topping. It needs no old topping,
+// as no field is immutable.
 func ValidateTopping(topping *restaurant.Topping) field.ErrorList {
 	return validateCost(topping.Spec.Cost, restaurant.MaxCost, field.NewPath("spec", "cost"))
 }
@@ -50,17 +49,17 @@ func ValidateTopping(topping *restaurant.Topping) field.ErrorList {
 func validateConditions(conditions []metav1.Condition, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateConditions(conditions, path)
 	for _, err := range errs {
-		// The library marks what its own tags cover. Ours do not descend into
-		// conditions, and without an error from a tag beside it a mark would
-		// be reported in the log as a fault of the server.
+		// The library marks errors that its own tags cover. Our tags do not
+		// descend into conditions. Without an error from a tag, the log would
+		// report a mark as a fault of the server.
 		// Upstream fault 26.
 		err.CoveredByDeclarative = false
 	}
 	return errs
 }
 
-// validateCost leaves it to the tags whether a cost may be missing. The limits
-// cannot be tags: those compare integers, not quantities.
+// validateCost checks the limits of a cost. They can't be tags, which compare
+// integers and not quantities. Tags decide whether a cost may be missing.
 func validateCost(cost *resource.Quantity, maximum int64, path *field.Path) field.ErrorList {
 	switch {
 	case cost == nil:

@@ -52,8 +52,8 @@ func TestValidatePizza(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		change func(*restaurant.Pizza)
-		// want is what every version reports, wantAlpha, if it is not nil, what
-		// v1alpha1 reports instead.
+		// want are the errors of every version. WantAlpha, unless nil, replaces them for
+		// v1alpha1.
 		want, wantAlpha []string
 	}{
 		"smallest": {
@@ -260,7 +260,7 @@ func TestValidateTopping(t *testing.T) {
 	}
 }
 
-// What the fuzzer takes for valid is valid in every version.
+// Objects of the fuzzer are valid in every version.
 func TestFuzzedObjectsAreValid(t *testing.T) {
 	seed := time.Now().UnixNano()
 	filler := fuzzer.New(rand.NewSource(seed), serializer.NewCodecFactory(scheme))
@@ -275,9 +275,8 @@ func TestFuzzedObjectsAreValid(t *testing.T) {
 	}
 }
 
-// v1alpha1 cannot express everything that can be wrong with toppings. A pizza
-// must be valid there exactly if it is valid in the other versions: they are
-// all about the same stored object.
+// v1alpha1 cannot express every invalid list of toppings. All versions are about the same
+// stored object, so that a pizza must be valid in all of them or in none.
 func TestVersionsAgreeOnWhatIsValid(t *testing.T) {
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewSource(seed))
@@ -362,8 +361,8 @@ func validateTopping(version string, topping, old *restaurant.Topping) field.Err
 	return validateDeclaratively(version, "", topping, old, errs)
 }
 
-// validateDeclaratively does what the generic registry does after the
-// hand-written validation.
+// validateDeclaratively validates like the generic registry after the hand-written
+// validation.
 func validateDeclaratively(version, subresource string, obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
 	ctx := genericapirequest.WithRequestInfo(genericapirequest.NewContext(), &genericapirequest.RequestInfo{
 		APIGroup: restaurant.GroupName, APIVersion: version, Subresource: subresource,

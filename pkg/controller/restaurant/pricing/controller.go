@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package pricing holds the controller that keeps the status of pizzas: what they
-// cost, and the conditions Priced and Ready.
+// Package pricing holds the controller that keeps the status of pizzas: their cost, and
+// the conditions Priced and Ready.
 package pricing
 
 import (
@@ -46,18 +46,19 @@ import (
 )
 
 const (
-	// name is the controller's in metrics, events, and the managed fields of pizzas.
+	// name is the controller's name in metrics, events, and the managed fields of
+	// pizzas.
 	name = "pricing-controller"
-	// workers bounds how many requests the controller sends at a time, so that it
-	// leaves room for those of users when a price changes that many pizzas have.
+	// workers is the number of requests that the controller sends at a time. It leaves
+	// room for users' requests when the price of a popular topping changes.
 	workers = 2
 	// byTopping is the index of pizzas by the names of their toppings.
 	byTopping = "pricing/toppings"
-	// maxNote is how long the note of an event may be.
+	// maxNote is the maximum length of an event's note.
 	maxNote = 1024
 )
 
-// Controller keeps the status of all pizzas. Of several replicas, one may run it.
+// Controller keeps the status of all pizzas. Only one replica may run it.
 type Controller struct {
 	client   versioned.Interface
 	events   kubernetes.Interface
@@ -65,8 +66,8 @@ type Controller struct {
 	costs    *lookup.Toppings
 }
 
-// New returns a controller that reads toppings from the informers, which the server has
-// anyway, writes with the client, and tells users of changes by events of the cluster.
+// New returns a controller that reads toppings from the server's shared informers and
+// writes with the client. It reports changes to users by events in the cluster.
 func New(client versioned.Interface, shared externalversions.SharedInformerFactory, cluster kubernetes.Interface) *Controller {
 	toppings := shared.Restaurant().V1().Toppings()
 	return &Controller{
@@ -89,8 +90,8 @@ func toppingsOf(obj any) ([]string, error) {
 	return names, nil
 }
 
-// Run works until the context ends, and returns when nothing of it goes on. It can
-// be called again.
+// Run works until the context ends, and returns after all of its goroutines. It can be
+// called again.
 func (c *Controller) Run(ctx context.Context) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: c.events.EventsV1()})
 	defer broadcaster.Shutdown()
@@ -122,8 +123,8 @@ func (c *Controller) Run(ctx context.Context) {
 	run.queue.ShutDown()
 }
 
-// newPizzas returns an informer of all pizzas. Their memory is for the replica that runs
-// the controller, while it does.
+// newPizzas returns an informer of all pizzas. It uses memory only in the replica that
+// runs the controller, and only while it does.
 func newPizzas(client versioned.Interface) cache.SharedIndexInformer {
 	return informers.NewPizzaInformer(client, metav1.NamespaceAll, 0, cache.Indexers{
 		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
@@ -139,8 +140,7 @@ type run struct {
 	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
 
-// watch queues every pizza that exists, that changes, or that has a topping whose
-// price changes.
+// watch queues each existing or changed pizza, and pizzas whose toppings change.
 func (r *run) watch(ctx context.Context) (stop func(), err error) {
 	handlers := map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
 		r.pizzas: {
@@ -210,7 +210,7 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// reconcile writes the status of a pizza if it is not what it should be.
+// reconcile writes the status of a pizza if it is out of date.
 func (r *run) reconcile(ctx context.Context, key cache.ObjectName) error {
 	pizza, err := listers.NewPizzaLister(r.pizzas.GetIndexer()).Pizzas(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -237,8 +237,8 @@ func (r *run) reconcile(ctx context.Context, key cache.ObjectName) error {
 	return nil
 }
 
-// announce tells the user of the pizza that toppings are missing now. What is as it
-// should be is in the conditions only: an event is a write, too.
+// announce records an event when toppings of a pizza become missing. Other changes are
+// only in the conditions: an event is a write, too.
 func (r *run) announce(old, updated *restaurantv1.Pizza) {
 	for _, condition := range updated.Status.Conditions {
 		if condition.Reason != reasonToppingsMissing {

@@ -37,7 +37,7 @@ import (
 )
 
 // TestToppingOfAMomentAgo has an informer of pizzas that is ahead of the one of
-// toppings. Nobody is told that something is missing.
+// toppings. No event says that a topping is missing.
 func TestToppingOfAMomentAgo(t *testing.T) {
 	stored := &restaurantv1.Pizza{
 		ObjectMeta: metav1.ObjectMeta{Name: "margherita", Namespace: "default"},

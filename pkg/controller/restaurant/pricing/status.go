@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// pizzaLabel is what a pizza in the real world is labelled with: the UID of its
-	// Pizza, since a name can be longer than the value of a label.
+	// pizzaLabel is the label of pizzas in the real world. Its value is the UID of
+	// their Pizza, since a name can be longer than the value of a label.
 	pizzaLabel = restaurant.GroupName + "/pizza-uid"
 
 	reasonPriced          = "Priced"
@@ -41,8 +41,8 @@ const (
 	reasonNotPriced       = "NotPriced"
 )
 
-// setStatus sets all of the status but the replicas, which are counted by who bakes.
-// An error of a lookup leaves the pizza half done.
+// setStatus sets the status except for the replicas, which the subresource bake
+// counts. If a lookup fails, the status is unchanged.
 func setStatus(pizza *restaurantv1.Pizza, cost func(topping string) (*resource.Quantity, error)) error {
 	toppings := make([]restaurant.PizzaTopping, len(pizza.Spec.Toppings))
 	for i, topping := range pizza.Spec.Toppings {

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package lookup looks up the restaurant's objects for whoever needs them inside
-// a process: admission plugins, webhooks, reviews and controllers.
+// Package lookup looks up the restaurant's objects for admission plugins, webhooks,
+// reviews and controllers.
 package lookup
 
 import (
@@ -32,8 +32,8 @@ import (
 )
 
 // Toppings looks up toppings in a cache first, and on the server if they are not
-// there: the cache may not know a topping of a moment ago yet. What it does know may
-// be outdated by as much.
+// there. The cache may lag behind the server, so that it may lack a new topping, or
+// have an outdated one.
 type Toppings struct {
 	cached listers.ToppingLister
 	live   clients.ToppingsGetter
@@ -44,8 +44,8 @@ func NewToppings(cached listers.ToppingLister, live clients.ToppingsGetter) *Top
 	return &Toppings{cached, live}
 }
 
-// Get returns a topping, which callers must not change, or NotFound if the server
-// doesn't have it either.
+// Get returns a topping, or NotFound if neither the cache nor the server has it.
+// Callers must not change the topping.
 func (t *Toppings) Get(ctx context.Context, name string) (*restaurantv1.Topping, error) {
 	topping, err := t.cached.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -54,7 +54,7 @@ func (t *Toppings) Get(ctx context.Context, name string) (*restaurantv1.Topping,
 	return topping, err
 }
 
-// Cost returns what a topping costs, or nil if there is no such topping.
+// Cost returns the cost of a topping, or nil if there is no such topping.
 func (t *Toppings) Cost(ctx context.Context, name string) (*resource.Quantity, error) {
 	topping, err := t.Get(ctx, name)
 	if apierrors.IsNotFound(err) {

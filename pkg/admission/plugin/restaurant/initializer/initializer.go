@@ -37,8 +37,8 @@ type initializer struct {
 	pizzas   clients.PizzasGetter
 }
 
-// New returns an initializer of plugins that implement WantsRestaurant. Pizzas
-// are read as they are stored now.
+// New returns an initializer of plugins that implement WantsRestaurant. The client
+// reads pizzas without a cache.
 func New(toppings *lookup.Toppings, pizzas clients.PizzasGetter) admission.PluginInitializer {
 	return initializer{toppings, pizzas}
 }

@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package pizzatoppings holds the admission plugin PizzaToppings: a pizza without
-// toppings gets the usual ones, and each topping that a request puts on a pizza
-// must exist.
+// Package pizzatoppings holds the admission plugin PizzaToppings. A pizza without
+// toppings gets the usual ones. Each topping that a request puts on a pizza must exist.
 package pizzatoppings
 
 import (
@@ -89,7 +88,7 @@ func (p *plugin) Admit(_ context.Context, attributes admission.Attributes, _ adm
 	return nil
 }
 
-// Validate refuses toppings that do not exist, or no longer do when the pizza is stored.
+// Validate refuses toppings that do not exist, now or when the pizza is stored.
 func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	pizza, old, err := pizzas(attributes)
 	if pizza == nil || err != nil {
@@ -109,8 +108,8 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	return Check(ctx, pizza, old, p.toppings.Get)
 }
 
-// pizzas returns the pizza that is written and the one it replaces, or nil. A
-// request for a subresource puts no toppings on a pizza.
+// pizzas returns the pizza of a request and the one it replaces, or nil. A request for a
+// subresource puts no toppings on a pizza.
 func pizzas(attributes admission.Attributes) (pizza, old *restaurant.Pizza, err error) {
 	if attributes.GetResource().GroupResource() != restaurant.Resource("pizzas") || attributes.GetSubresource() != "" {
 		return nil, nil, nil
@@ -133,11 +132,10 @@ func Default(pizza *restaurant.Pizza) {
 	}
 }
 
-// Check refuses a pizza with a topping that the old one does not have, which is nil
-// for a new pizza, unless get returns the topping. What is on a pizza already may
-// stay there, or an update of something else would be refused. The error is a
-// Status: Invalid with the path of each topping that is missing, or what get
-// returned if that is not NotFound.
+// Check refuses a pizza with new toppings that get does not find. Old is the pizza
+// before the update, or nil. Its toppings may stay, or updates of other fields would be
+// refused. The error is a Status. It is Invalid with the path of each missing topping,
+// or the error of get if that is not NotFound.
 func Check(ctx context.Context, pizza, old *restaurant.Pizza, get func(ctx context.Context, name string) (*restaurantv1.Topping, error)) error {
 	var errs field.ErrorList
 	for _, name := range added(pizza, old) {
@@ -175,7 +173,7 @@ func lookupError(name string, err error) error {
 	return apierrors.NewInternalError(fmt.Errorf("the topping %q can't be looked up: %w", name, err))
 }
 
-// added are the names of the toppings that are on the pizza and not on the old one.
+// added returns the names of the toppings on the pizza that are not on the old one.
 func added(pizza, old *restaurant.Pizza) []string {
 	var names []string
 	for _, topping := range pizza.Spec.Toppings {

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package toppinginuse holds the admission plugin ToppingInUse: a topping that is
-// on a pizza cannot be deleted, nor lose the last finalizer that keeps it.
+// Package toppinginuse holds the admission plugin ToppingInUse. A topping on a pizza cannot be
+// deleted, nor lose the last finalizer that keeps it.
 package toppinginuse
 
 import (
@@ -51,7 +51,7 @@ const (
 	PluginName = "ToppingInUse"
 	// maxNames is how many pizzas a refusal names.
 	maxNames = 3
-	// maxCount is up to how many pizzas are counted.
+	// maxCount is the maximum number of pizzas to count.
 	maxCount = 100
 )
 
@@ -85,7 +85,7 @@ func (p *plugin) SetRestaurant(_ *lookup.Toppings, pizzas clients.PizzasGetter) 
 	p.pizzas = pizzas
 }
 
-// SetAuthorizer sets what knows which pizzas may be named to a user.
+// SetAuthorizer sets the authorizer that decides which pizzas an error may name to a user.
 func (p *plugin) SetAuthorizer(authorizer authorizer.Authorizer) {
 	p.authorizer = authorizer
 }
@@ -100,7 +100,8 @@ func (p *plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Validate refuses to delete a topping that is on a pizza, or is put on one meanwhile.
+// Validate refuses to delete a topping that is on a pizza, or that a concurrent request puts on
+// one.
 func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	if attributes.GetResource().GroupResource() != restaurant.Resource("toppings") || attributes.GetSubresource() != "" {
 		return nil
@@ -116,8 +117,8 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if err := references.Unused(ctx, restaurant.Resource("toppings"), types.NamespacedName{Name: topping.GetName()}); err != nil {
 		return err
 	}
-	// Without a resourceVersion, what is stored now is listed: a pizza of a moment ago,
-	// and none that was deleted before its topping.
+	// Without a resourceVersion, the list is consistent. It has the newest pizzas, and none that
+	// were deleted before their topping.
 	pizzas, err := p.pizzas.Pizzas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.toppings", topping.GetName()).String(),
 		Limit:         maxCount,
@@ -139,15 +140,14 @@ func (p *plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	})
 }
 
-// ends tells whether an update takes away the last finalizer of a topping that is being deleted.
+// ends tells whether an update removes the last finalizer of a topping that is being deleted.
 func ends(topping metav1.Object, updated runtime.Object) bool {
 	object, err := meta.Accessor(updated)
 	return err == nil && topping.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0
 }
 
-// Check returns a Forbidden if the topping is on any of the pizzas, which may be the
-// first part of a list. It names some of those in namespaces whose pizzas may be named,
-// and says of how many others the topping is on.
+// Check returns a Forbidden if the topping is on any of the pizzas, which may be the first part
+// of a list. It names some pizzas of namespaces that mayName allows, and counts the others.
 func Check(topping string, pizzas *restaurantv1.PizzaList, mayName func(namespace string) bool) error {
 	var users []cache.ObjectName
 	for i := range pizzas.Items {
@@ -166,8 +166,8 @@ func hasTopping(pizza *restaurantv1.Pizza, name string) bool {
 	return slices.ContainsFunc(pizza.Spec.Toppings, func(topping restaurantv1.PizzaTopping) bool { return topping.Name == name })
 }
 
-// nameable are the first pizzas that may be named. No more namespaces are asked about
-// than pizzas can be named.
+// nameable returns the first pizzas that an error may name. It asks about at most maxNames
+// namespaces.
 func nameable(pizzas []cache.ObjectName, mayName func(namespace string) bool) (names []string) {
 	asked := map[string]bool{}
 	for _, pizza := range pizzas {

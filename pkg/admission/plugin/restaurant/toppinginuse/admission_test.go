@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 		pizzas []restaurantv1.Pizza
 		// more pizzas are not in the list.
 		more bool
-		// mayName are the namespaces whose pizzas may be named.
+		// mayName are the namespaces whose pizzas an error may name.
 		mayName   []string
 		want      string
 		wantAsked int
