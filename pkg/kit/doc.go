@@ -14,20 +14,21 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package kit writes the parts of an API server that do not depend on its author's ideas: a
-// module with a server, its tests and its manifests (Init), other groups (CreateGroup), the files
-// of a kind (CreateKind) and of another version of it (CreateVersion), and subresources, reviews,
-// admission plugins, controllers and webhooks (CreatePart).
+// Package kit writes the parts of an API server that don't depend on its author's ideas:
 //
-// The directory templates shows what is written, file by file; names in capitals stand for
-// those of the group, the kind and the version, and PREFIX for the name of a group that Init has
-// not written. The manifests are those of this repository's
-// own server, with other names.
+//   - a module with a server, its tests and its manifests (Init)
+//   - other groups (CreateGroup)
+//   - the files of a kind (CreateKind), and of another version of it (CreateVersion)
+//   - subresources, reviews, admission plugins, controllers and webhooks (CreatePart)
 //
-// The types of imported definitions are written piece by piece, since a template of them would
-// consist of conditions, and a syntax tree has no place for comments, which the tags are.
+// The directory templates has the files to write. Names in capitals stand for those of the group,
+// the kind and the version. PREFIX stands for the name of a group that Init has not written. The
+// manifests are those of this repository's own server, with other names.
 //
-// All of it can be repeated: what is there already is left alone, and reported if it differs
-// from what would be written. Lists in Go files, such as that of the kinds, are found in the
-// syntax tree and get the elements that they lack.
+// The types of imported definitions are written piece by piece. A template of them would consist
+// of conditions. A syntax tree has no place for comments, and so not for tags.
+//
+// All commands can be repeated. Existing files are left alone, and reported if they differ from
+// the ones that would be written. Lists in Go files, such as that of the kinds, are found in the
+// syntax tree and get missing elements.
 package kit

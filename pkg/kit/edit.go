@@ -30,13 +30,13 @@ import (
 	"strings"
 )
 
-// source is a Go file that is edited. The syntax tree says where; the text is changed there,
-// so that everything else stays as its author has written it.
+// source is a Go file that is edited. The syntax tree only locates the edits, so that the
+// rest of the text stays as its author has written it.
 type source struct {
 	text []byte
 }
 
-// list is a place in a Go file that has a list of expressions.
+// list is a list of expressions in a Go file.
 type list struct {
 	elements    []ast.Expr
 	open, close token.Pos
@@ -73,7 +73,7 @@ func arguments(of string) func(*ast.File) (list, error) {
 	}
 }
 
-// elements finds the elements of the first composite literal that a function has.
+// elements finds the elements of the first composite literal in a function.
 func elements(function string) func(*ast.File) (list, error) {
 	return func(file *ast.File) (found list, err error) {
 		err = fmt.Errorf("no function %s with a list was found", function)
@@ -93,8 +93,8 @@ func elements(function string) func(*ast.File) (list, error) {
 	}
 }
 
-// add adds an expression to a list that does not have it: before the first element for which
-// the function is true, or at the end.
+// add adds an expression to a list that does not have it. It goes before the first element
+// that satisfies before, or to the end.
 func (s *source) add(where func(*ast.File) (list, error), expression string, before func(element string) bool) error {
 	files, file, err := s.parse()
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *source) use(name, importPath string) error {
 	return fmt.Errorf("it has no list of imports: import %s by hand", spec)
 }
 
-// commonElements is how many elements at the beginning of two import paths are equal.
+// commonElements returns how many leading elements two import paths share.
 func commonElements(a, b string) int {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	n := 0
@@ -206,7 +206,7 @@ func editGo(steps ...func(*source) error) func([]byte) ([]byte, error) {
 	}
 }
 
-// addLine adds an element to a list in a YAML file: below the first line with this key.
+// addLine adds an element to a list in a YAML file, below the first line with this key.
 func addLine(key, element string) func([]byte) ([]byte, error) {
 	return func(text []byte) ([]byte, error) {
 		lines := strings.SplitAfter(string(text), "\n")
@@ -228,13 +228,13 @@ func addLine(key, element string) func([]byte) ([]byte, error) {
 	}
 }
 
-// ofSubresources is what CreatePart adds to the files of a kind.
+// ofSubresources matches the text that CreatePart adds to the files of a kind.
 var ofSubresources = regexp.MustCompile(`(?s)\n// \+genclient:method=\w+,verb=create,subresource=[^\n]*|\n\t\tSubresources: map\[string\]registry\.Subresource\[[^\n]*\{\n.*?\n\t\t\},`)
 
-// withoutSubresources is a file of a kind as CreateKind writes it.
+// withoutSubresources returns a file of a kind as CreateKind writes it.
 func withoutSubresources(text []byte) []byte { return ofSubresources.ReplaceAll(text, nil) }
 
-// declaresType is true if a file has a type of that name.
+// declaresType tells whether a file declares a type.
 func declaresType(file *ast.File, name string) bool {
 	for _, declaration := range file.Decls {
 		types, ok := declaration.(*ast.GenDecl)

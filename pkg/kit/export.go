@@ -26,9 +26,9 @@ import (
 	"path/filepath"
 )
 
-// ExportCRD writes the CustomResourceDefinitions of a group's kinds, and says elsewhere what
-// they can't express. It runs a program in the module, which looks at the group as the server
-// does: see pkg/kit/crd.
+// ExportCRD writes the CustomResourceDefinitions of a group's kinds to out, and their limits
+// to notes. It runs a program in the module, which reads the group like the server. See
+// pkg/kit/crd.
 func ExportCRD(ctx context.Context, target Target, out, notes io.Writer) (err error) {
 	m, err := open(ctx, target)
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 	"strings"
 )
 
-// literal finds what a function returns: of its composite literals that are not part of
-// another one, that with the most elements.
+// literal finds the result of a function: the composite literal with the most elements that
+// is not part of another one.
 func literal(file *ast.File, function string) *ast.CompositeLit {
 	var found *ast.CompositeLit
 	for _, declaration := range file.Decls {
@@ -67,8 +67,8 @@ func (s *source) addField(function, field string) error {
 	}, field, nil)
 }
 
-// addToField adds an element to a field of a literal, which gets the field if it has none. An
-// element of a map is not added if there is one with its key.
+// addToField adds an element to a field of a literal, and adds the field if necessary. A map
+// keeps the element that it has for a key.
 func (s *source) addToField(function, field, ofType, element string) error {
 	files, file, err := s.parse()
 	if err != nil {
@@ -97,7 +97,8 @@ func (s *source) addToField(function, field, ofType, element string) error {
 	return s.add(func(*ast.File) (list, error) { return list{values.Elts, values.Lbrace, values.Rbrace}, nil }, element, nil)
 }
 
-// tags are the comments above the declaration of a type, which need not be next to it.
+// tags returns the comments above the declaration of a type, also those that are not next to
+// it.
 func tags(file *ast.File, name string) (found []*ast.Comment) {
 	after := file.Name.End()
 	for _, declaration := range file.Decls {
@@ -113,7 +114,7 @@ func tags(file *ast.File, name string) (found []*ast.Comment) {
 	return found
 }
 
-// addTag adds a tag to a type, after those of the same beginning.
+// addTag adds a tag to a type, after those with the same beginning.
 func (s *source) addTag(name, tag string) error {
 	files, file, err := s.parse()
 	if err != nil {
@@ -155,7 +156,7 @@ func (m *module) inPackage(dir string, found func(*token.FileSet, *ast.File) boo
 	return "", nil
 }
 
-// fileWith is the file of a package that has a function.
+// fileWith returns the file of a package that has a function.
 func (m *module) fileWith(dir, function string) (string, error) {
 	file, err := m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool {
 		for _, declaration := range file.Decls {
@@ -171,12 +172,12 @@ func (m *module) fileWith(dir, function string) (string, error) {
 	return file, err
 }
 
-// fileOfType is the file of a package that has a type.
+// fileOfType returns the file of a package that has a type.
 func (m *module) fileOfType(dir, name string) (string, error) {
 	return m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool { return declaresType(file, name) })
 }
 
-// tagged is true if a type has a tag of that beginning.
+// tagged tells whether a type has a tag with that beginning.
 func (m *module) tagged(dir, name, tag string) (tagged bool, err error) {
 	_, err = m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool {
 		for _, comment := range tags(file, name) {
@@ -187,7 +188,7 @@ func (m *module) tagged(dir, name, tag string) (tagged bool, err error) {
 	return tagged, err
 }
 
-// hasField is true if a struct of a package has a field.
+// hasField tells whether a struct of a package has a field.
 func (m *module) hasField(dir, name, field string) (has bool, err error) {
 	_, err = m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool {
 		ast.Inspect(file, func(node ast.Node) bool {
@@ -207,7 +208,7 @@ func (m *module) hasField(dir, name, field string) (has bool, err error) {
 	return has, err
 }
 
-// nameOfField is the name of a field, or of the type that is embedded.
+// nameOfField returns the name of a field, or of an embedded type.
 func nameOfField(field *ast.Field) string {
 	if len(field.Names) > 0 {
 		return field.Names[0].Name
@@ -221,7 +222,7 @@ func nameOfField(field *ast.Field) string {
 	return ""
 }
 
-// declared is the value of a field in the declaration of the kind, as it is written.
+// declared returns the source of a field in the declaration of the kind.
 func (m *module) declared(field string) (string, error) {
 	dir := "pkg/registry/" + m.Name
 	if _, err := m.fileWith(dir, string(m.Kind)); err != nil {
@@ -230,7 +231,7 @@ func (m *module) declared(field string) (string, error) {
 	return m.fieldOf(dir, string(m.Kind), field)
 }
 
-// fieldOf is the value of a field in the literal that a function returns, or "".
+// fieldOf returns the source of a field in the literal that a function returns, or "".
 func (m *module) fieldOf(dir, function, field string) (text string, err error) {
 	_, err = m.inPackage(dir, func(_ *token.FileSet, file *ast.File) bool {
 		found := literal(file, function)
@@ -248,7 +249,7 @@ func (m *module) fieldOf(dir, function, field string) (text string, err error) {
 	return text, err
 }
 
-// subresources are the kind's own, by the names in its declaration.
+// subresources returns the names of the kind's own subresources in its declaration.
 func (m *module) subresources() (names []string, err error) {
 	_, err = m.inPackage("pkg/registry/"+m.Name, func(_ *token.FileSet, file *ast.File) bool {
 		declaration := literal(file, string(m.Kind))

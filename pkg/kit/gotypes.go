@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// comment writes a description above a declaration. No line of it is a tag.
+// comment writes a description above a declaration, without lines that could be tags.
 func comment(b *strings.Builder, indent, text string) {
 	if strings.TrimSpace(text) == "" {
 		return
@@ -36,7 +36,8 @@ func comment(b *strings.Builder, indent, text string) {
 	}
 }
 
-// fieldsOf are the fields of a struct as users see them, or those of the internal type.
+// fieldsOf returns the fields of a struct as users see them, or those of the internal
+// type.
 func fieldsOf(fields []*goField, versioned bool) string {
 	var b strings.Builder
 	for _, field := range fields {
@@ -59,7 +60,7 @@ func fieldsOf(fields []*goField, versioned bool) string {
 	return b.String()
 }
 
-// types are the declarations of all structs but the kind itself.
+// types returns the declarations of all structs but the kind itself.
 func (r *schemaReader) types(versioned bool) string {
 	var b strings.Builder
 	for _, made := range r.structs {
@@ -73,7 +74,7 @@ func (r *schemaReader) types(versioned bool) string {
 	return b.String()
 }
 
-// imports are those that types need, besides metav1.
+// imports returns the imports that types need, besides metav1.
 func imports(text string) string {
 	var b strings.Builder
 	for _, imported := range []struct{ name, path string }{

@@ -30,11 +30,11 @@ import (
 
 // apiGroup is an API group of a module.
 type apiGroup struct {
-	// Group is its name, and Name that of its packages.
+	// Group is the group's name, and Name that of its packages.
 	Group, Name string
 }
 
-// newGroup is a group whose packages are called by name or, without one, by its first label.
+// newGroup returns a group with this name for its packages. The default is the group's first label.
 func newGroup(group, name string) (apiGroup, error) {
 	if err := checkGroup(group); err != nil {
 		return apiGroup{}, err
@@ -43,10 +43,10 @@ func newGroup(group, name string) (apiGroup, error) {
 	return apiGroup{group, name}, checkName(name)
 }
 
-// Title is the group in a sentence.
+// Title returns the group's name for sentences.
 func (g apiGroup) Title() string { return title(g.Name) }
 
-// groupNames are the names of groups in a sentence.
+// groupNames returns the names of groups for sentences.
 func groupNames(groups []apiGroup) string {
 	names := make([]string, len(groups))
 	for i, group := range groups {
@@ -80,8 +80,8 @@ func (w *writer) findGroups() (groups []apiGroup, err error) {
 	return groups, nil
 }
 
-// findServer finds the group after which the server is named: of several, the one by whose
-// label the server's ClusterRole for parameters of policies finds others.
+// findServer returns the group that the server is named after. Of several groups, it is the one in
+// the label that the server's ClusterRole for parameters of policies selects.
 func (w *writer) findServer(groups []apiGroup) (apiGroup, error) {
 	if len(groups) == 1 {
 		return groups[0], nil
@@ -120,7 +120,7 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 	if err := m.render("internal", &internal); err != nil {
 		return nil, err
 	}
-	// What names all groups, such as an alert, changes.
+	// Files that name all groups, such as alerts, change.
 	if err := m.refreshFiles(); err != nil {
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func CreateGroup(ctx context.Context, dir, group, name string) (result *Result, 
 	return &m.Result, nil
 }
 
-// addGroup adds a group to those of the module, and returns it. One that is there already keeps the
-// name of its packages, unless it is given another one, which is an error.
+// addGroup adds a group to those of the module, and returns it. An existing group keeps the name of
+// its packages. Another given name is an error.
 func (m *module) addGroup(added apiGroup, named bool) (apiGroup, error) {
 	for _, other := range m.Groups {
 		switch {

@@ -68,7 +68,7 @@ func TestSecondGroup(t *testing.T) {
 		"artifacts/examples/bread.yaml":               "apiVersion: bakery.example.com/v1alpha1\n",
 		"artifacts/examples/pastry-bread.yaml":        "apiVersion: pastry.example.com/v1alpha1\n",
 		"artifacts/deploy/base/rbac-pastry-bake.yaml": "  - apiGroups: [pastry.example.com]\n",
-		// The label is that by which the server's ClusterRole finds it.
+		// The server's ClusterRole selects this label.
 		"artifacts/deploy/base/rbac-pastry-bread.yaml":               "  name: bakery-apiserver:policy-parameters:pastry-breads\n  labels:\n    bakery.example.com/aggregate-to-policy-parameters: \"true\"\n",
 		"artifacts/deploy/base/kustomization.yaml":                   "  - rbac-pricereview.yaml\n  - rbac-pastry-bake.yaml\n",
 		"artifacts/deploy/base/rbac-apiservices.yaml":                "      - v1alpha1.bakery.example.com\n      - v1alpha1.pastry.example.com\n",

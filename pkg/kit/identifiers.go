@@ -28,10 +28,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// propertyName is what a name in JSON may be, so that tags can hold it and Go can name it.
+// propertyName matches the JSON names that fit into tags and can become Go names.
 var propertyName = regexp.MustCompile(`^[\pL\pN_$./-]*[\pL\p{Nd}][\pL\pN_$./-]*$`)
 
-// camel joins the words of a name, each with a capital at its beginning.
+// camel joins the words of a name, each with a capital first letter.
 func camel(name string) string {
 	var b strings.Builder
 	upper := true
@@ -49,7 +49,7 @@ func camel(name string) string {
 	return b.String()
 }
 
-// goName is the exported identifier that resembles a name: ClusterIP for clusterIP.
+// goName returns the exported identifier for a name: ClusterIP for clusterIP.
 func goName(name string) string {
 	if name := camel(name); ast.IsExported(name) {
 		return name
@@ -57,11 +57,11 @@ func goName(name string) string {
 	return "X" + camel(name)
 }
 
-// scope has names that differ from each other.
+// scope has a set of distinct names.
 type scope struct {
-	// same are the names that may not be used twice in the same form.
+	// same maps a name to the form that must be unique.
 	same func(string) string
-	// taken are the owners of names.
+	// taken has the owner of each name, by that form.
 	taken map[string]string
 }
 
@@ -69,15 +69,15 @@ func newScope(same func(string) string) *scope {
 	return &scope{same: same, taken: map[string]string{}}
 }
 
-// reserve keeps names from being given away.
+// reserve makes names unavailable to other owners.
 func (s *scope) reserve(owner string, names ...string) {
 	for _, name := range names {
 		s.taken[s.same(name)] = owner
 	}
 }
 
-// name returns the name of an owner, which resembles what is wanted. It is the same each time, so
-// that the types of all versions agree.
+// name returns a free name for an owner, like the wanted one. It is the same each time, so that the types of
+// all versions agree.
 func (s *scope) name(owner, wanted string) string {
 	name := wanted
 	for i := 2; s.isTaken(name, owner); i++ {
@@ -87,7 +87,8 @@ func (s *scope) name(owner, wanted string) string {
 	return name
 }
 
-// isTaken is true if a name can't be an owner's. Apply configurations have a method With… for each field.
+// isTaken tells whether a name is unavailable to an owner. Apply configurations have a method With… for each
+// field.
 func (s *scope) isTaken(name, owner string) bool {
 	for _, other := range []string{name, "With" + name, strings.TrimPrefix(name, "With")} {
 		if by, taken := s.taken[s.same(other)]; taken && by != owner {
@@ -99,13 +100,13 @@ func (s *scope) isTaken(name, owner string) bool {
 
 // identifiers are the names in the packages of a group.
 type identifiers struct {
-	// types are those of types and constants. Each type has files that are called like it in small letters.
+	// types has the names of types and constants. Each type has files with its name in lower case.
 	types *scope
-	// fields are the names of fields, by the path of their struct.
+	// fields has the names of fields, by the path of their struct.
 	fields map[string]*scope
 }
 
-// newIdentifiers returns the names in a group that has kinds, and in which other names are declared already.
+// newIdentifiers returns the names in a group that has kinds and other declared names.
 func newIdentifiers(kinds []Name, declared ...string) *identifiers {
 	names := &identifiers{types: newScope(strings.ToLower), fields: map[string]*scope{}}
 	names.types.reserve("the package", append(declared,
@@ -120,13 +121,13 @@ func newIdentifiers(kinds []Name, declared ...string) *identifiers {
 	return names
 }
 
-// typeName is the name of the type of a field.
+// typeName returns the name of the type of a field.
 func (n *identifiers) typeName(path, wanted string) string { return n.types.name(path, wanted) }
 
-// methods owns the names that no field can have. It is no name of a property.
+// methods owns the names that no field can have. No property can have this name.
 const methods = "generated methods"
 
-// fieldNames are the names of the fields of a struct in Go, by those in JSON.
+// fieldNames returns the Go names of the fields of a struct, by their JSON names.
 func (n *identifiers) fieldNames(path string, properties []string) map[string]string {
 	fields := n.fields[path]
 	if fields == nil {
@@ -138,7 +139,7 @@ func (n *identifiers) fieldNames(path string, properties []string) map[string]st
 		n.fields[path] = fields
 	}
 	names := map[string]string{}
-	// A name that is fine gets what resembles it before one that is not.
+	// Conventional names are first, so that they get the Go names that resemble them.
 	for _, fine := range []bool{true, false} {
 		for _, property := range slices.Sorted(slices.Values(properties)) {
 			if fieldName.MatchString(property) == fine {
@@ -149,7 +150,7 @@ func (n *identifiers) fieldNames(path string, properties []string) map[string]st
 	return names
 }
 
-// fieldIdentifier is the wanted name of a field. One that is a method already gets an end that says so.
+// fieldIdentifier returns the wanted name of a field, with a suffix if a method has that name.
 func fieldIdentifier(fields *scope, property string) string {
 	name := goName(property)
 	if fields.taken[name] == methods {
@@ -158,7 +159,7 @@ func fieldIdentifier(fields *scope, property string) string {
 	return name
 }
 
-// promoted are the fields and methods that each kind has, as it embeds its metadata.
+// promoted returns the fields and methods that each kind gets from its embedded metadata.
 func promoted() []string {
 	names := []string{"DeepCopyObject"}
 	for _, embedded := range []reflect.Type{reflect.TypeFor[metav1.TypeMeta](), reflect.TypeFor[metav1.ObjectMeta]()} {

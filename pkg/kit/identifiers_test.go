@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Fields of a struct are called as closely to their names in JSON as Go allows.
+// Names of fields are as close to their names in JSON as Go allows.
 func TestFieldNames(t *testing.T) {
 	t.Parallel()
 	type names map[string]string
@@ -67,7 +67,7 @@ func TestFieldNames(t *testing.T) {
 	}
 }
 
-// A field has the name in each version that it has in the first, whatever else the version has.
+// A field has the same name in all versions, whatever else a version has.
 func TestFieldNamesOfVersions(t *testing.T) {
 	t.Parallel()
 	names := newIdentifiers([]Name{"Bread"})

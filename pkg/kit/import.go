@@ -39,20 +39,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ImportOptions say what ImportCRD writes.
+// ImportOptions are the options of ImportCRD.
 type ImportOptions struct {
 	// Files have CustomResourceDefinitions, in YAML or JSON.
 	Files []string
-	// Versions are those that are imported, by default all that are served.
+	// Versions are the versions to import, by default all served ones.
 	Versions []string
 	// NoClients is for kinds without a clientset, listers and informers.
 	NoClients bool
-	// Report, unless nil, is called with each thing that the kind can't have as it is defined, before the first
-	// file is written.
+	// Report, unless nil, is called for each feature of the definition that the kind loses, before the first file
+	// is written.
 	Report func(finding string)
 }
 
-// imported is what templates write of a kind besides its options.
+// imported has the values for the templates of an imported kind, besides its options.
 type imported struct {
 	Doc, Imports, RootFields, Types string
 	Categories                      []string
@@ -63,10 +63,10 @@ type imported struct {
 	UsesFmt, HasSpec, OnlySpec bool
 }
 
-// CategoryList is the categories in Go.
+// CategoryList returns the categories as Go source.
 func (i imported) CategoryList() string { return quoted(i.Categories) }
 
-// DocComment is what the definition says about the kind.
+// DocComment returns the doc comment of the kind, with the description of the definition.
 func (i imported) DocComment(kind Name, group string) string {
 	var b strings.Builder
 	if i.Doc == "" {
@@ -76,8 +76,8 @@ func (i imported) DocComment(kind Name, group string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// ImportCRD writes the kinds that CustomResourceDefinitions define, each in its group. Nothing is
-// written if one of them can't be.
+// ImportCRD writes the kinds of CustomResourceDefinitions, each in its group. If one of them can't be written, none
+// is.
 func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *Result, err error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range options.Files {
@@ -124,7 +124,7 @@ func ImportCRD(ctx context.Context, dir string, options ImportOptions) (result *
 	return result, nil
 }
 
-// unwritableNames are the names in definitions that keep all of them from being written.
+// unwritableNames returns the problems in definitions that prevent the import of all of them.
 func unwritableNames(crds []*apiextensionsv1.CustomResourceDefinition, options ImportOptions) (problems []string) {
 	for i, crd := range crds {
 		if slices.ContainsFunc(crds[:i], func(other *apiextensionsv1.CustomResourceDefinition) bool {
@@ -165,7 +165,7 @@ func readCRDs(file string) (crds []*apiextensionsv1.CustomResourceDefinition, er
 	return crds, nil
 }
 
-// importedVersions are the versions of a definition that the options ask for, by name.
+// importedVersions returns the versions of a definition that the options select, by name.
 func importedVersions(crd *apiextensionsv1.CustomResourceDefinition, options ImportOptions) map[string]*apiextensionsv1.CustomResourceDefinitionVersion {
 	versions := map[string]*apiextensionsv1.CustomResourceDefinitionVersion{}
 	for i, version := range crd.Spec.Versions {
@@ -176,25 +176,25 @@ func importedVersions(crd *apiextensionsv1.CustomResourceDefinition, options Imp
 	return versions
 }
 
-// importedKind is a kind that is to be written.
+// importedKind is a kind to write.
 type importedKind struct {
 	crd *apiextensionsv1.CustomResourceDefinition
 	KindOptions
-	// versions are what is written in each of its versions.
+	// versions has the types of each version.
 	versions map[string]*importedVersion
 	made     imported
-	// findings are what the kind can't have as it is defined.
+	// findings are the features of the definition that the kind loses.
 	findings []string
 }
 
-// importedVersion is what the schema of a version has become.
+// importedVersion has the types of a version.
 type importedVersion struct {
 	definition *apiextensionsv1.CustomResourceDefinitionVersion
 	reader     *schemaReader
 	root       *goStruct
 }
 
-// readDefinition reads a definition, and names what its types consist of. It refuses what can't be written.
+// readDefinition reads a definition, and names its types. It returns an error if a part of it can't be written.
 func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, names map[string]*identifiers, options ImportOptions) (*importedKind, error) {
 	kind := &importedKind{crd: crd, versions: map[string]*importedVersion{}, KindOptions: KindOptions{
 		Kind: Name(crd.Spec.Names.Kind), Resource: crd.Spec.Names.Plural, Short: crd.Spec.Names.ShortNames, NoClients: options.NoClients,
@@ -234,7 +234,7 @@ func readDefinition(ctx context.Context, dir string, crd *apiextensionsv1.Custom
 	return kind, nil
 }
 
-// among says which versions were asked for.
+// among returns the part of a sentence that names the selected versions.
 func among(versions []string) string {
 	if len(versions) == 0 {
 		return ""
@@ -258,7 +258,8 @@ func (k *importedKind) open(ctx context.Context, dir string) (*module, error) {
 	return m, nil
 }
 
-// refuseMessages refuses a version with protobuf messages, which can't hold all that a definition accepts.
+// refuseMessages returns an error for a version with protobuf messages, which can't hold all that a definition
+// accepts.
 func (m *module) refuseMessages(version string) error {
 	if !slices.Contains(m.messages, version) {
 		return nil
@@ -268,7 +269,7 @@ func (m *module) refuseMessages(version string) error {
 		"remove +k8s:protobuf-gen=package from %s/doc.go, or import into a group that \"kit create group\" makes for it", version, dir)
 }
 
-// identifiers are the names that are taken in the packages of a group, by other kinds than those that are imported.
+// identifiers returns the names in the packages of a group that other kinds than the imported ones have taken.
 func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) (*identifiers, error) {
 	var kinds []Name
 	own := map[string]bool{}
@@ -300,7 +301,7 @@ func (m *module) identifiers(crds []*apiextensionsv1.CustomResourceDefinition) (
 	return newIdentifiers(kinds, declared...), nil
 }
 
-// declaredNames are the exported names that a file declares, without some types.
+// declaredNames returns the exported names that a file declares, without some types.
 func declaredNames(file *ast.File, with func(*ast.TypeSpec) bool) (names []string) {
 	for _, declaration := range file.Decls {
 		switch declaration := declaration.(type) {
@@ -326,7 +327,7 @@ func declaredNames(file *ast.File, with func(*ast.TypeSpec) bool) (names []strin
 	return slices.DeleteFunc(names, func(name string) bool { return !ast.IsExported(name) })
 }
 
-// isKind is true for a type that has a kind and a version.
+// isKind tells whether a type embeds its kind and version.
 func isKind(t *ast.TypeSpec) bool {
 	fields, ok := t.Type.(*ast.StructType)
 	return ok && slices.ContainsFunc(fields.Fields.List, func(field *ast.Field) bool {
@@ -335,7 +336,7 @@ func isKind(t *ast.TypeSpec) bool {
 	})
 }
 
-// find makes what the preferred version declares, and collects what the kind can't have as it is defined.
+// find collects the declarations of the preferred version, and the features of the definition that the kind loses.
 func (k *importedKind) find() {
 	names, preferred := k.crd.Spec.Names, k.versions[k.Preferred()]
 	for _, name := range []struct{ what, defined, usual string }{
@@ -367,7 +368,7 @@ func (k *importedKind) find() {
 			k.findings = append(k.findings, name+": the deprecation: say it as docs/adding-a-kind.md shows")
 		}
 		for _, finding := range version.reader.findings {
-			// What is so in the preferred version is said once.
+			// A finding of the preferred version is not repeated for others.
 			if version == preferred || !slices.Contains(preferred.reader.findings, finding) {
 				k.findings = append(k.findings, name+": "+finding)
 			}
@@ -375,8 +376,8 @@ func (k *importedKind) find() {
 	}
 }
 
-// write writes the internal types, which are those of the preferred version, and the types of each version.
-// They are taken back with everything else that the command has written.
+// write writes the types of each version, and the internal types, which equal those of the preferred version. A
+// failure of the command removes them.
 func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
 	m, err := k.open(ctx, all.dir)
 	if err != nil {
@@ -386,7 +387,7 @@ func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
 	if err := m.renderOnce("group", &m.data); err != nil {
 		return nil, err
 	}
-	// Messages have neither null in lists nor lists that are empty rather than missing.
+	// Messages can't hold null in lists, and can't distinguish an empty list from a missing one.
 	m.Protobuf = false
 	if err := m.declareImported(k); err != nil {
 		return nil, err
@@ -420,7 +421,7 @@ func (k *importedKind) write(ctx context.Context, all writer) (*Result, error) {
 	return &m.Result, nil
 }
 
-// declareImported fills in what the internal types and the declaration are made of.
+// declareImported fills in the values for the templates of the internal types and the declaration.
 func (m *module) declareImported(k *importedKind) (err error) {
 	made, preferred := k.made, k.versions[k.Preferred()]
 	if made.Definition, err = k.definition(); err != nil {
@@ -441,7 +442,7 @@ func (m *module) declareImported(k *importedKind) (err error) {
 	return nil
 }
 
-// definition is the CustomResourceDefinition, with the versions that are imported, and without what a cluster
+// definition returns the CustomResourceDefinition with the imported versions, and without fields that a cluster
 // adds.
 func (k *importedKind) definition() (string, error) {
 	crd := k.crd.DeepCopy()
@@ -459,7 +460,7 @@ func (k *importedKind) definition() (string, error) {
 	return string(text), err
 }
 
-// fieldName is what the rules for Kubernetes APIs allow.
+// fieldName matches the names that the API conventions of Kubernetes allow.
 var fieldName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 
 // acceptNames lists the fields whose names break a rule, but can't be changed any more.

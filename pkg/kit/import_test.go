@@ -31,8 +31,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
 )
 
-// importSpec imports a kind of which the spec has a field, as a definition writes it, and
-// returns what is written about the field, and the findings.
+// importSpec imports a kind with a field in its spec. It returns the types of the version, the internal types,
+// and the findings.
 func importSpec(t *testing.T, required, field string) (versioned, internal string, findings []string) {
 	t.Helper()
 	dir := newModule(t)
@@ -43,7 +43,7 @@ func importSpec(t *testing.T, required, field string) (versioned, internal strin
 	return types(t, dir, "pkg/apis/bakery/v1/bread_types.go"), types(t, dir, "pkg/apis/bakery/bread_types.go"), findings
 }
 
-// definition is a file with the definition of a kind, of which the spec has a property.
+// definition returns a file with the definition of a kind that has a property in its spec.
 func definition(t *testing.T, required, property string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "crd.yaml")
@@ -249,8 +249,8 @@ func TestImportOfTheRestaurant(t *testing.T) {
 	require.Empty(t, again.Files)
 }
 
-// TestImportedDefinitions imports definitions that names, or types of Go, could be in the way of: each thing that
-// is lost is a finding, and nothing is declared twice.
+// TestImportedDefinitions imports definitions with difficult names and types. Each loss is a finding, and nothing
+// is declared twice.
 func TestImportedDefinitions(t *testing.T) {
 	for file, test := range map[string]struct {
 		// findings are by the path of what is lost, and lines are in the types of the version.
@@ -370,8 +370,8 @@ func TestImportedDefinitions(t *testing.T) {
 	}
 }
 
-// checkTypes returns the files of a package with types, after it has found no name twice in a scope. It looks at
-// no other package.
+// checkTypes returns the files of a package with types. It fails if a scope has a name twice, and looks at no
+// other package.
 func checkTypes(t *testing.T, dir string) (text string) {
 	t.Helper()
 	files := token.NewFileSet()
@@ -400,7 +400,7 @@ func (noImporter) Import(path string) (*gotypes.Package, error) {
 	return imported, nil
 }
 
-// A definition of strangers can't write code: nothing is written of one that tries to.
+// A foreign definition can't inject code: one that tries to is not written.
 func TestImportedNames(t *testing.T) {
 	const intro = "nothing has been written, since these can't be written in Go:\nbreads.bakery.example.com: v1: Bread.spec"
 	const list = `field: {type: array, x-kubernetes-list-type: map, items: {type: object, properties: {name: {type: string}}}, `
@@ -437,7 +437,7 @@ func TestImportedNames(t *testing.T) {
 	}
 }
 
-// What a kind is besides its fields is taken over, or reported.
+// A kind keeps the parts of its definition outside of the schema, or they are reported.
 func TestImportedKind(t *testing.T) {
 	dir := newModule(t)
 	file := definition(t, "", "field: {type: string}")
@@ -461,7 +461,7 @@ func TestImportedKind(t *testing.T) {
 	require.Contains(t, read(t, dir, "pkg/registry/bakery/bread.go"), "\t\tCategories: []string{\"baked\"},\n")
 }
 
-// Nor do the names of a kind write code.
+// The names of a kind can't inject code either.
 func TestImportedNamesOfKinds(t *testing.T) {
 	const code = "\"x\\n}\\nfunc init() {}\""
 	for name, test := range map[string]struct{ old, replacement, want string }{
@@ -486,7 +486,7 @@ func TestImportedNamesOfKinds(t *testing.T) {
 	}
 }
 
-// A kind is not written where its name, or the kind itself, exists already.
+// A kind is not written if it, or something with its name, exists already.
 func TestImportedTwice(t *testing.T) {
 	recipe := definition(t, "", "field: {type: string}")
 	write(t, "", recipe, strings.NewReplacer("Bread", "BreadField", "breads", "breadfields").Replace(read(t, "", recipe)))
@@ -501,7 +501,7 @@ func TestImportedTwice(t *testing.T) {
 	require.EqualError(t, err, "nothing has been written, since these can't be written in Go:\nbreads.bakery.example.com: the kind Bread: it is defined twice, name one of the definitions")
 	require.Equal(t, before, tree(t, dir))
 
-	// Both at once avoid each other, and so does what is imported later.
+	// Type names of kinds that are imported together do not collide, and a later import keeps them.
 	dir = newModule(t)
 	_, err = kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{bread, recipe}})
 	require.NoError(t, err)
@@ -511,7 +511,7 @@ func TestImportedTwice(t *testing.T) {
 	require.Empty(t, again.Files)
 }
 
-// tree is all files of a directory.
+// tree returns all files of a directory.
 func tree(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
@@ -521,7 +521,7 @@ func tree(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-// Whatever texts a definition has, its kinds consist of what they consist of without them.
+// The texts of a definition do not change the code of its kinds.
 func TestImportedTexts(t *testing.T) {
 	const code = "`\\n*/\\n}\\nfunc init() { println(\\\"imported\\\") }\\n//"
 	for name, property := range map[string]string{
@@ -550,7 +550,7 @@ func TestImportedTexts(t *testing.T) {
 					function, is := declared.(*ast.FuncDecl)
 					require.False(t, is && function.Name.Name == "init", "%s has an init()", file)
 				}
-				// Generators write what they are told by tags into code and raw strings.
+				// Generators write the values of tags into code and raw strings.
 				for _, group := range parsed.Comments {
 					for _, comment := range group.List {
 						require.False(t, strings.HasPrefix(comment.Text, "// +") && strings.Contains(comment.Text, "`"), "%s: %s", file, comment.Text)

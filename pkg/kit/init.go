@@ -30,7 +30,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
-// InitOptions say what module Init writes.
+// InitOptions are the options of Init.
 type InitOptions struct {
 	// Dir is the directory of the module. It is created if it does not exist.
 	Dir string
@@ -38,14 +38,14 @@ type InitOptions struct {
 	Group string
 	// Module is the path of the Go module.
 	Module string
-	// Name is that of the group's packages, by default the first label of Group.
+	// Name is the name of the group's packages, by default the first label of Group.
 	Name string
 	// Namespace is where the manifests install the server, by default <Name>-system.
 	Namespace string
-	// Owner is who has the copyright, for the licence header.
+	// Owner is the copyright holder, for the licence header.
 	Owner string
-	// Replace is the directory of a checkout of the library that is used in place of a
-	// released version.
+	// Replace is the directory of a checkout of the library, to use instead of a released
+	// version.
 	Replace string
 }
 
@@ -101,7 +101,7 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	if err := w.writeHeader(d); err != nil {
 		return nil, err
 	}
-	// To these, the other commands add something.
+	// Other commands add to these files.
 	w.lists = []string{"cmd/apiserver/main.go", "pkg/apis/" + d.Name + "/register.go", base + "kustomization.yaml"}
 	recorded, err := w.readSums()
 	if err != nil {
@@ -130,7 +130,8 @@ func Init(ctx context.Context, options InitOptions) (result *Result, err error) 
 	return &w.Result, nil
 }
 
-// groupsWith are the groups of the module, which has none yet, or is named after this one.
+// groupsWith returns the groups of the module, or only this one if it has none. A server
+// that is named after another group is an error.
 func (w *writer) groupsWith(group apiGroup) ([]apiGroup, error) {
 	groups, err := w.findGroups()
 	if err != nil || len(groups) == 0 {
@@ -142,7 +143,7 @@ func (w *writer) groupsWith(group apiGroup) ([]apiGroup, error) {
 	return groups, nil
 }
 
-// initial are the files of a module without kinds.
+// initial writes the files of a module without kinds.
 func (w *writer) initial(d *data, write func(name string, text []byte) error) error {
 	if err := w.renderFiles("init", d, write); err != nil {
 		return err
@@ -157,7 +158,7 @@ func (w *writer) initial(d *data, write func(name string, text []byte) error) er
 	return w.manifests(d, write)
 }
 
-// writeHeader sees to it that the licence header exists, which may be a person's.
+// writeHeader writes the licence header unless the module has one.
 func (w *writer) writeHeader(d *data) error {
 	const file = "hack/boilerplate.go.txt"
 	text, err := os.ReadFile(w.file(file))
@@ -191,7 +192,7 @@ func (w *writer) writeGoMod(options InitOptions) error {
 			return fmt.Errorf("%s is not a checkout of %s: name the directory of its go.mod by --replace", replace, library)
 		}
 		text += fmt.Sprintf("\nreplace %s => %s\n", library, replace)
-		// "go mod tidy" keeps what is needed of it, and asks nobody for these checksums.
+		// "go mod tidy" removes the unneeded checksums, and looks up none of these.
 		goSum, err := os.ReadFile(filepath.Join(replace, "go.sum"))
 		if err != nil {
 			return err
@@ -203,7 +204,7 @@ func (w *writer) writeGoMod(options InitOptions) error {
 	return w.create("go.mod", []byte(text))
 }
 
-// released is the version of the library that this program is.
+// released returns the version of the library that this program is built from.
 func released() (string, error) {
 	info, ok := debug.ReadBuildInfo()
 	if ok {

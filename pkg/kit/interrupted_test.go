@@ -82,7 +82,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// What no code can be generated of is taken back, and go.mod with it.
+// If code can't be generated for new files, they are removed, and go.mod is restored.
 func TestGenerationThatFails(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	t.Setenv("GOFLAGS", "")
@@ -131,10 +131,10 @@ spec:
 	return file
 }
 
-// A definition that can't be written takes back those before it.
+// A definition that can't be written undoes those before it.
 func TestImportTakesBack(t *testing.T) {
 	dir := newModule(t)
-	// There is no way to write a file in place of a directory.
+	// A directory in place of a file makes the write fail.
 	require.NoError(t, os.MkdirAll(dir+"/pkg/registry/bakery/oven.yaml/full", 0o755))
 	before := files(t, dir)
 	_, err := kit.ImportCRD(t.Context(), dir, kit.ImportOptions{Files: []string{definition(t, "", "field: {type: string}"), versionedDefinition(t)}})

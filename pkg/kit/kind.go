@@ -31,18 +31,18 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// KindOptions say what kind CreateKind writes.
+// KindOptions are the options of CreateKind.
 type KindOptions struct {
-	// Kind is its name, such as Bread.
+	// Kind is the kind's name, such as Bread.
 	Kind Name
-	// Resource is its plural in paths, by default what follows from the name, and Short what
-	// else kubectl accepts.
+	// Resource is the plural in paths, by default derived from Kind. Short are further names for
+	// kubectl.
 	Resource string
 	Short    []string
-	// Versions are those in which it is served.
+	// Versions are the versions that serve the kind.
 	Versions []string
-	// Namespaced, Status and Scale say whether objects are in namespaces, and have the
-	// subresources /status and /scale. Scale implies Status.
+	// Namespaced, Status and Scale say whether objects are in namespaces, and have the subresources
+	// /status and /scale. Scale implies Status.
 	Namespaced, Status, Scale bool
 	// NoClients is for a kind without a clientset, listers and informers.
 	NoClients bool
@@ -50,10 +50,10 @@ type KindOptions struct {
 	NoProtobuf bool
 }
 
-// OwnPlural is true if Resource is not what follows from the name.
+// OwnPlural tells whether Resource differs from the default.
 func (k *KindOptions) OwnPlural() bool { return k.Resource != k.Kind.Plural() }
 
-// Preferred is the version that clients prefer.
+// Preferred returns the version that clients prefer.
 func (k *KindOptions) Preferred() string {
 	if len(k.Versions) == 0 {
 		return ""
@@ -61,10 +61,10 @@ func (k *KindOptions) Preferred() string {
 	return k.Versions[0]
 }
 
-// ShortList is the short names in Go.
+// ShortList returns the short names as Go source.
 func (k *KindOptions) ShortList() string { return quoted(k.Short) }
 
-// Clients is true if there are clients.
+// Clients tells whether the kind has clients.
 func (k *KindOptions) Clients() bool { return !k.NoClients }
 
 func (k *KindOptions) complete() error {
@@ -145,14 +145,14 @@ func CreateKind(ctx context.Context, target Target, kind KindOptions) (result *R
 	return &m.Result, nil
 }
 
-// checkVersionsOf refuses to write a kind that exists in other versions: a new version of it
-// has to have the fields that it has, not those of the templates.
+// checkVersionsOf returns an error for a kind that exists in other versions. A new version has to
+// have the kind's fields, not those of the templates.
 func (m *module) checkVersionsOf(kind KindOptions) error {
 	has, err := m.versionsWith(kind.Kind)
 	if err != nil {
 		return err
 	}
-	// The command that writes a kind lists it at its end. If it was killed before, it is repeated.
+	// CreateKind lists the kind last. If it is not listed, an interrupted command is repeated.
 	listed, err := os.ReadFile(m.file("pkg/registry/" + m.Name + "/kinds.go"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Contains(listed, []byte(kind.Kind+"()")) {
 		return nil
@@ -165,7 +165,8 @@ func (m *module) checkVersionsOf(kind KindOptions) error {
 	return nil
 }
 
-// checkTypesOf refuses to write a kind if other types have its name, or those of what belongs to it.
+// checkTypesOf returns an error if other types have the name of the kind, or of one of its further
+// types.
 func (m *module) checkTypesOf(kind KindOptions) error {
 	internal := m.apis + "/" + m.Name
 	file, err := m.fileOfType(internal, string(kind.Kind))
@@ -188,7 +189,7 @@ func (m *module) checkTypesOf(kind KindOptions) error {
 	return nil
 }
 
-// versionsWith are the versions of the group that have a kind, the preferred one first.
+// versionsWith returns the versions of the group that have a kind, the preferred one first.
 func (m *module) versionsWith(kind Name) (versions []string, err error) {
 	for _, version := range m.served {
 		dir, _ := m.versionPackage(version)
@@ -203,14 +204,14 @@ func (m *module) versionsWith(kind Name) (versions []string, err error) {
 	return versions, nil
 }
 
-// declares is true if a package has a type of that name.
+// declares tells whether a package declares a type.
 func (m *module) declares(dir, name string) (bool, error) {
 	file, err := m.fileOfType(dir, name)
 	return file != "", err
 }
 
-// renderTypes writes a directory of templates in which there are types of the kind, which may
-// be in another file of the same package already.
+// renderTypes writes a directory of templates with types of the kind. It skips those that another
+// file of the package has.
 func (m *module) renderTypes(dir string) error {
 	return m.renderFiles(dir, &m.data, func(name string, text []byte) error {
 		if strings.HasSuffix(name, "_types.go") {
@@ -253,7 +254,7 @@ func (m *module) writeVersion(version string, types func() error) error {
 	return m.addVersion()
 }
 
-// addToLists adds the kind to those lists that name all kinds, and the group to the server.
+// addToLists adds the kind to the lists of all kinds, and the group to the server.
 func (m *module) addToLists() error {
 	kind := string(m.Kind)
 	groups := "pkg/groups/" + m.Name

@@ -28,8 +28,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit"
 )
 
-// newModule writes a module with a group and no kinds, for tests that neither build nor
-// generate anything: it needs no other module.
+// newModule writes a module with a group and no kinds. It needs no other module, since
+// its tests neither build nor generate code.
 func newModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -155,7 +155,7 @@ func TestWorkspace(t *testing.T) {
 	require.EqualError(t, err, "the workspace "+workspace+"/go.work does not have the module example.com/bakery: run \"go work use "+dir+"\", or set GOWORK=off")
 }
 
-// Types that are in a file of another name are the kind's all the same.
+// Types in a file of another name belong to the kind, too.
 func TestTypesElsewhere(t *testing.T) {
 	dir := newModule(t)
 	write(t, dir, "pkg/apis/bakery/types.go", "package bakery\n\ntype Bread struct{ metav1.ObjectMeta }\n")
@@ -166,7 +166,7 @@ func TestTypesElsewhere(t *testing.T) {
 	require.FileExists(t, dir+"/pkg/registry/bakery/bread.go")
 }
 
-// Generators guess plurals, and no guess is the one of a person.
+// Generators guess plurals, not always like a person.
 func TestPlurals(t *testing.T) {
 	dir := newModule(t)
 	for kind, plural := range map[kit.Name]string{"Person": "people", "Sheep": "sheep", "RyeBread": "rye-breads"} {

@@ -37,8 +37,8 @@ const (
 	ownNamespace = "restaurant-system"
 )
 
-// manifests are those of this repository's own server, with the names of another. What depends
-// on the versions and kinds of a group is added when there are some.
+// manifests writes those of this repository's own server, with the names of another. Manifests
+// of versions and kinds are added with these.
 func (*writer) manifests(d *data, write func(name string, text []byte) error) error {
 	header, err := ownHeader()
 	if err != nil {
@@ -68,7 +68,7 @@ func (*writer) manifests(d *data, write func(name string, text []byte) error) er
 	})
 }
 
-// withoutLeftOut is a kustomization without the files beside it that are left out.
+// withoutLeftOut returns a kustomization without the files that are left out.
 func withoutLeftOut(name, text string) string {
 	for _, leftOut := range artifacts.Restaurant() {
 		if dir, file := path.Split(leftOut); path.Join(dir, "kustomization.yaml") == name {
@@ -78,7 +78,7 @@ func withoutLeftOut(name, text string) string {
 	return text
 }
 
-// ownHeader is what all manifests of this repository begin with.
+// ownHeader returns the header of all manifests of this repository.
 func ownHeader() (string, error) {
 	text, err := artifacts.Deploy.ReadFile("deploy/base/namespace.yaml")
 	if err != nil {
@@ -102,7 +102,7 @@ func (d *data) rename(text string) string {
 	if len(patterns) > 1 {
 		anyGroup = "(" + anyGroup + ")"
 	}
-	// The runbooks of generic alerts are this repository's.
+	// Generic alerts link to the runbooks of this repository.
 	const pages, runbooks = "https://" + library + "/blob/", "/docs/operations/runbooks.md"
 	version, _ := released()
 	return strings.NewReplacer(
@@ -117,7 +117,7 @@ func (d *data) rename(text string) string {
 
 var releases = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 
-// tagOf is the tag of a release, and main for a pseudo-version or none.
+// tagOf returns the tag of a release, and main for a pseudo-version or none.
 func tagOf(version string) string {
 	if releases.MatchString(version) {
 		return version
@@ -125,8 +125,8 @@ func tagOf(version string) string {
 	return "main"
 }
 
-// addVersion adds the APIService of a version, and what names it: the server's permission to
-// change it, since it has to trust its certificate, and the kustomization.
+// addVersion adds the APIService of a version, and lists it in the kustomization. The server
+// gets the permission to change it, to set its own certificate authority.
 func (m *module) addVersion() error {
 	if err := m.renderOnce("apiservices", &m.data); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (m *module) addVersion() error {
 	return nil
 }
 
-// readNamespace finds out where the manifests install the server.
+// readNamespace reads the server's namespace from the manifests.
 func (m *module) readNamespace() error {
 	text, err := os.ReadFile(m.file(base + "namespace.yaml"))
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/artifacts"
 )
 
-// TestManifestsHaveTheNamesOfTheModule looks for what is left of the restaurant in the manifests,
-// alerts and dashboards of another group: all names come from its own.
+// TestManifestsHaveTheNamesOfTheModule looks for names of the restaurant in the manifests, alerts
+// and dashboards of another group.
 func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 	group := apiGroup{"library.example.com", "library"}
 	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books", HashHeader: "# Ours.\n"}
@@ -55,7 +55,7 @@ func TestManifestsHaveTheNamesOfTheModule(t *testing.T) {
 	require.NotZero(t, dashboards)
 }
 
-// TestTagOf links to the runbooks of the release that a module has, if it has one.
+// TestTagOf checks that links lead to the runbooks of the module's release, if it has one.
 func TestTagOf(t *testing.T) {
 	for version, want := range map[string]string{
 		"v0.37.0":                              "v0.37.0",
@@ -68,8 +68,8 @@ func TestTagOf(t *testing.T) {
 	}
 }
 
-// TestManifestsAreComplete has everything that a kustomization of the manifests names, though parts
-// of the restaurant's are left out.
+// TestManifestsAreComplete checks that all files in a kustomization exist, though parts of the
+// restaurant's are left out.
 func TestManifestsAreComplete(t *testing.T) {
 	group := apiGroup{"library.example.com", "library"}
 	d := &data{apiGroup: group, Server: group, Groups: []apiGroup{group}, Namespace: "books"}

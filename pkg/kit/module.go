@@ -37,44 +37,43 @@ const (
 	library = "restaurant.programming-kubernetes.info/apiserver"
 	// lintVersion is the version of golangci-lint that new modules use.
 	lintVersion = "v2.15.0"
-	// base is where the manifests are that every installation shares.
+	// base is the directory of the manifests that all installations share.
 	base = "artifacts/deploy/base/"
 )
 
-// data is what templates are filled in with.
+// data has the values for templates.
 type data struct {
-	// Header is what Go files begin with, HashHeader what others do.
+	// Header begins Go files, HashHeader other files.
 	Header, HashHeader string
-	// Owner is who has the copyright.
+	// Owner is the copyright holder.
 	Owner string
 	// Library and Module are the paths of the library and of the author's module.
 	Library, Module string
 	LintVersion     string
 	apiGroup
-	// Groups are all of the module. Server is the first one that it had, after which the
-	// server is named.
+	// Groups are all groups of the module. Server is the first one it had, and gives the server its name.
 	Groups []apiGroup
 	Server apiGroup
-	// Namespace is where the server is installed.
+	// Namespace is the server's namespace.
 	Namespace string
 	// Protobuf is true if objects are stored as protobuf messages.
 	Protobuf bool
 
 	KindOptions
-	// Part is what CreatePart writes. The others say what its kind has.
+	// Part is the part that CreatePart writes. The others are features of its kind.
 	Part                                      Name
 	Conditions, ObservedGeneration, Described bool
-	// Imported is what ImportCRD writes of a kind.
+	// Imported has the values for an imported kind.
 	Imported *imported
-	// Version is the one that is written.
+	// Version is the version that is written.
 	Version string
 }
 
 // ModuleRegexp matches the path of the module.
 func (d *data) ModuleRegexp() string { return regexp.QuoteMeta(d.Module) }
 
-// Prefix is what names that groups share begin with in other groups than the server's, so that
-// a kind may have the same name in both.
+// Prefix returns the beginning of shared names in other groups than the server's. With it, two groups may
+// have kinds of the same name.
 func (d *data) Prefix() string {
 	if d.apiGroup == d.Server {
 		return ""
@@ -82,7 +81,7 @@ func (d *data) Prefix() string {
 	return d.Name + "-"
 }
 
-// GoPrefix is the same in names of functions.
+// GoPrefix returns the prefix for names of functions.
 func (d *data) GoPrefix() string {
 	if d.apiGroup == d.Server {
 		return ""
@@ -90,24 +89,23 @@ func (d *data) GoPrefix() string {
 	return d.Title()
 }
 
-// ModelPackage is the group's name as OpenAPI documents have it: com.example.bakery.
+// ModelPackage returns the group's name in OpenAPI documents: com.example.bakery.
 func (d *data) ModelPackage() string { return codegen.ReverseDomain(d.Group) }
 
-// GoGroup is the group in the names of generated clients.
+// GoGroup returns the group in the names of generated clients.
 func (d *data) GoGroup() string { return title(firstLabel(d.Group)) }
 
-// GoVersion is the preferred version there.
+// GoVersion returns the preferred version in the names of generated clients.
 func (d *data) GoVersion() string { return title(d.Preferred()) }
 
-// VersionPriority is that of the version's APIService.
+// VersionPriority returns the priority of the version's APIService.
 func (d *data) VersionPriority() int { return versionPriority(d.Version) }
 
-// Target is the group of a module that a command is about.
+// Target is the group of a module that a command changes.
 type Target struct {
 	// Dir is the directory of the module.
 	Dir string
-	// Group is the name of the group, or that of its packages. A module with one group needs
-	// none.
+	// Group is the name of the group, or that of its packages. It is optional in a module with one group.
 	Group string
 }
 
@@ -115,13 +113,13 @@ type Target struct {
 type module struct {
 	writer
 	data
-	// served are the versions that the group has, the preferred one first, and messages those whose types
-	// have protobuf messages.
+	// served are the versions of the group, the preferred one first. Messages are those whose types have
+	// protobuf messages.
 	served, messages []string
 	apis             string
 }
 
-// open finds out about a group of a module.
+// open opens the module for a group.
 func open(ctx context.Context, target Target) (*module, error) {
 	m, err := openModule(ctx, target.Dir)
 	if err != nil {
@@ -133,7 +131,7 @@ func open(ctx context.Context, target Target) (*module, error) {
 	return m, nil
 }
 
-// openServer opens the module for the group after which the server is named.
+// openServer opens the module for the group that the server is named after.
 func openServer(ctx context.Context, dir string) (*module, error) {
 	m, err := openModule(ctx, dir)
 	if err != nil {
@@ -145,7 +143,7 @@ func openServer(ctx context.Context, dir string) (*module, error) {
 	return m, nil
 }
 
-// openModule finds out about the module in a directory.
+// openModule reads the module in a directory.
 func openModule(ctx context.Context, dir string) (*module, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -182,7 +180,7 @@ func openModule(ctx context.Context, dir string) (*module, error) {
 	return m, nil
 }
 
-// choose makes the module about one of its groups.
+// choose selects one of the module's groups.
 func (m *module) choose(group string) error {
 	found := slices.IndexFunc(m.Groups, func(g apiGroup) bool { return g.Group == group || g.Name == group })
 	switch {
@@ -212,12 +210,12 @@ func (m *module) choose(group string) error {
 			}
 		}
 	}
-	// One group does not have both.
+	// All versions of a group have messages, or none.
 	m.Protobuf = len(m.messages) == len(m.served)
 	return nil
 }
 
-// readHeader takes the header of hack/boilerplate.go.txt, as generated code has it.
+// readHeader reads the header of generated code from hack/boilerplate.go.txt.
 func (m *module) readHeader() error {
 	text, err := os.ReadFile(m.file("hack/boilerplate.go.txt"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -247,12 +245,12 @@ func (d *data) setHeader(text string) {
 
 func (m *module) packagePath(dir string) string { return m.Module + "/" + dir }
 
-// versionPackage is the directory of a version, and its alias in Go files.
+// versionPackage returns the directory of a version, and its alias in Go files.
 func (m *module) versionPackage(version string) (dir, alias string) {
 	return m.apis + "/" + m.Name + "/" + version, m.Name + version
 }
 
-// goCommand returns what a command of Go prints.
+// goCommand returns the output of a go command.
 func (w *writer) goCommand(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = w.dir
@@ -264,7 +262,7 @@ func (w *writer) goCommand(ctx context.Context, args ...string) (string, error) 
 	return output.String(), nil
 }
 
-// checkWorkspace returns an error if Go commands are about a workspace that does not have the module.
+// checkWorkspace returns an error if go commands use a workspace without the module.
 func (w *writer) checkWorkspace(ctx context.Context, module string) error {
 	file, err := w.goCommand(ctx, "env", "GOWORK")
 	if file = strings.TrimSpace(file); err != nil || file == "" || file == "off" {
@@ -277,7 +275,7 @@ func (w *writer) checkWorkspace(ctx context.Context, module string) error {
 	return fmt.Errorf("the workspace %s does not have the module %s: run \"go work use %s\", or set GOWORK=off", file, module, w.dir)
 }
 
-// quoted is a list of strings in Go.
+// quoted returns a list of strings as Go source.
 func quoted(values []string) string {
 	quoted := make([]string, len(values))
 	for i, value := range values {

@@ -35,7 +35,7 @@ var (
 	modulePath  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.~_/-]*$`)
 )
 
-// checkGroup returns an error if this can't be the name of an API group of one's own.
+// checkGroup returns an error if this can't be the name of a module's own API group.
 func checkGroup(group string) error {
 	if errs := utilvalidation.IsDNS1123Subdomain(group); len(errs) > 0 {
 		return fmt.Errorf("%q can't be an API group: %s", group, errs[0])
@@ -70,9 +70,9 @@ func checkName(name string) error {
 // checkKind returns an error if this can't be the name of a kind.
 func checkKind(name Name) error {
 	kind := string(name)
-	// These are in every version.
+	// Every version declares these.
 	reserved := []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "Kinds"}
-	// The packages of types declare these, or what is generated there does.
+	// The packages of types declare these, some of them in generated code.
 	declared := []string{"AddToScheme", "GroupName", "GroupVersion", "Install", "RegisterDefaults", "Resource", "SchemeBuilder", "SchemeGroupVersion"}
 	// Generated clients have parameters by the name of the kind, next to these names.
 	variables := []string{"b", "err", "fieldManager", "internal", "nil", "subresource"}
@@ -119,29 +119,29 @@ func versionPriority(version string) int {
 	return stage*300 + min(major, 29)*10 + min(minor, 9)
 }
 
-// Name is what a kind, or a part of one, is called in Go, such as HTTPRoute. Its methods are the other
+// Name is the Go name of a kind, or of a part of one, such as HTTPRoute. Its methods return other
 // forms.
 type Name string
 
-// File is the name in paths, and in the names of files and packages.
+// File returns the name in paths, and in the names of files and packages.
 func (n Name) File() string { return strings.ToLower(string(n)) }
 
-// Words is the name in a sentence: "http route".
+// Words returns the name for sentences: "http route".
 func (n Name) Words() string { return words(string(n)) }
 
-// AWords is the same with an article.
+// AWords returns the name for sentences, with an article.
 func (n Name) AWords() string { return withArticle(n.Words()) }
 
-// Lower is what the name of a function begins with: httpRoute.
+// Lower returns the beginning of a function's name: httpRoute.
 func (n Name) Lower() string { return lowerFirst(string(n)) }
 
-// Var is a name for a variable, or a function, in a package that imports that of a group.
+// Var returns a name for a variable, or a function, in a package that imports a group's package.
 func (n Name) Var(group string) string { return variable(string(n), group) }
 
-// GoPlural is the plural in the names of generated clients.
+// GoPlural returns the plural in the names of generated clients.
 func (n Name) GoPlural() string { return pluralKind(string(n)) }
 
-// Plural is what paths have, unless the author says otherwise.
+// Plural returns the default plural in paths.
 func (n Name) Plural() string { return strings.ToLower(n.GoPlural()) }
 
 func pluralKind(kind string) string {
@@ -163,7 +163,7 @@ func pluralKind(kind string) string {
 	}
 }
 
-// lowerFirst is the kind as the name of a variable: httpRoute for HTTPRoute.
+// lowerFirst returns the kind as the name of a variable: httpRoute for HTTPRoute.
 func lowerFirst(kind string) string {
 	runes := []rune(kind)
 	for i := range runes {
@@ -175,7 +175,7 @@ func lowerFirst(kind string) string {
 	return string(runes)
 }
 
-// words is the kind as it is said in a sentence: "http route".
+// words returns the kind for sentences: "http route".
 func words(kind string) string {
 	var b strings.Builder
 	runes := []rune(kind)
@@ -188,7 +188,7 @@ func words(kind string) string {
 	return b.String()
 }
 
-// withArticle is a word with "a" or "an" before it.
+// withArticle returns a word with "a" or "an" before it.
 func withArticle(word string) string {
 	if strings.ContainsRune("aeiou", rune(word[0])) {
 		return "an " + word
@@ -196,7 +196,7 @@ func withArticle(word string) string {
 	return "a " + word
 }
 
-// variable is a name for a variable that holds an object of the kind.
+// variable returns a name for a variable with an object of the kind.
 func variable(kind, group string) string {
 	name := lowerFirst(kind)
 	if token.IsKeyword(name) || slices.Contains([]string{"field", "strings", "errs", "string", "append", "nil", group}, name) {
@@ -205,10 +205,10 @@ func variable(kind, group string) string {
 	return name
 }
 
-// title is the name of a group in a sentence.
+// title returns the name of a group for sentences.
 func title(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
 
-// singular is the name of an element of a list.
+// singular returns the name of an element of a list.
 func singular(name string) string {
 	for _, ending := range [][2]string{{"ies", "y"}, {"sses", "ss"}, {"ches", "ch"}, {"xes", "x"}, {"ss", "ss"}, {"us", "us"}, {"s", ""}} {
 		if stem, found := strings.CutSuffix(name, ending[0]); found {
@@ -218,7 +218,8 @@ func singular(name string) string {
 	return name + "Item"
 }
 
-// typeDoc is what a field says about its type: a comment of Go begins with the name.
+// typeDoc returns the doc comment of a type from the description of its field. It begins with the
+// name.
 func typeDoc(name, path, description string) string {
 	field := strings.TrimRight(path[strings.LastIndexByte(path, '.')+1:], "[]{}")
 	if rest, found := strings.CutPrefix(description, field+" "); found {

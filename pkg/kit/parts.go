@@ -25,28 +25,27 @@ import (
 	"strings"
 )
 
-// PartOptions say what CreatePart writes.
+// PartOptions are the options of CreatePart.
 type PartOptions struct {
 	// Type is action, stream, review, plugin, controller or webhook.
 	Type string
-	// Name is its name in Go, such as Bake. That of a webhook is the kind it is for.
+	// Name is the part's name in Go, such as Bake. A webhook has the name of its kind.
 	Name Name
-	// Kind is what it belongs to. A review is a kind of its own.
+	// Kind is the kind that the part belongs to. A review is a kind of its own.
 	Kind Name
-	// Versions are those of a review, by default the preferred one of the group, and
-	// Namespaced says whether it is about a namespace.
+	// Versions are the versions of a review, by default the group's preferred one.
+	// Namespaced says whether a review is about a namespace.
 	Versions   []string
 	Namespaced bool
 }
 
-// part is one type of what CreatePart writes.
+// part is a type of parts.
 type part struct {
-	// wire adds to the lists what has been written.
+	// wire adds the part to lists.
 	wire func(*module) error
-	// check returns an error if a kind can't have it.
+	// check returns an error if a kind can't have the part.
 	check func(*module) error
-	// types is the suffix of the types that are written, and versioned is true if there
-	// are any.
+	// types is the suffix of the part's types, and versioned is true if it has any.
 	types     string
 	versioned bool
 	// todo says what to fill in.
@@ -129,8 +128,8 @@ func CreatePart(ctx context.Context, target Target, options PartOptions) (result
 	return &m.Result, nil
 }
 
-// writePartTypes writes the internal type, which the templates of the part have, in each
-// version of the kind, and adds it to the list of all types.
+// writePartTypes writes the types of the part in each version of the kind, and the
+// internal type, which it also lists.
 func (m *module) writePartTypes(kind string, part part) error {
 	name := string(m.Part)
 	if part.types != "" {
@@ -157,7 +156,7 @@ func (m *module) writePartTypes(kind string, part part) error {
 	))
 }
 
-// readKind finds out about the kind that a part belongs to.
+// readKind reads the kind that a part belongs to.
 func (m *module) readKind(options PartOptions) error {
 	if options.Type == "review" {
 		if len(m.served) == 0 {
@@ -165,7 +164,7 @@ func (m *module) readKind(options PartOptions) error {
 		}
 		m.KindOptions = KindOptions{Kind: options.Name, Namespaced: options.Namespaced, Versions: options.Versions}
 		if len(m.Versions) == 0 {
-			// It stays in the versions that it is in.
+			// An existing review stays in its versions.
 			if err := m.findVersions(); err != nil {
 				m.Versions = m.served[:1]
 			}

@@ -84,7 +84,7 @@ func TestRepeatingPartsChangesNothing(t *testing.T) {
 	require.Empty(t, createParts(t, dir))
 	require.Empty(t, create(t, dir, statusBread()).Files, "the kind has got what a person would have changed")
 
-	// What belongs to no version does not move to a new one.
+	// Parts without versions do not move to a new version.
 	_, err := kit.CreateVersion(t.Context(), kit.Target{Dir: dir}, "v1", "Bread")
 	require.NoError(t, err)
 	for _, part := range allParts {
@@ -96,7 +96,7 @@ func TestRepeatingPartsChangesNothing(t *testing.T) {
 	}
 }
 
-// What a person has put in the place of a subresource stays the subresource.
+// A subresource that a person has replaced is left alone.
 func TestPartsOfAPersonAreLeft(t *testing.T) {
 	dir := newModule(t)
 	create(t, dir, statusBread())

@@ -27,7 +27,7 @@ import (
 // selector is a field selector, with the statements that return its value.
 type selector struct{ Name, Value string }
 
-// selectable are the field selectors of a kind.
+// selectable returns the field selectors of a kind.
 func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made []selector, findings []string) {
 	for _, field := range fields {
 		value := expression(root, field.JSONPath)
@@ -40,8 +40,8 @@ func selectable(root *goStruct, fields []apiextensionsv1.SelectableField) (made 
 	return made, findings
 }
 
-// expression returns the statements that return the value at a JSON path of an object o as a string, or "" if
-// the path can't be followed.
+// expression returns statements that return the value at a JSON path of an object o as a string. It returns
+// "" if it can't follow the path.
 func expression(root *goStruct, jsonPath string) string {
 	var statements strings.Builder
 	within, value := root, "o"

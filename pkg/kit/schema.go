@@ -26,10 +26,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// goStruct is a struct that is made of a schema of type object.
+// goStruct is a struct made from a schema of type object.
 type goStruct struct {
 	name, doc string
-	// tags are those of the type.
+	// tags are the tags of the type.
 	tags   []string
 	fields []*goField
 }
@@ -45,10 +45,10 @@ func (s *goStruct) field(json string) *goField {
 
 // goField is a field of a goStruct.
 type goField struct {
-	// name is that in Go, json that of users.
+	// name is the field's name in Go, json the one for users.
 	name, json, doc string
 	goType          *goType
-	// pointer is true if what is missing differs from what is empty.
+	// pointer is true if a missing value differs from an empty one.
 	pointer bool
 	// omit is the option of the field in JSON, with a comma, or empty if it is always written.
 	omit string
@@ -76,8 +76,8 @@ func (t *goType) String() string {
 	}
 }
 
-// unwritable is what a schema has that can't be in Go at all: names that can't be named, list and map types that
-// are not known, and keys of lists that are no properties.
+// unwritable returns the parts of a schema that Go types can't have. These are names that are no identifiers,
+// unknown list and map types, and keys of lists that are no properties.
 func unwritable(path string, schema *apiextensionsv1.JSONSchemaProps) (problems []string) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		property := schema.Properties[name]
@@ -109,17 +109,17 @@ func unwritable(path string, schema *apiextensionsv1.JSONSchemaProps) (problems 
 	return problems
 }
 
-// schemaReader makes Go types of the schema of one version of a kind. They lose nothing that the definition
-// of the kind may look at: it validates what they hold.
+// schemaReader makes Go types from the schema of one version of a kind. They can hold everything that the
+// definition of the kind validates.
 type schemaReader struct {
 	kind    string
 	names   *identifiers
 	structs []*goStruct
-	// findings are what the types hold otherwise, by the path of the field.
+	// findings say how the values of types differ from those of the schema, by the path of the field.
 	findings []string
 }
 
-// readSchema returns the type of the kind, and collects all that it consists of.
+// readSchema returns the type of the kind, and collects its structs.
 func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, status bool) *goStruct {
 	properties := rootProperties(schema, status)
 	root := &goStruct{name: r.kind, doc: schema.Description}
@@ -139,8 +139,8 @@ func (r *schemaReader) readSchema(schema *apiextensionsv1.JSONSchemaProps, statu
 	return root
 }
 
-// rootProperties are the properties that the type of a kind has fields for. Where a schema names none but
-// keeps what is unknown, these are the spec and, with its subresource, the status.
+// rootProperties returns the properties that become fields of the kind's type. For a schema without properties
+// that keeps unknown fields, these are the spec and, with its subresource, the status.
 func rootProperties(schema *apiextensionsv1.JSONSchemaProps, status bool) map[string]apiextensionsv1.JSONSchemaProps {
 	properties := maps.Clone(schema.Properties)
 	if properties == nil {
@@ -190,12 +190,12 @@ func (r *schemaReader) addFields(to *goStruct, path string, properties map[strin
 	}
 }
 
-// complete gives a field its type, and its tags.
+// complete gives a field its type and its tags.
 func (r *schemaReader) complete(field *goField, of *goStruct, path string, schema *apiextensionsv1.JSONSchemaProps, required bool) {
 	field.goType = r.typeOf(strings.TrimSuffix(of.name, "Spec")+goName(field.json), path, schema)
 	t := field.goType
 	isRoot := of.name == r.kind && t.fields != nil
-	// A status is defaulted only after it has been dropped from a new object.
+	// A new object loses its status before defaulting.
 	isThere := required || schema.Default != nil && field.json != "status"
 	switch {
 	case isRoot && isThere, t.text == "string" && required && refusesEmpty(schema):
@@ -222,14 +222,13 @@ func (r *schemaReader) complete(field *goField, of *goStruct, path string, schem
 	field.tags = append(field.tags, tagsOf(t, schema)...)
 }
 
-// refusesEmpty is true if an empty value is invalid, so that a field without a pointer can be
-// required.
+// refusesEmpty tells whether an empty value is invalid, so that a field without a pointer can be required.
 func refusesEmpty(schema *apiextensionsv1.JSONSchemaProps) bool {
 	isEmpty := func(value apiextensionsv1.JSON) bool { return string(value.Raw) == `""` }
 	return !schema.Nullable && (schema.MinLength != nil && *schema.MinLength > 0 || len(schema.Enum) > 0 && !slices.ContainsFunc(schema.Enum, isEmpty))
 }
 
-// tagsOf are how server-side apply merges a field.
+// tagsOf returns the tags for server-side apply of a field.
 func tagsOf(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) {
 	if t.list {
 		kind := "atomic"
@@ -249,7 +248,7 @@ func tagsOf(t *goType, schema *apiextensionsv1.JSONSchemaProps) (tags []string) 
 	return tags
 }
 
-// typeOf makes the type of a field. A struct gets the name.
+// typeOf makes the type of a field. The name is for structs.
 func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
 	anything := &goType{text: "runtime.RawExtension"}
 	switch values := schema.AdditionalProperties; {
@@ -291,7 +290,7 @@ func (r *schemaReader) typeOf(name, path string, schema *apiextensionsv1.JSONSch
 	return &goType{text: fields.name, fields: fields}
 }
 
-// elementOf is the type of an element of a list or a map.
+// elementOf returns the type of an element of a list or a map.
 func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSONSchemaProps) *goType {
 	if schema.Nullable {
 		return &goType{text: "runtime.RawExtension"}
@@ -299,12 +298,12 @@ func (r *schemaReader) elementOf(name, path string, schema *apiextensionsv1.JSON
 	return r.typeOf(name, path, schema)
 }
 
-// isConditions is true for a list of what metav1.Condition can hold.
+// isConditions tells whether metav1.Condition can hold the elements of a list.
 func isConditions(schema *apiextensionsv1.JSONSchemaProps) bool {
 	element := schema.Items.Schema
 	for _, name := range []string{"message", "reason", "status", "type"} {
 		property := element.Properties[name]
-		// One that is missing is empty in Go.
+		// In Go, a missing property is empty.
 		pattern, err := regexp.Compile(property.Pattern)
 		isFound := name == "message" || err == nil && !pattern.MatchString("") || refusesEmpty(&property)
 		if property.Type != "string" || !slices.Contains(element.Required, name) || !isFound {

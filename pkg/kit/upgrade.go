@@ -33,8 +33,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/kit/codegen"
 )
 
-// sums is a file with the checksums of what Init has written, by which Upgrade knows what
-// nobody has changed.
+// sums is a file with the checksums of the files that Init has written. With them, Upgrade recognizes unchanged files.
 const sums = "hack/kit.sum"
 
 func sum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
@@ -53,7 +52,7 @@ func (w *writer) readSums() (map[string]string, error) {
 	return recorded, nil
 }
 
-// writeSums writes them in the format of sha256sum.
+// writeSums writes the checksums in the format of sha256sum.
 func (w *writer) writeSums(recorded map[string]string) error {
 	if len(recorded) == 0 {
 		return nil
@@ -74,9 +73,9 @@ func (w *writer) writeSums(recorded map[string]string) error {
 	return w.write(sums, []byte(b.String()))
 }
 
-// UpgradeTo has the kit of another version of the library, such as latest, upgrade the module, and returns true: only
-// that kit knows what it writes. It does nothing for the version "current", which is the one that go.mod has, or if the
-// library is replaced by a checkout. If it fails before code is generated, go.mod requires what it did.
+// UpgradeTo upgrades the module with the kit of another version of the library, such as latest, and returns true. It
+// does nothing if the version is "current", which is the one in go.mod, or if a checkout replaces the library. If it
+// fails before code is generated, go.mod stays as it was.
 func UpgradeTo(ctx context.Context, dir, version string, generate bool, out, notes io.Writer) (done bool, err error) {
 	if err := codegen.CheckVendor(dir); err != nil {
 		return false, err
@@ -92,7 +91,7 @@ func UpgradeTo(ctx context.Context, dir, version string, generate bool, out, not
 	return true, w.upgrade(ctx, io.Discard, notes)
 }
 
-// getLibrary requires a version of the library, and has its kit write all but what is generated.
+// getLibrary requires a version of the library, and runs its upgrade without generating code.
 func (w *writer) getLibrary(ctx context.Context, version string, out, notes io.Writer) (err error) {
 	if err := w.remember("go.mod", "go.sum"); err != nil {
 		return err
@@ -111,8 +110,7 @@ func (w *writer) upgrade(ctx context.Context, out, notes io.Writer, args ...stri
 	return command.Run()
 }
 
-// Upgrade brings a module in step with the library of the running program: the files that Init
-// has written, and the tools that go.mod names.
+// Upgrade upgrades the files that Init has written, and the tools in go.mod, to the library of the running program.
 func Upgrade(ctx context.Context, dir string) (result *Result, err error) {
 	m, err := openServer(ctx, dir)
 	if err != nil {
@@ -136,7 +134,7 @@ func Upgrade(ctx context.Context, dir string) (result *Result, err error) {
 	return &m.Result, err
 }
 
-// goModFile is what "go mod edit -json" says of a go.mod.
+// goModFile is the output of "go mod edit -json" for a go.mod.
 type goModFile struct {
 	Module  struct{ Path string }
 	Require []struct{ Path, Version string }
@@ -145,8 +143,7 @@ type goModFile struct {
 
 type replacement struct{ Old struct{ Path string } }
 
-// goMod reads the module's go.mod, or another one. Other commands refuse one that is not in
-// step with what it requires.
+// goMod reads the module's go.mod, or another one. Other commands refuse a go.mod that needs "go mod tidy".
 func (w *writer) goMod(ctx context.Context, file ...string) (read goModFile, err error) {
 	text, err := w.goCommand(ctx, append([]string{"mod", "edit", "-json"}, file...)...)
 	if err != nil {
@@ -156,7 +153,7 @@ func (w *writer) goMod(ctx context.Context, file ...string) (read goModFile, err
 	return read, err
 }
 
-// ahead names the libraries of Kubernetes that are not those of which the library was built.
+// ahead names the libraries of Kubernetes in other versions than the library was built with.
 func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
 	goMod, err := w.goCommand(ctx, "list", "-m", "-f", "{{.GoMod}}", library)
 	if err != nil {
@@ -180,9 +177,8 @@ func (w *writer) ahead(ctx context.Context) (todo []string, err error) {
 	return todo, nil
 }
 
-// RefreshFiles rewrites the files that Init has written and nobody has changed since, and
-// those that are new in this version. A file that a person has changed is left alone, and named
-// if this version would write it differently.
+// RefreshFiles rewrites the unchanged files that Init has written, and writes those that are new in this version. A
+// changed file is left alone, and named if this version would write it differently.
 func RefreshFiles(ctx context.Context, dir string) (result *Result, err error) {
 	m, err := openServer(ctx, dir)
 	if err != nil {
@@ -215,7 +211,7 @@ func (m *module) refreshFiles() error {
 	return m.writeSums(recorded)
 }
 
-// refresh writes a file that is as it was recorded.
+// refresh writes a new file, or one that still has the recorded checksum.
 func (w *writer) refresh(name string, text []byte, recorded string) error {
 	current, err := os.ReadFile(w.file(name))
 	switch {

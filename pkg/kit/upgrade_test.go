@@ -95,8 +95,8 @@ func TestRefreshFiles(t *testing.T) {
 	require.Empty(t, again.Todo)
 }
 
-// TestModuleOfAnEarlierVersion upgrades what the kit of commit 2341f73 has written, of which a
-// person has changed one file, to what this version writes.
+// TestModuleOfAnEarlierVersion upgrades a module that the kit of commit 2341f73 has written,
+// with one changed file.
 func TestModuleOfAnEarlierVersion(t *testing.T) {
 	dir, fresh := t.TempDir(), t.TempDir()
 	extract(t, "testdata/earlier.tar.gz", dir)
@@ -131,7 +131,7 @@ func TestModuleOfAnEarlierVersion(t *testing.T) {
 	require.Empty(t, again.Files)
 }
 
-// A checkout of the library in its place, and the version that go.mod has, are what they are.
+// With a checkout of the library in its place, or for the version in go.mod, nothing changes.
 func TestUpgradeToNothingElse(t *testing.T) {
 	dir := newModule(t)
 	for name, test := range map[string]struct{ goMod, version string }{

@@ -25,8 +25,8 @@ import (
 	"slices"
 )
 
-// CreateVersion writes another version of a kind, with the types of the preferred version
-// that the kind has.
+// CreateVersion writes another version of a kind, with the types of the kind's preferred
+// version.
 func CreateVersion(ctx context.Context, target Target, version string, kind Name) (result *Result, err error) {
 	if err := checkVersion(version); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func CreateVersion(ctx context.Context, target Target, version string, kind Name
 	return &m.Result, nil
 }
 
-// newestVersionOf is the preferred version that has the kind, besides the given one.
+// newestVersionOf returns the preferred version that has the kind, besides the given one.
 func (m *module) newestVersionOf(kind Name, other string) (string, error) {
 	versions, err := m.versionsWith(kind)
 	if err != nil {
@@ -73,8 +73,8 @@ func (m *module) newestVersionOf(kind Name, other string) (string, error) {
 	return "", fmt.Errorf("no other version has the kind %s: create it by \"kit create kind %[1]s --versions %s\"", kind, other)
 }
 
-// copyTypes copies the types of a kind and of its subresources from one version to another,
-// unless it has them.
+// copyTypes copies the types of a kind and of its subresources to a version that lacks
+// them.
 func (m *module) copyTypes(from, to string) error {
 	source, _ := m.versionPackage(from)
 	target, _ := m.versionPackage(to)

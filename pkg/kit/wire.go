@@ -22,7 +22,7 @@ import (
 	"path"
 )
 
-// wireSubresource adds what has been written to the kind's subresources, and the role.
+// wireSubresource adds the part to the kind's subresources, and its role to the manifests.
 func (m *module) wireSubresource() error {
 	file, err := m.fileWith("pkg/registry/"+m.Name, string(m.Kind))
 	if err != nil {
@@ -85,7 +85,8 @@ func (m *module) wirePlugin() error {
 	))
 }
 
-// wireController adds the controller to what runs beside the API, which the first one begins.
+// wireController adds the controller to the group's Runtime, which the first controller
+// creates.
 func (m *module) wireController() error {
 	m.Version = m.Preferred()
 	if err := m.renderOnce("clients", &m.data); err != nil {

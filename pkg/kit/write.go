@@ -38,37 +38,36 @@ import (
 //go:embed all:templates
 var templates embed.FS
 
-// Change is what was done about a file.
+// Change is what a command did with a file.
 type Change string
 
 const (
 	// Created is a new file.
 	Created Change = "created"
-	// Changed is a file to which something was added.
+	// Changed is an existing file with additions.
 	Changed Change = "changed"
-	// Left is a file that differs from what would have been written, and was left alone.
+	// Left is a file that differs from the one that would be written, and was left alone.
 	Left Change = "left"
 )
 
-// File is a file that something was done about.
+// File is a file with the change that a command made.
 type File struct {
 	Change Change
 	// Path is relative to the module, with slashes.
 	Path string
 }
 
-// Result is what a command has done, and what is left to do.
+// Result has the changes that a command has made, and the work that is left.
 type Result struct {
-	// Files are in the order in which they were written. Files that are as they should be
-	// are not among them.
+	// Files are in the order of their changes, without files that needed none.
 	Files []File
-	// Todo says what to do by hand.
+	// Todo has the steps to do by hand.
 	Todo []string
 	originals
 }
 
-// Generate generates the code of what a command has written. If that fails, it takes back what the command has
-// written. The output is told what is going on.
+// Generate generates the code for the changes of a command. If that fails, it undoes the changes. It writes
+// progress to output.
 func (r *Result) Generate(ctx context.Context, output io.Writer) error {
 	if err := r.remember("go.mod", "go.sum"); err != nil {
 		return err
@@ -76,10 +75,10 @@ func (r *Result) Generate(ctx context.Context, output io.Writer) error {
 	return r.takeBack(Generate(ctx, r.dir, output))
 }
 
-// Generate generates the code of a module. Before and after that it tidies go.mod: types, and what is generated of
-// them, may need other modules.
+// Generate generates the code of a module. It tidies go.mod before and after: types and generated code may need
+// other modules.
 func Generate(ctx context.Context, dir string, output io.Writer) error {
-	// Packages may be missing that a generation which was interrupted has deleted.
+	// An interrupted generation may have deleted packages.
 	if err := tidy(ctx, dir, "-e"); err != nil {
 		return err
 	}
@@ -89,21 +88,21 @@ func Generate(ctx context.Context, dir string, output io.Writer) error {
 	return tidy(ctx, dir)
 }
 
-// changed is true if something was written.
+// changed tells whether the command has written a file.
 func (r *Result) changed() bool {
 	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Change != Left })
 }
 
-// originals are the files of a module before a command changed them.
+// originals has the files of a module before a command changed them.
 type originals struct {
 	dir string
-	// before is what the files were that have been written, or nil for those that did not exist.
+	// before has the content of changed files, or nil for new ones.
 	before map[string][]byte
 }
 
 func (o *originals) file(name string) string { return filepath.Join(o.dir, filepath.FromSlash(name)) }
 
-// remember keeps what a file is, so that it can be taken back.
+// remember keeps the content of files, so that takeBack can restore them.
 func (o *originals) remember(names ...string) error {
 	for _, name := range names {
 		if _, remembered := o.before[name]; remembered {
@@ -118,7 +117,7 @@ func (o *originals) remember(names ...string) error {
 	return nil
 }
 
-// takeBack takes everything back that was written, if the command has failed.
+// takeBack undoes all changes if the command has failed.
 func (o *originals) takeBack(failure error) error {
 	if failure == nil {
 		return nil
@@ -131,12 +130,12 @@ func (o *originals) takeBack(failure error) error {
 		if err := os.Remove(o.file(name)); !errors.Is(err, fs.ErrNotExist) {
 			failures = append(failures, err)
 		}
-		// Directories that are empty now were made for the file.
+		// The command made the directories that are empty now.
 		for dir := path.Dir(name); dir != "." && os.Remove(o.file(dir)) == nil; {
 			dir = path.Dir(dir)
 		}
 	}
-	// On a full disk, there is room for these now.
+	// Even on a full disk, the removed files make room for these.
 	for name, text := range o.before {
 		if text != nil {
 			failures = append(failures, replaceFile(o.file(name), text))
@@ -147,9 +146,9 @@ func (o *originals) takeBack(failure error) error {
 
 // writer writes files of a module.
 type writer struct {
-	// lists are files that are expected to differ from what is written at first.
+	// lists are files that later commands change.
 	lists []string
-	// stopped is an error after which nothing is written any more, as that of a canceled context.
+	// stopped returns an error once nothing may be written any more, such as that of a canceled context.
 	stopped func() error
 	Result
 }
@@ -175,7 +174,7 @@ func (w *writer) report(change Change, name string) {
 	w.Files = append(w.Files, File{change, name})
 }
 
-// create writes a file unless there is one.
+// create writes a file unless it exists.
 func (w *writer) create(name string, data []byte) error {
 	current, err := os.ReadFile(w.file(name))
 	switch {
@@ -204,7 +203,7 @@ func (w *writer) write(name string, data []byte) error {
 	return replaceFile(w.file(name), data)
 }
 
-// replaceFile writes a file as a whole: if that fails, or the process ends, it is what it was before.
+// replaceFile writes a file as a whole. After a failure or a crash, the file is unchanged.
 func replaceFile(name string, data []byte) error {
 	mode := os.FileMode(0o644)
 	if strings.HasSuffix(name, ".sh") {
@@ -213,7 +212,7 @@ func replaceFile(name string, data []byte) error {
 	if file, err := os.Stat(name); err == nil {
 		mode = file.Mode()
 	}
-	// Go ignores files with a dot. The next attempt takes the same name.
+	// Go ignores files that begin with a dot. The next attempt takes the same name.
 	part := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".part")
 	err := os.WriteFile(part, data, mode)
 	if err == nil {
@@ -225,7 +224,7 @@ func replaceFile(name string, data []byte) error {
 	return err
 }
 
-// edit changes a file that exists.
+// edit changes an existing file.
 func (w *writer) edit(name string, change func([]byte) ([]byte, error)) error {
 	current, err := os.ReadFile(w.file(name))
 	if err != nil {
@@ -247,8 +246,8 @@ func (w *writer) render(dir string, data *data) error {
 	return w.renderFiles(dir, data, func(name string, text []byte) error { return w.create(name, text) })
 }
 
-// renderOnce writes those files of a directory of templates that do not exist. They hold
-// lists, so that they are expected to change.
+// renderOnce writes the files of a directory of templates that do not exist. They hold lists, which other commands
+// change.
 func (w *writer) renderOnce(dir string, data *data) error {
 	return w.renderFiles(dir, data, func(name string, text []byte) error {
 		if w.exists(name) {

@@ -46,7 +46,7 @@ func (g *generation) replace(dir string, replacer *strings.Replacer) error {
 	})
 }
 
-// toGenerated runs a generator of a directory in "generated".
+// toGenerated runs a generator that writes a directory in "generated".
 func (g *generation) toGenerated(ctx context.Context, generator string, api API, name string, args ...string) error {
 	dir := path.Join(api.generated(), name)
 	return g.run(ctx, generator, slices.Concat([]string{"--output-dir=" + g.file(dir), "--output-pkg=" + g.importPath(dir)}, args)...)
@@ -63,7 +63,7 @@ func (g *generation) command(ctx context.Context, name string, args ...string) e
 	return command.Run()
 }
 
-// capture returns what a command of Go prints.
+// capture returns the output of a go command.
 func (g *generation) capture(ctx context.Context, args ...string) ([]byte, error) {
 	var output bytes.Buffer
 	command := g.newCommand(ctx, "go", args...)

@@ -32,13 +32,13 @@ import (
 )
 
 var (
-	// leftOut is what conversion-gen says of a field for which it generates nothing.
+	// leftOut matches conversion-gen's comment about a field without generated code.
 	leftOut = regexp.MustCompile(`// WARNING: in\.(\w+) requires manual conversion`)
-	// inconvertible is what it says where it generates what does not compile.
+	// inconvertible matches its comment in generated code that does not compile.
 	inconvertible = regexp.MustCompile(`make\(\[\][^\n]*\n[^\n]*\n\s*// FIXME: Provide conversion function to convert (\S+) to (\S+)\n`)
 )
 
-// checkConversions returns an error that names the conversions that the author has to write.
+// checkConversions returns an error that names the conversions the author has to write.
 // Without them, the generated code does not compile.
 func (g *generation) checkConversions(apis []API) error {
 	var missing []string
@@ -55,7 +55,7 @@ func (g *generation) checkConversions(apis []API) error {
 	return errors.New("these conversions can't be generated:\n" + strings.Join(missing, "\n"))
 }
 
-// missingConversions says what to write in the package of a version.
+// missingConversions returns the functions to write in the package of a version.
 func missingConversions(module fs.FS, dir string) ([]string, error) {
 	names, err := fs.Glob(module, path.Join(dir, "*.go"))
 	if err != nil {
@@ -109,7 +109,7 @@ func missingConversions(module fs.FS, dir string) ([]string, error) {
 	return missing, nil
 }
 
-// signature is how a function Convert_v1_Bread_To_bakery_Bread is declared in its package.
+// signature returns the declaration of a function such as Convert_v1_Bread_To_bakery_Bread.
 func signature(name, version string) string {
 	from, to, _ := strings.Cut(strings.TrimPrefix(name, "Convert_"), "_To_")
 	local := func(name string) string {
@@ -118,7 +118,7 @@ func signature(name, version string) string {
 	return fmt.Sprintf("%s(in *%s, out *%s, s conversion.Scope) error", name, local(from), local(to))
 }
 
-// qualify is a type as names of conversions have it.
+// qualify returns the type for a part of a conversion's name.
 func qualify(name, version string) string {
 	if strings.Contains(name, ".") {
 		return strings.ReplaceAll(name, ".", "_")

@@ -23,7 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// generatedConversion is what conversion-gen makes of types that it can't convert.
+// generatedConversion is code that conversion-gen generates for types it can't
+// convert.
 const generatedConversion = `package v1alpha1
 
 func autoConvert_v1alpha1_BreadSpec_To_bakery_BreadSpec(in *BreadSpec, out *bakery.BreadSpec, s conversion.Scope) error {

@@ -15,16 +15,16 @@ limitations under the License.
 */
 
 // Package codegen generates the code of API groups with the generators of Kubernetes. It
-// finds the groups of a module by their place and asks nobody to list them:
+// finds the groups of a module by their directories:
 //
 //	…/apis/<group>            internal types
 //	…/apis/<group>/<version>  types of a version, such as v1 or v1beta1
 //	…/generated               clients, listers, informers, apply configurations and
 //	                          OpenAPI of all groups in the directory apis beside it
 //
-// What is generated for a package follows from the tags in its file doc.go, as everywhere
-// in Kubernetes: +k8s:deepcopy-gen, +k8s:conversion-gen, +k8s:defaulter-gen,
+// Tags in the file doc.go of a package ask for generated code, as everywhere in
+// Kubernetes: +k8s:deepcopy-gen, +k8s:conversion-gen, +k8s:defaulter-gen,
 // +k8s:validation-gen, +k8s:protobuf-gen, +k8s:openapi-gen, and +genclient at a type. A
-// package without that file gets one that asks for everything; then only +groupName is
+// package without that file gets one that asks for everything. Then only +groupName is
 // needed, in one file of the group. A version without a file register.go gets one, too.
 package codegen

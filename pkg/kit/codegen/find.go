@@ -39,30 +39,30 @@ type API struct {
 
 // Group is an API group in a directory "apis".
 type Group struct {
-	// Name is that of the directory, such as "restaurant".
+	// Name is the name of the directory, such as "restaurant".
 	Name string
-	// Domain is the group's name in apiVersion, by the tag +groupName of one of its
+	// Domain is the group's name in apiVersion, from the tag +groupName of one of its
 	// packages.
 	Domain string
-	// Internal is true if the directory has internal types, rather than only those of
-	// versions.
+	// Internal is true if the directory has internal types, besides those of versions.
 	Internal bool
-	// Versions are in the order in which clients prefer them.
+	// Versions are the versions of the group, the preferred one first.
 	Versions []Version
 }
 
 // Version is a version of a Group.
 type Version struct {
-	// Name is that of the directory, such as "v1beta1".
+	// Name is the name of the directory, such as "v1beta1".
 	Name string
-	// ModelPackage is what the names of the types in OpenAPI documents begin with, by
-	// +k8s:openapi-model-package, or empty if they follow from the import path.
+	// ModelPackage is the prefix of the types in OpenAPI documents, by the tag
+	// k8s:openapi-model-package. It is empty if the prefix follows from the import path.
 	ModelPackage string
 	// Protobuf, OpenAPI and Clients are true if tags of the package ask for them.
 	Protobuf, OpenAPI, Clients bool
 }
 
-// generated is where the code for all groups of the API goes that is not beside the types.
+// generated returns the directory of the code for all groups of the API that is not beside
+// the types.
 func (a API) generated() string { return path.Join(path.Dir(a.Dir), "generated") }
 
 // versions yields the directory of each version of each API, with slashes.
@@ -80,12 +80,11 @@ func versions(apis ...API) iter.Seq2[string, Version] {
 	}
 }
 
-// versionName is the form of versions everywhere in Kubernetes.
+// versionName matches the names of versions in Kubernetes.
 var versionName = regexp.MustCompile(`^v[1-9]\d*((alpha|beta)[1-9]\d*)?$`)
 
-// Find returns the APIs of a module. It leaves out what Go does: directories named
-// testdata or vendor, or with a name that begins with a dot or an underscore, and other
-// modules.
+// Find returns the APIs of a module. Like Go, it leaves out other modules, and directories
+// named testdata or vendor, or with a name that begins with a dot or an underscore.
 func Find(module fs.FS) ([]API, error) {
 	var found []API
 	err := fs.WalkDir(module, ".", func(dir string, entry fs.DirEntry, err error) error {
@@ -151,7 +150,8 @@ func findGroups(module fs.FS, apis string) ([]Group, error) {
 	return groups, nil
 }
 
-// findDomain returns the tag +groupName of the group's packages, of which one is enough.
+// findDomain returns the tag +groupName of the group's packages. One package with the tag
+// is enough.
 func findDomain(module fs.FS, dir string, versions []Version) (string, error) {
 	packages := []string{dir}
 	for _, version := range versions {
@@ -226,8 +226,8 @@ func readTags(module fs.FS, dir string) ([]string, error) {
 	return tags, nil
 }
 
-// modelNames returns the names of the version's types in OpenAPI documents, and what
-// generators take them for, which follows from the import path. Both are prefixes.
+// modelNames returns the prefixes of the version's types in OpenAPI documents, and in
+// generators. The latter follows from the import path.
 func (v Version) modelNames(importPath string) (model, byPath string) {
 	byPath = util.ToRESTFriendlyName(importPath) + "."
 	if v.ModelPackage == "" {

@@ -29,31 +29,32 @@ import (
 	"strings"
 )
 
-// Config says where code is generated, and what.
+// Config has the options of Generate.
 type Config struct {
 	// Module is the directory of a go.mod.
 	Module string
-	// Header is a file with what all generated files begin with, by default
-	// hack/boilerplate.go.txt of the module if that exists.
+	// Header is a file with the header of generated files. The default is hack/boilerplate.go.txt of the module if
+	// that exists.
 	Header string
-	// NoProtobuf and NoClients leave out what tags ask for: messages, and the
-	// clientset, listers, informers and apply configurations.
+	// NoProtobuf and NoClients leave out code that tags ask for: messages, and the clientset, listers, informers
+	// and apply configurations.
 	NoProtobuf, NoClients bool
-	// Output is told what is going on, by the generators too.
+	// Output gets progress messages, also those of the generators.
 	Output io.Writer
 }
 
-// work is where files are kept that only the generators need. Go ignores it by its name.
+// work has files that only the generators need. Go ignores its name.
 const work = "_output/codegen"
 
-// protoWork is where go-to-protobuf finds packages, and this program, by their names.
+// protoWork has links to packages and to this program, for go-to-protobuf.
 const protoWork = work + "/proto"
 
-// Generate generates the code of all groups of a module, with the generators of the
-// Kubernetes version that the module is built with. What an earlier run has left is deleted
-// first, so that nothing stays that no tag asks for. If neither the types nor what was
-// generated have changed since the last run, nothing is done. If only fields have, clientset, listers and informers
-// stay. If a generator fails, or its code does not compile, what was generated before stays.
+// Generate generates the code of all groups of a module, with the generators of the module's Kubernetes version. It
+// first deletes the generated code of earlier runs, so that only code that tags ask for stays.
+//
+// If neither the types nor the generated code have changed since the last run, it does nothing. If only fields have
+// changed, it keeps clientset, listers and informers. If a generator fails, or its code does not compile, it
+// restores the earlier code.
 func Generate(ctx context.Context, config Config) error {
 	g := &generation{Config: config}
 	var err error
@@ -87,7 +88,7 @@ func Generate(ctx context.Context, config Config) error {
 		g.progress("nothing has changed")
 		return nil
 	}
-	// What does not parse is for the generators to refuse.
+	// The generators report files that do not parse.
 	clients, err := g.clientFingerprint(apis)
 	g.keepClients = err == nil && g.isLast(clientStamp, clients)
 	if err := os.MkdirAll(g.file(work), 0o750); err != nil {
@@ -112,20 +113,19 @@ type generation struct {
 	Config
 	// name is the path of the module, goVersion that of its go.mod.
 	name, goVersion string
-	// version is that of the module's Kubernetes libraries, and of the generators.
+	// version is the version of the module's Kubernetes libraries, and of the generators.
 	version string
-	// keepClients is true if clientset, listers and informers are what they would be again.
+	// keepClients is true if generating clientset, listers and informers would not change them.
 	keepClients bool
 	// tools is the directory of the generators.
 	tools string
-	// libraries are the packages of other modules that have types of APIs, which those of this
-	// module may contain.
+	// libraries are the packages with API types from other modules. The types of this module may contain them.
 	libraries []library
 	// gogo is the directory of the module github.com/gogo/protobuf.
 	gogo string
 }
 
-// replaceAll deletes what is generated, and generates it.
+// replaceAll deletes the generated code, and generates it again.
 func (g *generation) replaceAll(ctx context.Context, apis []API) error {
 	if err := g.clean(apis); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (g *generation) replaceAll(ctx context.Context, apis []API) error {
 	return g.remember(apis)
 }
 
-// header is the absolute path of the header, or empty.
+// header returns the absolute path of the header, or an empty string.
 func (g *generation) header() (string, error) {
 	if g.Header != "" {
 		return filepath.Abs(g.Header)
@@ -189,7 +189,7 @@ func (g *generation) generate(ctx context.Context, apis []API) error {
 	return nil
 }
 
-// clean deletes what is generated, but for clients that are kept.
+// clean deletes the generated code, but for clients that are kept.
 func (g *generation) clean(apis []API) error {
 	for _, api := range apis {
 		entries, err := os.ReadDir(g.file(api.generated()))
@@ -205,7 +205,7 @@ func (g *generation) clean(apis []API) error {
 			}
 		}
 	}
-	// What clients consist of has other names.
+	// Clients are kept here, since their files have other names.
 	return g.eachFile(apis, func(name string, _ bool) error {
 		if generated, err := isGenerated(name); err != nil || !generated {
 			return err
@@ -214,8 +214,8 @@ func (g *generation) clean(apis []API) error {
 	})
 }
 
-// eachFile calls a function for each file of the APIs, and of what is generated for them. It says
-// whether the file is generated.
+// eachFile calls a function for each file of the APIs and of their generated code. It tells whether the file is
+// generated.
 func (g *generation) eachFile(apis []API, do func(name string, generated bool) error) error {
 	for _, api := range apis {
 		for _, dir := range []string{api.Dir, api.generated()} {

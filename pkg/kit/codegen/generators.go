@@ -50,15 +50,15 @@ func (g *generation) besideTypes(ctx context.Context, apis []API) error {
 	return g.checkConversions(apis)
 }
 
-// outputFile is the file of a generator, by the name that Kubernetes gives it.
+// outputFile returns the name of a generator's file, as Kubernetes has it.
 func outputFile(generator string) string {
 	what := map[string]string{"defaulter": "defaults", "validation": "validations"}
 	return "zz_generated." + cmp.Or(what[generator], generator) + ".go"
 }
 
-// protobuf runs a generator that finds and writes files by import path below one directory,
-// and so do the imports in .proto files; links make the module and the module cache look
-// that way. Another link has it call this program for protoc.
+// protobuf runs a generator that finds and writes files by import path below one directory.
+// Imports in .proto files are resolved the same way. Links provide this layout for the module
+// and the module cache. Another link makes the generator call this program as protoc.
 func (g *generation) protobuf(ctx context.Context, apis []API) error {
 	packages := g.packages(apis, func(v Version) bool { return v.Protobuf && !g.NoProtobuf })
 	if len(packages) == 0 {
@@ -99,9 +99,8 @@ func (g *generation) protobuf(ctx context.Context, apis []API) error {
 		"--packages="+strings.Join(packages, ","))
 }
 
-// openAPI generates the definitions of the types and of the libraries that they use. The
-// rules about names are about the module's types; the libraries' exceptions to them are
-// not ours to list.
+// openAPI generates the definitions of the types and of the libraries that they use. Only the
+// module's own violations of API rules are checked, not those of the libraries.
 func (g *generation) openAPI(ctx context.Context, apis []API) error {
 	for _, api := range apis {
 		packages := g.packages([]API{api}, func(v Version) bool { return v.OpenAPI })
@@ -134,7 +133,7 @@ func (g *generation) openAPI(ctx context.Context, apis []API) error {
 	return nil
 }
 
-// exceptions is a file with violations of API rules that are accepted, as Kubernetes has one.
+// exceptions is a file with accepted violations of API rules, like the one of Kubernetes.
 const exceptions = "hack/violation_exceptions.list"
 
 func (g *generation) checkViolations(report string) error {
@@ -163,8 +162,8 @@ func (g *generation) checkViolations(report string) error {
 //go:embed models.go.txt
 var modelsProgram string
 
-// applyConfigurations runs a generator that expects models under names that follow from
-// import paths, and writes those names into its code.
+// applyConfigurations generates apply configurations. Their generator expects models with
+// names that follow from import paths, and writes those names into its code.
 func (g *generation) applyConfigurations(ctx context.Context, apis []API) error {
 	return g.forClients(apis, func(api API, packages []string) error {
 		if err := g.writeModels(ctx, api); err != nil {
@@ -244,8 +243,8 @@ func (g *generation) clientset(ctx context.Context, apis []API) error {
 		if err := g.toGenerated(ctx, "client-gen", api, "clientset", args...); err != nil {
 			return err
 		}
-		// client-gen looks for the apply configuration of a subresource's kind among those
-		// of the module; that of Scale is in client-go.
+		// client-gen looks for the apply configuration of a subresource's kind among those of
+		// the module. The one of Scale is in client-go.
 		dir := path.Join(api.generated(), "clientset")
 		if err := g.replace(dir, strings.NewReplacer(configurations+"/autoscaling/v1", "k8s.io/client-go/applyconfigurations/autoscaling/v1")); err != nil {
 			return err
@@ -280,7 +279,7 @@ func (g *generation) forClients(apis []API, generate func(API, []string) error) 
 	return nil
 }
 
-// internal are the packages of internal types.
+// internal returns the packages of internal types.
 func (g *generation) internal(apis []API) (packages []string) {
 	for _, api := range apis {
 		for _, group := range api.Groups {
@@ -292,7 +291,7 @@ func (g *generation) internal(apis []API) (packages []string) {
 	return packages
 }
 
-// packages are those of the versions that match, or of all.
+// packages returns the packages of the versions that match, or of all.
 func (g *generation) packages(apis []API, match func(Version) bool) (packages []string) {
 	for dir, version := range versions(apis...) {
 		if match == nil || match(version) {

@@ -30,18 +30,18 @@ import (
 	"strings"
 )
 
-// library is a package of another module that has types of an API.
+// library is a package of another module that has API types.
 type library struct {
 	path, dir string
-	// protobuf and openAPI are true if it has messages, and if definitions can be made of its types.
+	// protobuf is true if the package has messages, and openAPI if it can have OpenAPI definitions.
 	protobuf, openAPI bool
 }
 
-// messages is the file of a package that has its messages.
+// messages is the file with the messages of a package.
 const messages = "generated.proto"
 
-// referredLibraries returns the packages whose definitions are all generated along, since all
-// groups refer to them.
+// referredLibraries returns the packages whose definitions are all generated, since all groups refer
+// to them.
 func referredLibraries() []string {
 	return []string{
 		"k8s.io/api/autoscaling/v1",
@@ -85,7 +85,7 @@ func (g *generation) findLibraries(ctx context.Context, apis []API) (found []lib
 	return found, nil
 }
 
-// addImports adds what a package imports in files that a person has written.
+// addImports adds the imports of a package's files that are not generated.
 func (g *generation) addImports(dir string, imports map[string]bool) error {
 	files, err := filepath.Glob(g.file(dir) + "/*.go")
 	if err != nil {
@@ -108,11 +108,11 @@ func (g *generation) addImports(dir string, imports map[string]bool) error {
 	return nil
 }
 
-// configurationType is the declaration of an apply configuration.
+// configurationType matches the declaration of an apply configuration.
 var configurationType = regexp.MustCompile(`(?m)^type (\w+)ApplyConfiguration struct`)
 
-// externalConfigurations maps types of Kubernetes' own groups to their apply configurations, which
-// are in client-go.
+// externalConfigurations maps types of Kubernetes' own groups to their apply configurations in
+// client-go.
 func (g *generation) externalConfigurations(ctx context.Context) (external []string, err error) {
 	const types, configurations = "k8s.io/api/", "k8s.io/client-go/applyconfigurations/"
 	for _, library := range g.libraries {

@@ -33,12 +33,12 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// Protoc is what go-to-protobuf calls the compiler of messages. Generate makes it a
-// link to the running program, which then has to call Compile.
+// Protoc is the program that go-to-protobuf calls to compile messages. Generate links it to
+// the running program, which then has to call Compile.
 const Protoc = "protoc"
 
-// Compile has the plugin protoc-gen-gogo translate a file of messages to Go, below the directory
-// out. The file, and what it imports, are below the directories of imports.
+// Compile translates a file of messages to Go, below the directory out, with the plugin
+// protoc-gen-gogo. The file and its imports are below the directories of imports.
 func Compile(ctx context.Context, imports []string, out, file string) error {
 	name, err := importName(imports, file)
 	if err != nil {
@@ -78,7 +78,7 @@ func Compile(ctx context.Context, imports []string, out, file string) error {
 	return nil
 }
 
-// importName is the path in imports of a file.
+// importName returns the path of a file in imports.
 func importName(imports []string, file string) (string, error) {
 	for _, dir := range imports {
 		if name, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(name) {

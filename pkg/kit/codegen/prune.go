@@ -28,8 +28,8 @@ import (
 	"strings"
 )
 
-// prune deletes the definitions of a generated file to which those of the packages do not refer:
-// few of the thousand types of Kubernetes' own groups are fields of another group.
+// prune deletes the definitions of a generated file that those of the packages don't refer to.
+// Other groups use few of the thousand types of Kubernetes' own groups.
 func prune(file string, packages []string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -45,7 +45,7 @@ func prune(file string, packages []string) error {
 // span is a part of a file.
 type span struct{ start, end int }
 
-// definition is an entry of the map of all definitions, and the function that returns it.
+// definition is an entry in the map of all definitions, with the function that returns it.
 type definition struct {
 	entry, function span
 	body            *ast.FuncDecl
@@ -119,15 +119,15 @@ func pruneDefinitions(text []byte, packages []string) ([]byte, error) {
 	var unused []span
 	for _, definition := range definitions {
 		if !definition.used {
-			// With the comma.
+			// The comma goes, too.
 			unused = append(unused, span{definition.entry.start, definition.entry.end + 1}, definition.function)
 		}
 	}
 	return withoutUnusedImports(cut(text, unused))
 }
 
-// packageOf is the package of the type whose definition has this key: "k8s.io/api/core/v1.Pod", or
-// v1.Pod{}.OpenAPIModelName().
+// packageOf returns the package of a type from the key of its definition:
+// "k8s.io/api/core/v1.Pod", or v1.Pod{}.OpenAPIModelName().
 func packageOf(key ast.Expr, imports map[string]string) (path string) {
 	if literal, ok := key.(*ast.BasicLit); ok {
 		name, _ := strconv.Unquote(literal.Value)
@@ -146,7 +146,7 @@ func packageOf(key ast.Expr, imports map[string]string) (path string) {
 	return path
 }
 
-// cut returns the text without some parts of it.
+// cut returns the text without some of its parts.
 func cut(text []byte, parts []span) []byte {
 	slices.SortFunc(parts, func(a, b span) int { return a.start - b.start })
 	var kept bytes.Buffer
@@ -162,7 +162,7 @@ func cut(text []byte, parts []span) []byte {
 	return kept.Bytes()
 }
 
-// withoutUnusedImports returns a formatted file without the imports that it does not use.
+// withoutUnusedImports returns a formatted file without its unused imports.
 func withoutUnusedImports(text []byte) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", text, parser.ParseComments|parser.SkipObjectResolution)

@@ -33,21 +33,21 @@ import (
 const (
 	// stamp is the file with the fingerprint of the last run.
 	stamp = work + "/stamp"
-	// clientStamp is that with the fingerprint of its clients.
+	// clientStamp is the file with the fingerprint of the last run's clients.
 	clientStamp = work + "/stamp-clients"
 )
 
-// clientDirs are the directories of what is generated that do not depend on fields.
+// clientDirs returns the directories of generated code that does not depend on fields.
 func clientDirs() []string { return []string{"clientset", "informers", "listers"} }
 
-// fingerprint is a digest of everything that generated code depends on, and of that code:
-// the generators, this program, the header and all files of the APIs.
+// fingerprint returns a digest of the generated code and of all its inputs. The inputs are the generators, this
+// program, the header and all files of the APIs.
 func (g *generation) fingerprint(apis []API) (string, error) {
 	return g.digest(apis, func(string, bool) (func([]byte) ([]byte, error), bool) { return whole, true })
 }
 
-// clientFingerprint is a digest of everything that clientset, listers and informers depend on, and of those. Fields
-// of a type are only in it if the type can be a kind.
+// clientFingerprint returns a digest of clientset, listers and informers, and of all their inputs. It includes the
+// fields of a type only if the type can be a kind.
 func (g *generation) clientFingerprint(apis []API) (string, error) {
 	clients, packages := []string{}, map[string]bool{}
 	for _, api := range apis {
@@ -69,7 +69,7 @@ func (g *generation) clientFingerprint(apis []API) (string, error) {
 
 func whole(text []byte) ([]byte, error) { return text, nil }
 
-// withoutFields returns a file of Go without the fields of structs that can't be kinds, as these embed their TypeMeta.
+// withoutFields returns a Go file without the fields of structs that can't be kinds. Kinds embed their TypeMeta.
 func withoutFields(text []byte) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", text, parser.SkipObjectResolution)
@@ -97,8 +97,8 @@ func withoutFields(text []byte) ([]byte, error) {
 	return cut(text, fields), nil
 }
 
-// digest is one of the generators, this program, the header and some files of the APIs. Part tells whether a file
-// belongs to it, and returns a function that reduces the file to what counts.
+// digest returns a digest of the generators, this program, the header and some files of the APIs. Part selects files,
+// and returns a function that reduces a file to the relevant text.
 func (g *generation) digest(apis []API, part func(name string, generated bool) (func([]byte) ([]byte, error), bool)) (string, error) {
 	digest := sha256.New()
 	fmt.Fprintf(digest, "%s %s %s %t %t %+v\n", g.name, g.goVersion, g.version, g.NoProtobuf, g.NoClients, apis)

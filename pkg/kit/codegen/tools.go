@@ -29,7 +29,7 @@ import (
 
 const codeGenerator = "k8s.io/code-generator"
 
-// generators returns the programs that generate code, and what those run.
+// generators returns the programs that generate code, and the programs that those run.
 func generators() []string {
 	return []string{
 		codeGenerator + "/cmd/applyconfiguration-gen",
@@ -47,9 +47,9 @@ func generators() []string {
 	}
 }
 
-// installTools installs the generators in the user's cache, unless they are there. Nobody
-// lists their versions: k8s.io/code-generator has the version of the module's Kubernetes
-// libraries, and its go.mod and go.sum pin everything else.
+// installTools installs missing generators in the user's cache. Their versions follow from the
+// module: k8s.io/code-generator has the version of its Kubernetes libraries, and pins everything
+// else in its go.mod and go.sum.
 func (g *generation) installTools(ctx context.Context) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -66,7 +66,7 @@ func (g *generation) installTools(ctx context.Context) error {
 	if err := g.install(ctx, source.Dir, generators()...); err != nil {
 		return err
 	}
-	// What code-generator's go.sum has of this is not enough to build it.
+	// The go.sum of code-generator lacks checksums to build goimports.
 	imports, err := g.outside(ctx, source.Dir, "list", "-m", "-f={{.Path}}/cmd/goimports@{{.Version}}", "golang.org/x/tools")
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (g *generation) installTools(ctx context.Context) error {
 	return err
 }
 
-// install installs those programs that are missing, in the versions that hold in a directory.
+// install installs missing programs, in the versions that a directory's go.mod has.
 func (g *generation) install(ctx context.Context, dir string, packages ...string) error {
 	var missing []string
 	for _, command := range packages {
@@ -100,7 +100,7 @@ func (g *generation) install(ctx context.Context, dir string, packages ...string
 	return err
 }
 
-// outside runs a command of Go outside of the module, whose flags and files do not apply.
+// outside runs a go command outside of the module, without the module's flags and files.
 func (g *generation) outside(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	command := g.newCommand(ctx, "go", args...)
 	command.Dir = dir
@@ -112,7 +112,7 @@ func (g *generation) outside(ctx context.Context, dir string, args ...string) ([
 	return output, err
 }
 
-// downloaded is where the files of a module are.
+// downloaded has the directory of a downloaded module.
 type downloaded struct{ Dir, Error string }
 
 func (g *generation) download(ctx context.Context, module, version string) (downloaded, error) {
@@ -145,7 +145,7 @@ func (g *generation) readGoMod(ctx context.Context) error {
 	return nil
 }
 
-// list returns what "go list -m" says about a module that this one needs.
+// list returns the output of "go list -m" for a module that this one needs.
 func (g *generation) list(ctx context.Context, format, module string) (string, error) {
 	output, err := g.capture(ctx, "list", "-m", "-f="+format, module)
 	if err != nil {

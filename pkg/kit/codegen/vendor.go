@@ -23,9 +23,10 @@ import (
 	"strings"
 )
 
-// CheckVendor returns an error if Go commands read a directory vendor instead of go.mod.
+// CheckVendor returns an error if go commands read a directory vendor instead of go.mod.
 //
-// They can't answer there what the kit asks about modules, and refuse to build once go.mod has changed.
+// They then can't answer the kit's questions about modules, and refuse to build once go.mod has
+// changed.
 func CheckVendor(module string) error {
 	if _, err := os.Stat(filepath.Join(module, "vendor", "modules.txt")); err != nil || strings.Contains(os.Getenv("GOFLAGS"), "-mod=mod") {
 		return nil //nolint:nilerr // Without that file, Go ignores the directory.

@@ -14,14 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package crd makes CustomResourceDefinitions of the kinds of a group that is declared in
-// Go: the way back from an API server to custom resources, and a way to compare the two.
+// Package crd makes CustomResourceDefinitions from the kinds of a group that is declared in Go.
+// With it, an API server can become custom resources again, or be compared with them.
 //
-// What a definition consists of comes from where the server takes it: types, defaults and lists
-// from the generated OpenAPI definitions, validation from the tags of the versioned types, names,
-// subresources and field selectors from the declaration. A column is a Go function, so it is tried
-// out: it is exported if it shows one field as it is. What a definition can't say, or this package
-// can't find out, is returned in sentences.
+// The parts of a definition come from the same sources as in the server. Types, defaults and lists
+// come from the generated OpenAPI definitions, and validation from the tags of the versioned types.
+// Names, subresources and field selectors come from the declaration. A column is a Go function, so
+// it is tried out: it is exported if it shows one field unchanged. Features that a definition can't
+// have, or that this package can't find, are returned in sentences.
 package crd
 
 import (
@@ -49,17 +49,17 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry/definition"
 )
 
-// Options say what is known besides the declaration.
+// Options has facts that the declaration lacks.
 type Options struct {
 	// Sources has a directory for each version, with the Go files of its types.
 	Sources fs.FS
-	// Namespace is that of the Service "webhook", which converts between versions whose types
-	// differ.
+	// Namespace is the namespace of the Service "webhook", which converts between versions with
+	// different types.
 	Namespace string
 }
 
-// ForGroup returns the definitions of all kinds of a group, and what they don't say that the server
-// does.
+// ForGroup returns the definitions of all kinds of a group, and the features of the server that
+// they lack.
 func ForGroup(group registry.Group, options Options) (crds []*apiextensionsv1.CustomResourceDefinition, findings []string, err error) {
 	scheme := runtime.NewScheme()
 	group.Install(scheme)
@@ -138,7 +138,7 @@ func (e *exporter) definition(d registry.Description) (*apiextensionsv1.CustomRe
 	return crd, validateDefinition(crd)
 }
 
-// version is one version of a kind.
+// version returns one version of a kind.
 func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) (*apiextensionsv1.CustomResourceDefinitionVersion, error) {
 	tags, err := readTags(e.Sources, gvk.Version)
 	if err != nil {
@@ -159,7 +159,7 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 	if err != nil {
 		return nil, err
 	}
-	// In the words of the server, whatever release Kubernetes has.
+	// The warning has the words of the server, whatever the release of Kubernetes.
 	if _, deprecated := object.(interface{ APILifecycleDeprecated() (major, minor int) }); deprecated {
 		object.GetObjectKind().SetGroupVersionKind(gvk)
 		warning := deprecation.WarningMessage(object)
@@ -193,7 +193,7 @@ func (e *exporter) version(d registry.Description, gvk schema.GroupVersionKind) 
 	return version, nil
 }
 
-// keptVersion is the version in the definition of the kind, or nil if the kind has none.
+// keptVersion returns the version in the Definition of the kind, or nil if the kind has none.
 func keptVersion(d registry.Description, gvk schema.GroupVersionKind) (*apiextensionsv1.CustomResourceDefinitionVersion, error) {
 	kept, ok := d.Features.Definition.(*definition.Definition)
 	if !ok {
@@ -211,7 +211,7 @@ func keptVersion(d registry.Description, gvk schema.GroupVersionKind) (*apiexten
 	return nil, fmt.Errorf("the definition of the kind %s has no schema of this version", gvk.Kind)
 }
 
-// schema is what the kept version has, or what the types have.
+// schema returns the schema of the kept version, or one made from the types.
 func (e *exporter) schema(kept *apiextensionsv1.CustomResourceDefinitionVersion, gvk schema.GroupVersionKind, tags *tagsOfVersion) (*props, error) {
 	if kept != nil {
 		return kept.Schema.OpenAPIV3Schema.DeepCopy(), nil
@@ -224,7 +224,7 @@ func (e *exporter) schema(kept *apiextensionsv1.CustomResourceDefinitionVersion,
 	return converter.root(model)
 }
 
-// convert says how versions are converted whose types differ.
+// convert sets the conversion between versions with different types.
 func (e *exporter) convert(crd *apiextensionsv1.CustomResourceDefinition) {
 	versions := crd.Spec.Versions
 	differ := func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
@@ -243,8 +243,8 @@ func (e *exporter) convert(crd *apiextensionsv1.CustomResourceDefinition) {
 		},
 	}
 	e.finding(fmt.Sprintf("%s: the types of its versions differ, so that a webhook has to convert them, as \"kit create webhook %s\" writes it; the definition names the Service %s/webhook, and needs the caBundle", crd.Spec.Names.Plural, crd.Spec.Names.Kind, e.Namespace))
-	// kube-apiserver takes lists that are equal in all versions for one of the definition, and
-	// misses the schema there (kubernetes/kubernetes#140689).
+	// kube-apiserver moves lists that are equal in all versions to the definition, and then misses
+	// the schema there (kubernetes/kubernetes#140689).
 	last := &versions[len(versions)-1]
 	switch equal := !slices.ContainsFunc(versions, func(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return !slices.Equal(version.SelectableFields, last.SelectableFields)
@@ -258,7 +258,7 @@ func (e *exporter) convert(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// limits says what a definition can never have.
+// limits reports the features that no definition can have.
 func (e *exporter) limits(d registry.Description) {
 	if len(d.Features.Subresources) > 0 {
 		e.finding(fmt.Sprintf("%s: a custom resource can't have the subresources %s", d.Resource, strings.Join(d.Features.Subresources, ", ")))
@@ -268,7 +268,7 @@ func (e *exporter) limits(d registry.Description) {
 	}
 }
 
-// validateDefinition returns what kube-apiserver would refuse.
+// validateDefinition returns an error if kube-apiserver would refuse the definition.
 func validateDefinition(crd *apiextensionsv1.CustomResourceDefinition) error {
 	defaulted := crd.DeepCopy()
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(defaulted)
@@ -284,8 +284,8 @@ func validateDefinition(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return validation.ValidateCustomResourceDefinition(context.Background(), &internal).ToAggregate()
 }
 
-// Write writes the definitions of a group to one writer, in YAML, and what they don't say to
-// another one.
+// Write writes the definitions of a group to out, in YAML, and the features that they lack to
+// notes.
 func Write(out, notes io.Writer, group registry.Group, options Options) error {
 	crds, findings, err := ForGroup(group, options)
 	if err != nil {
@@ -309,7 +309,7 @@ func Write(out, notes io.Writer, group registry.Group, options Options) error {
 	return nil
 }
 
-// toYAML leaves out what kube-apiserver writes.
+// toYAML encodes a definition without the fields that kube-apiserver sets.
 func toYAML(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/workshop"
 )
 
-// machines is the definition of a kind but for its schemas. kube-apiserver would take selectable
-// fields that are equal in all versions for those of the definition.
+// machines is the definition of a kind without its schemas. kube-apiserver would move selectable
+// fields that are equal in all versions to the definition.
 const machines = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -95,7 +95,7 @@ spec:
       status: {}
 `
 
-// prototypes is that of a kind in one version.
+// prototypes is the definition of a kind in one version.
 const prototypes = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:

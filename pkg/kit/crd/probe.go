@@ -32,8 +32,8 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/pkg/registry"
 )
 
-// prober finds out which field of a version a function of the declaration returns: it fills in one
-// field after the other, and looks at what changes.
+// prober finds the field of a version that a function of the declaration returns. It fills in one
+// field after the other, and compares the results.
 type prober struct {
 	*exporter
 	gvk       schema.GroupVersionKind
@@ -44,16 +44,16 @@ type prober struct {
 
 // probe is an object with a value in one field.
 type probe struct {
-	// path is that of the field as in a definition, and value what it has.
+	// path is the field's path in a definition, and value its value.
 	path, value string
-	// column is the type of a column that shows it.
+	// column is the type of a column for the field.
 	column string
 	object runtime.Object
 }
 
 const moment = "2001-02-03T04:05:06Z"
 
-// probes are an object for each field.
+// probes returns an object for each field.
 func (p *prober) probes() (probes []probe, err error) {
 	add := func(path, column string, value any, fields ...string) error {
 		object := map[string]any{}
@@ -77,7 +77,7 @@ func (p *prober) probes() (probes []probe, err error) {
 	return probes, p.walk(p.schema, nil, add)
 }
 
-// walk calls a function with a value for each field that has a single one, and for the fields of
+// walk calls a function with a value for each field with a single value, and for the fields of
 // conditions of all known types.
 func (p *prober) walk(s *props, fields []string, add func(path, column string, value any, fields ...string) error) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -95,7 +95,7 @@ func (p *prober) walk(s *props, fields []string, add func(path, column string, v
 			err = add(path, "date", moment, at...)
 		case property.Type == "string" && len(property.Enum) > 0:
 			var value *string
-			// Null may be among them.
+			// Null may be among the values.
 			if json.Unmarshal(property.Enum[len(property.Enum)-1].Raw, &value) == nil && value != nil {
 				err = add(path, "string", *value, at...)
 			}
@@ -145,7 +145,7 @@ func (p *prober) internal(fields map[string]any) (runtime.Object, error) {
 	return p.scheme.ConvertToVersion(versioned, schema.GroupVersion{Group: p.group, Version: runtime.APIVersionInternal})
 }
 
-// show calls a function of the author, which may not expect an object that is nearly empty.
+// show calls a function of the author. The function may panic, as the object is nearly empty.
 func show(of func(runtime.Object) string, object runtime.Object) (shown string, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -155,7 +155,8 @@ func show(of func(runtime.Object) string, object runtime.Object) (shown string, 
 	return of(object), true
 }
 
-// find returns the one field on which a function depends, or false if that is not one.
+// find returns the only field that a function depends on. It returns false if there is no such
+// field.
 func (p *prober) find(probes []probe, of func(runtime.Object) string) (found probe, ok bool) {
 	empty, err := p.internal(map[string]any{})
 	if err != nil {
@@ -171,7 +172,7 @@ func (p *prober) find(probes []probe, of func(runtime.Object) string) (found pro
 		found = candidate
 		found.value = shown
 		n++
-		// A condition of any type, rather than of one.
+		// The function does not show the value unchanged.
 		if shown != candidate.value && candidate.column != "date" && (!strings.Contains(candidate.path, "[?(") || shown != "probe") {
 			n = len(probes) + 1
 		}
@@ -179,7 +180,7 @@ func (p *prober) find(probes []probe, of func(runtime.Object) string) (found pro
 	return found, n == 1
 }
 
-// columns are those that show one field as it is.
+// columns returns the columns that show one field unchanged.
 func (p *prober) columns() (columns []apiextensionsv1.CustomResourceColumnDefinition, err error) {
 	probes, err := p.probes()
 	if err != nil {
@@ -206,7 +207,7 @@ func description(column metav1.TableColumnDefinition) string {
 	return column.Description
 }
 
-// selectable are the fields that can be selected in a custom resource, too.
+// selectable returns the fields that custom resources can select, too.
 func (p *prober) selectable() (fields []apiextensionsv1.SelectableField) {
 	for _, name := range slices.Sorted(maps.Keys(p.features.Fields)) {
 		field := p.schema
@@ -226,7 +227,7 @@ func (p *prober) selectable() (fields []apiextensionsv1.SelectableField) {
 	return fields
 }
 
-// scale is where /scale finds its numbers.
+// scale returns the paths of the fields that /scale shows.
 func (p *prober) scale() (*apiextensionsv1.CustomResourceSubresourceScale, error) {
 	probes, err := p.probes()
 	if err != nil {

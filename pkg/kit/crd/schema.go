@@ -42,30 +42,30 @@ type (
 	props  = apiextensionsv1.JSONSchemaProps
 )
 
-// converter makes a structural schema of OpenAPI definitions and tags.
+// converter makes a structural schema from OpenAPI definitions and tags.
 type converter struct {
 	*exporter
 	tags *tagsOfVersion
-	// prefix is what the names of the version's own definitions begin with.
+	// prefix begins the names of the version's own definitions.
 	prefix string
-	// where is the kind that is converted, for findings.
+	// where names the kind in findings.
 	where string
-	// within are the definitions that are being converted, to notice cycles.
+	// within are the definitions that are being converted, to detect cycles.
 	within []string
-	// present are the fields of a struct that have to have values although they may be left out.
-	// They become rules of the struct, or of one around it.
+	// present has the fields of a struct that clients may omit, but that need values. They become
+	// rules of the struct, or of one around it.
 	present map[*props][]presence
 }
 
 // presence is a field that must have a value, and not be empty if it has a size.
 type presence struct {
-	// path is that of the field, and names are the same in CEL.
+	// path is the path of the field, and names are its elements in CEL.
 	path  string
 	names []string
 	sized bool
 }
 
-// root is the schema of a kind.
+// root returns the schema of a kind.
 func (c *converter) root(model string) (*props, error) {
 	c.present = map[*props][]presence{}
 	root, err := c.model(model, "")
@@ -81,10 +81,10 @@ func (c *converter) root(model string) (*props, error) {
 	return root, nil
 }
 
-// durationPattern is what metav1.Duration reads.
+// durationPattern matches the durations that metav1.Duration reads.
 const durationPattern = `^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
-// anything is the schema of an object that may have any fields.
+// anything returns the schema of an object that may have any fields.
 func anything() *props {
 	yes := true
 	return &props{Type: "object", XPreserveUnknownFields: &yes}
@@ -121,7 +121,7 @@ func (c *converter) model(name, path string) (*props, error) {
 		return nil, err
 	}
 	if _, isStruct := c.tags.fields[own]; made.Type == "object" && made.Properties == nil && made.AdditionalProperties == nil && (!isOwn || !isStruct) {
-		// Such a type has its own way to read JSON.
+		// Such a type decodes JSON itself.
 		made.XPreserveUnknownFields = anything().XPreserveUnknownFields
 	}
 	switch {
@@ -138,7 +138,7 @@ func (c *converter) model(name, path string) (*props, error) {
 	return made, nil
 }
 
-// schema converts a schema; tags are those of its properties.
+// schema converts a schema. The tags are those of its properties.
 func (c *converter) schema(s *spec.Schema, path string, tags func(field string) []string) (*props, error) {
 	if ref := reference(s); ref != "" {
 		made, err := c.model(ref, path)
@@ -149,7 +149,7 @@ func (c *converter) schema(s *spec.Schema, path string, tags func(field string) 
 	}
 	made := &props{Description: s.Description, Format: s.Format}
 	if len(s.OneOf) > 0 || s.Format == "int-or-string" {
-		// A number or a string, such as an IntOrString.
+		// This is a number or a string, such as an IntOrString.
 		made.Format, made.XIntOrString = "", true
 		return made, nil
 	}
@@ -214,7 +214,7 @@ func (c *converter) properties(made *props, s *spec.Schema, path string, tags fu
 		case slices.Contains(own, "+k8s:required"):
 			notEmpty(field)
 		}
-		// A struct is always there. What it requires itself is missed if it is not.
+		// A struct is never missing in Go. If a client omits it, its required fields are missing.
 		if isEmptyObject(property.Default) {
 			if len(field.Required) > 0 && !slices.Contains(required, name) {
 				required = append(required, name)
@@ -226,11 +226,11 @@ func (c *converter) properties(made *props, s *spec.Schema, path string, tags fu
 			delete(c.present, field)
 		}
 		c.requirePresence(field)
-		// What is required has the default "" or 0 only because Go has no value without it.
+		// Required fields have the default "" or 0 only because Go fields always have a value.
 		if property.Default != nil && (isDefaulted(own) || !slices.Contains(required, name)) {
 			value := property.Default
 			if reference(&property) == (metav1.Duration{}).OpenAPIModelName() && value != "" {
-				// Generators write the zero of Go.
+				// Generators write the zero value of Go.
 				value = metav1.Duration{}.ToUnstructured()
 			}
 			raw, err := json.Marshal(value)
@@ -257,12 +257,12 @@ func isEmptyObject(value any) bool {
 	return ok && len(object) == 0
 }
 
-// hasSize tells whether an empty value of a field is none.
+// hasSize tells whether an empty value of a field counts as missing.
 func hasSize(field *props) bool {
 	return field.Type == "array" || field.Type == "object" && field.AdditionalProperties != nil || field.Type == "string" && field.Format == ""
 }
 
-// addPresence requires a value of a field, or of what is within it.
+// addPresence requires a value of a field, or of a field within it.
 func (c *converter) addPresence(of *props, name, at string, within presence) {
 	escaped, ok := cel.Escape(name)
 	if !ok {
@@ -274,7 +274,7 @@ func (c *converter) addPresence(of *props, name, at string, within presence) {
 	c.present[of] = append(c.present[of], within)
 }
 
-// requirePresence adds the rules that fields of a struct have values.
+// requirePresence adds rules that the required fields of a struct have values.
 func (c *converter) requirePresence(of *props) {
 	var rules []apiextensionsv1.ValidationRule
 	for _, present := range c.present[of] {
@@ -292,7 +292,7 @@ func (c *converter) requirePresence(of *props) {
 	of.XValidations = append(rules, of.XValidations...)
 }
 
-// notEmpty is what the tag k8s:required demands besides presence.
+// notEmpty requires a field to have at least one element, as the tag k8s:required does.
 func notEmpty(field *props) {
 	one := int64(1)
 	switch {
@@ -305,7 +305,7 @@ func notEmpty(field *props) {
 	}
 }
 
-// reference is the name of the definition that a schema refers to, if it does.
+// reference returns the name of the definition that a schema refers to, or "".
 func reference(s *spec.Schema) string {
 	const prefix = "#/definitions/"
 	if name, found := strings.CutPrefix(s.Ref.String(), prefix); found {
@@ -318,7 +318,7 @@ func reference(s *spec.Schema) string {
 	return ""
 }
 
-// extensions are how server-side apply merges.
+// extensions copies the settings for server-side apply.
 func extensions(made *props, all spec.Extensions) error {
 	raw, err := json.Marshal(all)
 	if err != nil {
@@ -336,8 +336,8 @@ func extensions(made *props, all spec.Extensions) error {
 	return nil
 }
 
-// formats are the rules in CEL for formats of strings, with the longest that they allow: it bounds
-// what a rule may cost.
+// formats returns the CEL rules for formats of strings. The maximum length of each format bounds the
+// cost of its rule.
 func formats() map[string]struct {
 	function string
 	length   int64
@@ -354,7 +354,7 @@ func formats() map[string]struct {
 	}
 }
 
-// apply adds what tags of a field or a type demand.
+// apply adds the rules of a field's or a type's tags.
 func (c *converter) apply(field *props, tags []string, path string) {
 	for _, tag := range tags {
 		tag, found := strings.CutPrefix(tag, "+k8s:")
@@ -367,7 +367,7 @@ func (c *converter) apply(field *props, tags []string, path string) {
 	}
 }
 
-// applyOne returns false if a schema can't say what a tag does.
+// applyOne returns false if a schema can't express a tag.
 func (c *converter) applyOne(field *props, tag, path string) bool {
 	name, value, _ := strings.Cut(tag, "=")
 	number, err := strconv.ParseInt(value, 10, 64)
@@ -391,19 +391,20 @@ func (c *converter) applyOne(field *props, tag, path string) bool {
 	case name == "eachVal" && field.AdditionalProperties != nil:
 		c.apply(field.AdditionalProperties.Schema, []string{value}, path+"{}")
 	default:
-		// The first ones say nothing, or something that OpenAPI definitions have.
+		// These tags have no effect here, or one that OpenAPI definitions already have.
 		return slices.Contains([]string{"optional", "required", "opaqueType", "listType", "listMapKey", "supportsSubresource", "enum", "deepcopy-gen:interfaces"}, name)
 	}
 	return true
 }
 
-// isBound is true if kube-apiserver compares integers with a bound, rather than refuse each of them.
+// isBound tells whether kube-apiserver can compare integers with a bound. Otherwise it refuses every
+// integer.
 func isBound(field *props, bound int64) bool {
 	number := float64(bound)
 	return field.Type == "integer" && int64(number) == bound && validate.IsValueValidAgainstRange(number, field.Type, field.Format, "", "") == nil
 }
 
-// stricter is the limit that holds for a field whose type has one, too.
+// stricter returns the stricter limit of a field and of its type.
 func stricter[T cmp.Ordered](name string, of *T, limit T) *T {
 	switch {
 	case of == nil:
@@ -428,7 +429,7 @@ func applyFormat(field *props, format string) bool {
 	return true
 }
 
-// boundCondition adds the limits that conditions have everywhere in Kubernetes.
+// boundCondition adds the limits of conditions that hold everywhere in Kubernetes.
 func boundCondition(condition *props) {
 	bound := func(name string, change func(*props)) {
 		property := condition.Properties[name]

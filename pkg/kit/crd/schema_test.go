@@ -76,8 +76,7 @@ func converted(t *testing.T, types string, definitions map[string]string) (*prop
 
 func ref(name string) string { return "{$ref: '#/definitions/" + name + "'}" }
 
-// What clients may write into a field follows from its type in the OpenAPI definition and from the
-// tags in Go.
+// The valid values of a field follow from its type in the OpenAPI definition and from the tags in Go.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	const required = "+required +k8s:required"
@@ -160,7 +159,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// A struct that may be left out is empty then, so that the struct around it requires what is within.
+// An omitted struct is empty, so that the struct around it requires its fields.
 func TestPresenceWithin(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -222,7 +221,7 @@ func TestRequiredWithin(t *testing.T) {
 	require.Equal(t, read[props](t, "{type: object, required: [field], properties: {field: {type: string, minLength: 1}}}"), root.Properties["part"])
 }
 
-// A definition that is missing ends the export. A type within itself is cut off where it begins again.
+// A missing definition ends the export. A recursive type is cut off where it begins again.
 func TestInexpressible(t *testing.T) {
 	t.Parallel()
 	_, _, err := converted(t, source("Thing", "field", "", ""), map[string]string{thing: "{type: object, properties: {field: " + ref("com.example.v1.Other") + "}}"})
@@ -244,7 +243,7 @@ func TestInexpressible(t *testing.T) {
 	}
 }
 
-// What a type demands is demanded of each field that has it, however the field has it.
+// The rules of a type apply to each field of that type, however the field contains it.
 func TestTypesOfFields(t *testing.T) {
 	t.Parallel()
 	const percent = "// +k8s:minimum=0\n// +k8s:maximum=100\ntype Percent int32\n\n"

@@ -29,15 +29,15 @@ import (
 	"strings"
 )
 
-// tagsOfVersion are the tags in the source of a version.
+// tagsOfVersion has the tags in the source of a version.
 type tagsOfVersion struct {
-	// fields are those of fields, by type and name in JSON, and types those of types. What a named type demands
-	// that is no struct is demanded by its fields.
+	// fields has the tags of fields, by type and name in JSON, and types has those of types. A field also has
+	// the tags of its named types that are no structs.
 	fields map[string]map[string][]string
 	types  map[string][]string
-	// foreign are the types that structs embed whose own tags are not known, or are not those of the struct.
+	// foreign are embedded types whose tags are unknown or do not apply to the struct, by struct.
 	foreign map[string][]string
-	// constants are the values of strings, such as types of conditions.
+	// constants are the values of string constants, such as types of conditions.
 	constants []string
 }
 
@@ -124,7 +124,7 @@ func (r *tagsOfVersion) structure(name string, declared map[string]ast.Expr) {
 	}
 }
 
-// embed adds what a struct has because it embeds a type. Its own fields come first.
+// embed adds the fields of an embedded type to a struct. The struct's own fields take precedence.
 func (r *tagsOfVersion) embed(into string, embedded ast.Expr, declared map[string]ast.Expr) {
 	if pointer, ok := embedded.(*ast.StarExpr); ok {
 		embedded = pointer.X
@@ -148,7 +148,7 @@ func (r *tagsOfVersion) embed(into string, embedded ast.Expr, declared map[strin
 	}
 }
 
-// demanded are the tags of the named types that a type consists of, but for structs, which have definitions of
+// demanded returns the tags of the named types in a type. It leaves out structs, which have definitions of
 // their own.
 func (r *tagsOfVersion) demanded(of ast.Expr, declared map[string]ast.Expr, within []string) (tags []string) {
 	each := func(element ast.Expr) {
@@ -173,7 +173,7 @@ func (r *tagsOfVersion) demanded(of ast.Expr, declared map[string]ast.Expr, with
 	return tags
 }
 
-// tagsIn are the lines of a comment that begin with a plus sign.
+// tagsIn returns the lines of a comment that begin with a plus sign.
 func tagsIn(comment *ast.CommentGroup) (tags []string) {
 	if comment == nil {
 		return nil
