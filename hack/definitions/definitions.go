@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package definitions pins the projects whose CustomResourceDefinitions and examples
-// test/e2e/conformance, test/e2e/definitions and test/kit/definitions serve. Their smallest packages are imported to have
-// the modules, and nothing is built of them.
+// Package definitions pins the projects with the CustomResourceDefinitions and examples for test/e2e/conformance,
+// test/e2e/definitions and test/kit/definitions. It imports their smallest packages to require the modules, and builds
+// nothing from them.
 package definitions
 
 import (

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package docs checks the documentation: its links resolve, each page is linked and short enough to
-// be read, each figure is the one that was measured, and each runbook begins with commands.
+// Package docs checks the documentation. Links resolve, each page is linked and not too long, figures
+// match the measurements, and each runbook begins with commands.
 package docs
 
 import (
@@ -35,9 +35,9 @@ import (
 )
 
 const (
-	// maxWords is what a page may have outside of fenced code.
+	// maxWords is the maximum number of words of a page outside of fenced code.
 	maxWords = 2500
-	// figures is the table of what was measured. A link to it has the name of the figure as its title.
+	// figures is the table of measurements. A link to it has the name of the figure as its title.
 	figures = "docs/benchmarks/README.md"
 )
 
@@ -83,7 +83,7 @@ func read(root fs.FS) (map[string]page, error) {
 	})
 }
 
-// check returns what is wrong with the documentation.
+// check returns the problems of the documentation.
 func check(root fs.FS) (findings []string, err error) {
 	pages, err := read(root)
 	if err != nil {
@@ -136,7 +136,7 @@ func check(root fs.FS) (findings []string, err error) {
 	return findings, nil
 }
 
-// TestFigures compares the figures with the results that they are said to be from.
+// TestFigures compares the figures with the results in their sources.
 func TestFigures(t *testing.T) {
 	root := os.DirFS("../..")
 	content, err := fs.ReadFile(root, "docs/benchmarks/2026-11-23.json")
@@ -192,7 +192,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestFirstScreen looks for the way to each product in what is seen of README.md first.
+// TestFirstScreen looks for the way to each product at the beginning of README.md.
 func TestFirstScreen(t *testing.T) {
 	content, err := os.ReadFile("../../README.md")
 	if err != nil {

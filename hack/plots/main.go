@@ -14,12 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command plots draws what "make bench" has measured, as SVG:
+// Command plots draws the measurements of "make bench" as SVG:
 //
 //	go -C hack/plots run . ../../docs/benchmarks/2026-11-23.json ../../docs/figures
 //
 // It writes bench-throughput.svg, bench-latency.svg, bench-lists.svg and bench-growth.svg,
-// those of them that the file has samples for.
+// if the file has samples for them.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// sample is what the plots show of one measurement, see package comparison.
+// sample has the plotted fields of one measurement, see package comparison.
 type sample struct {
 	Contender string  `json:"contender"`
 	Verb      string  `json:"verb"`
@@ -68,7 +68,7 @@ func main() {
 	}
 }
 
-// The order of the bars, so that a color means the same in every plot.
+// contenders has the order of the bars, so that a color means the same in every plot.
 var contenders = []struct {
 	name  string
 	color color.Color

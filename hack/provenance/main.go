@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The provenance command prints how the files of a release were made, as an in-toto statement
+// The provenance command prints the build of a release's files as an in-toto statement
 // (https://in-toto.io/Statement/v1) with SLSA's provenance (https://slsa.dev/provenance/v1).
-// It has no time in it: the same files give the same statement.
+// It contains no time: the same files give the same statement.
 package main
 
 import (
@@ -55,7 +55,7 @@ type descriptor struct {
 	Digest map[string]string `json:"digest,omitempty"`
 }
 
-// parameters are what who runs the build chooses.
+// parameters are the parameters of a build that its user chooses.
 type parameters struct {
 	Version   string `json:"version"`
 	Registry  string `json:"registry"`

@@ -13,8 +13,8 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
-// The reference command writes the pages of docs/reference, which list flags, metrics and the chart's
-// values as the code, its comments and the schema have them.
+// The reference command writes the pages of docs/reference. They list the flags in the code, the
+// metrics, and the chart's values with their comments and their schema.
 //
 //	go run ./hack/reference DIRECTORY
 package main
@@ -59,7 +59,7 @@ func run(dir string) error {
 // page is Markdown.
 type page struct{ bytes.Buffer }
 
-// paragraph writes text after an empty line, which may be a heading.
+// paragraph writes text, which may be a heading, after an empty line.
 func (p *page) paragraph(format string, args ...any) {
 	if p.Len() > 0 {
 		p.WriteByte('\n')

@@ -25,7 +25,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// schema is what is read of a JSON Schema.
+// schema has the used parts of a JSON Schema.
 type schema struct {
 	Type       any
 	Enum       []any
@@ -39,7 +39,7 @@ type schema struct {
 	Defs        map[string]schema `json:"$defs"`
 }
 
-// writeValues lists the values of the charts: what their comments say, and what the schema allows.
+// writeValues lists the values of the charts, with their comments and their valid values.
 func writeValues(p *page) error {
 	allowed, err := os.ReadFile("artifacts/chart/values.schema.json")
 	if err != nil {
@@ -74,7 +74,7 @@ func writeValues(p *page) error {
 	return nil
 }
 
-// schemaOf returns the schema of a chart: some lines are about one chart only, as hack/build-chart.sh knows.
+// schemaOf returns the schema of a chart. Some lines apply to one chart only, as in hack/build-chart.sh.
 func schemaOf(chart, text string) (root schema, err error) {
 	var lines strings.Builder
 	for line := range strings.Lines(text) {
@@ -92,7 +92,7 @@ type values struct {
 	root schema
 }
 
-// write writes what is below a value.
+// write writes the values below a value.
 func (v values) write(prefix string, mapping *yaml.Node, allowed schema) error {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
@@ -128,7 +128,7 @@ func (v values) resolve(s schema) schema {
 	return s
 }
 
-// kind says what a value can be.
+// kind returns the type of a value, or its possible values.
 func (v values) kind(s schema) string {
 	if len(s.Enum) > 0 {
 		var all []string
@@ -153,7 +153,7 @@ func (v values) kind(s schema) string {
 	return ""
 }
 
-// comment returns what the comments of a value say. A paragraph before the last is about the section.
+// comment returns the comments of a value. An earlier paragraph is about the section.
 func comment(key, value *yaml.Node) string {
 	head := key.HeadComment
 	if i := strings.LastIndex(head, "\n\n"); i >= 0 {

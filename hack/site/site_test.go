@@ -33,7 +33,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSite builds the site, and looks at it with a browser: the front page is drawn, and the search
+// TestSite builds the site, and opens it in a browser. The front page is drawn, and the search
 // finds the page about namespaces that don't go.
 func TestSite(t *testing.T) {
 	if testing.Short() {
@@ -61,7 +61,7 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// search returns what a browser shows as the results of a search.
+// search returns the results of a search in a browser.
 func search(t *testing.T, files http.Handler, query string) string {
 	t.Helper()
 	results := make(chan string, 1)
@@ -87,7 +87,7 @@ func search(t *testing.T, files http.Handler, query string) string {
 	}
 }
 
-// look is a page that searches, and sends what has been found.
+// look is a page that searches, and sends the results.
 const look = `<iframe id="site"></iframe><script>
 const site = document.getElementById("site")
 site.src = "/search.html?q=" + location.search.slice(1)
@@ -113,7 +113,7 @@ func browser(t *testing.T, args ...string) *exec.Cmd {
 	return command
 }
 
-// colours counts those of a picture.
+// colours counts the colours of a picture.
 func colours(t *testing.T, path string) int {
 	t.Helper()
 	file, err := os.Open(path)

@@ -14,28 +14,25 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command testrun runs "go test" with the arguments it is given and prints what
-// "go test" without -v prints: one closing line per package, and the output of
-// tests that failed. As that can be long, it names them once more at the end, each with the
-// last thing it logged, and before them the packages that took longest.
+// Command testrun runs "go test" and prints its output without -v: one closing line per
+// package, and the output of failed tests. At the end it names the packages that took longest,
+// and the failed tests with the last thing that each logged.
 //
 // It adds two rules.
 //
-// A skipped test has tested nothing, so testrun lists every test that was skipped,
-// and when the environment says CI=true it fails. Two reasons are excepted, by how
-// the text given to t.Skip begins: "hardware:", for what a machine cannot do
-// whatever is installed on it, and "long:", for what -short leaves out, which is
-// counted and not listed. A package whose TestMain skips all of it says so in a
-// line that begins with "Skipped: ".
+// A skipped test has tested nothing, so testrun lists every skipped test. With CI=true in the
+// environment, it fails if there are any. Two kinds of reasons are excepted, by the beginning of
+// the text for t.Skip. "hardware:" is for tests that the machine can't run, whatever is
+// installed. "long:" is for tests that -short leaves out, which are counted and not listed. A
+// package whose TestMain skips all of it prints a line that begins with "Skipped: ".
 //
-// With -rerun as its first argument, a test that has failed runs once more by
-// itself, after everything else. If it passes then, it is a flake: it is printed
-// with what it logged the first time, and appended to the file that TESTRUN_FLAKES
-// names, if any. Nothing runs again after more than three failed tests, a data
-// race, or a package that ended otherwise than by a failed test, since then tests
-// may never have run. Packages come last, flags have the form -name=value.
+// With -rerun as the first argument, a failed test runs once more by itself, after everything
+// else. If it passes then, it is a flake. It is printed with its first log, and appended to the
+// file in TESTRUN_FLAKES, if set. Nothing runs again after more than three failed tests. Neither
+// does it after a data race, or after a package that failed without a failed test, since some
+// tests may never have run. Packages come last, flags have the form -name=value.
 //
-// The file that TESTRUN_EVENTS names, if any, gets what "go test -json" prints.
+// The file in TESTRUN_EVENTS, if set, gets the output of "go test -json".
 package main
 
 import (
@@ -58,8 +55,8 @@ func main() {
 }
 
 func run(args []string) int {
-	// An interrupt from the terminal reaches "go test" as well, and ends it;
-	// what it says then is worth printing.
+	// An interrupt from the terminal reaches "go test" as well, and ends it. Its last output is
+	// worth printing.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 
 	events := io.Discard
@@ -102,7 +99,7 @@ type event struct {
 	Elapsed float64
 }
 
-// report turns the events of a test run into what is worth printing.
+// report selects the output of a test run that is worth printing.
 type report struct {
 	out io.Writer
 	// output holds, per package, the output events that may have to be printed.
@@ -112,12 +109,12 @@ type report struct {
 	packages []event
 	// passed are the names of the tests that passed.
 	passed []string
-	// needless counts the skipped tests for whose reason there is no exception.
+	// needless counts the skipped tests without an excepted reason.
 	needless int
 	// long counts the tests and packages that -short left out.
 	long int
-	// fatal is set once a test binary has ended otherwise than by failed tests, or has
-	// reported a data race.
+	// fatal is set once a test binary has failed without a failed test, or has reported a data
+	// race.
 	fatal bool
 }
 
@@ -134,7 +131,7 @@ func (r *report) goTest(args []string, events io.Writer) int {
 		return 1
 	}
 	readErr := r.read(io.TeeReader(stdout, events))
-	// What can't be understood is read, too: go test waits until it is.
+	// go test waits until its output is read, including lines that can't be parsed.
 	_, _ = io.Copy(io.Discard, stdout)
 	if err := cmd.Wait(); err != nil {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
@@ -150,10 +147,10 @@ func (r *report) goTest(args []string, events io.Writer) int {
 	return 0
 }
 
-// mostFlakes is how many tests may fail once in a run that passes.
+// mostFlakes is the maximum number of flakes in a run that passes.
 const mostFlakes = 3
 
-// again tells whether the failed tests, and only they, explain the failure.
+// again tells whether failed tests alone explain the failure, so that they may run again.
 func (r *report) again() bool {
 	failed := r.failedTests()
 	explained := map[string]bool{}
@@ -255,7 +252,7 @@ func (r *report) add(e event) {
 	}
 }
 
-// fatal is what a test binary prints that has not run all of its tests, or none correctly.
+// fatal matches the output of test binaries that have not run all tests, or not correctly.
 var fatal = regexp.MustCompile(`^(panic: |fatal error: |signal: |WARNING: DATA RACE|exit status ([02-9]|1\d)|\*\*\* Test killed)`)
 
 // nameSlow names the packages that took a second or longer, the slowest first.
@@ -268,7 +265,7 @@ func (r *report) nameSlow() {
 	}
 }
 
-// nameFailed names the tests that failed, and says why.
+// nameFailed names the failed tests, with their output.
 func (r *report) nameFailed() {
 	for _, test := range r.failed {
 		fmt.Fprintf(r.out, "FAIL\t%s\t%s\n%s", test.Package, test.Test, test.Output)
@@ -319,7 +316,7 @@ func skipReason(output string) string {
 	return "no reason given"
 }
 
-// logged begins what a test logs; further lines of it are indented more.
+// logged matches the first line that a test logs at once. Further lines are indented more.
 var logged = regexp.MustCompile(`^ {4,}\w+\.go:\d+: `)
 
 // lastLogged finds in a test's output the last thing it logged.
@@ -339,8 +336,8 @@ func lastLogged(output string) string {
 	return last.String()
 }
 
-// closePackage prints the closing line of a package, and for one that failed
-// all output of the tests that did not pass.
+// closePackage prints the closing line of a package, and for a failed one all output of the
+// tests that did not pass.
 func (r *report) closePackage(e event) {
 	for _, line := range r.output[e.Package] {
 		closing := line.Test == "" && (strings.HasPrefix(line.Output, "ok  \t") || strings.HasPrefix(line.Output, "?   \t"))

@@ -165,8 +165,7 @@ func TestReportRefusesOtherInput(t *testing.T) {
 	require.Error(t, (&report{}).read(strings.NewReader("ok p 0.1s")))
 }
 
-// Output that can't be understood is read to its end, or "go test" would wait for that
-// forever.
+// Output that can't be parsed is read to its end, or "go test" would wait for ever.
 func TestRunEndsWithOtherOutput(t *testing.T) {
 	dir := t.TempDir()
 	const script = "#!/bin/sh\necho ok p 0.1s\nhead -c 1000000 /dev/zero\n"
@@ -257,8 +256,8 @@ fail|TestBad/one|` + failedTest, alone: passedAlone,
 	}
 }
 
-// goTestJSON turns lines of "action|test|output", and perhaps "|seconds", into the events that go test
-// -json prints for a package p.
+// goTestJSON turns lines of "action|test|output", with an optional "|seconds", into the events of go
+// test -json for a package p.
 func goTestJSON(lines string) string {
 	var events strings.Builder
 	for line := range strings.Lines(strings.TrimPrefix(lines, "\n")) {

@@ -28,18 +28,18 @@ import (
 // AttachVariable is the environment variable with the default of Config.Attach.
 const AttachVariable = "CONTROLPLANE_ATTACH"
 
-// portsFile says at which ports the components of a control plane listen.
+// portsFile has the ports of a control plane's components.
 const portsFile = "ports.json"
 
 // attached is a control plane of another process. Nil stands for none.
 type attached struct {
 	dir   string
 	ports map[string]int
-	// lock keeps others from registering servers of theirs at the same time.
+	// lock keeps other tests from registering their servers at the same time.
 	lock *os.File
 }
 
-// openAttached returns the control plane that the configuration names, if it names one.
+// openAttached returns the control plane in Config.Attach, or nil if that is empty.
 func openAttached(config Config) (*attached, error) {
 	if config.Attach == "" {
 		return nil, nil
@@ -69,8 +69,8 @@ func openAttached(config Config) (*attached, error) {
 	return a, nil
 }
 
-// copyPKI gives the directory the certificate authorities of the control plane, so that
-// certificates that are issued there are accepted.
+// copyPKI copies the control plane's certificate authorities into a directory, so that it
+// accepts certificates that are issued there.
 func (a *attached) copyPKI(dir string) error {
 	if a == nil {
 		return nil
@@ -78,8 +78,8 @@ func (a *attached) copyPKI(dir string) error {
 	return os.CopyFS(dir, os.DirFS(filepath.Join(a.dir, "pki")))
 }
 
-// take tells whether a component is one of the control plane, and points it there. Servers
-// are not.
+// take tells whether the control plane has the component, and points the component to it.
+// Servers are never taken.
 func (a *attached) take(component *Component) bool {
 	if a == nil || a.ports[component.name] == 0 || component.rank == rankServer {
 		return false

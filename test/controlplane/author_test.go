@@ -62,7 +62,7 @@ func TestServerInTheProcessOfTheTest(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
 	require.ErrorContains(t, err, `User "system:serviceaccount:kitchen:cook" cannot get resource "toppings"`)
 
-	// It ends, and what it has stored stays.
+	// The server stops, and its objects stay.
 	cp.APIServer.Kill()
 	require.Zero(t, cp.APIServer.PID())
 }

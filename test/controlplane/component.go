@@ -30,20 +30,20 @@ import (
 )
 
 const (
-	// pollInterval is how often readiness is looked at.
+	// pollInterval is the interval of readiness checks.
 	pollInterval = 50 * time.Millisecond
 
-	// readyTimeout and stopTimeout are what Timeouts are by default. They are generous: a
+	// readyTimeout and stopTimeout are the defaults of Timeouts. They are generous, since a
 	// machine that builds and tests at once is slow.
 	readyTimeout = 5 * time.Minute
 	stopTimeout  = 2 * time.Minute
 
-	// lingerTimeout is how long a component that is known to wait for its clients may take
-	// to end before it is killed.
+	// lingerTimeout is how long a component that waits for its clients may take to end before
+	// it is killed.
 	lingerTimeout = 5 * time.Second
 
-	// tailLines is how much of a component's log goes into an error: enough to
-	// see a panic's reason above its stack.
+	// tailLines is the number of log lines in an error: enough to see a panic's reason above
+	// its stack.
 	tailLines = 40
 )
 
@@ -53,24 +53,24 @@ type Component struct {
 	name string
 	host Host
 	port int
-	// binary returns the path of the program, which it builds if need be.
+	// binary returns the path of the program, and builds it if necessary.
 	binary func(context.Context) (string, error)
 	// run is set for a server in this process, which has no binary.
 	run      func(ctx context.Context, args []string) error
 	timeouts Timeouts
-	// dir is the process's working directory and holds what it stores.
+	// dir is the process's working directory with its data.
 	dir      string
 	logFile  string
 	lockFile string
-	// ownCertificate is set if the control plane's certificate authorities have not issued its
-	// certificate.
+	// ownCertificate is set if another certificate authority than the control plane's has
+	// issued the component's certificate.
 	ownCertificate bool
 	// attached is set for a component that another process runs, see Config.Attach.
 	attached bool
 	// rank orders the stopping: higher ranks stop first.
 	rank int
-	// lingers is set for a component that may have to be killed, since it waits
-	// for its clients.
+	// lingers is set for a component that waits for its clients, so that it may have to be
+	// killed.
 	lingers bool
 	// args returns the flags that the component needs in this control plane.
 	args func() ([]string, error)
@@ -88,7 +88,7 @@ type Component struct {
 // Name returns the component's name, for instance "kube-apiserver".
 func (c *Component) Name() string { return c.name }
 
-// Host returns where the component runs.
+// Host returns the host of the component.
 func (c *Component) Host() Host { return c.host }
 
 // Port returns the port that the component listens on.
@@ -98,15 +98,15 @@ func (c *Component) Port() int { return c.port }
 // by PKI.ServingCA.
 func (c *Component) URL() string { return "https://" + address(c.host, c.port) }
 
-// LogFile returns the file that holds what the component printed. Restarts
-// within a run append to it; the previous run's is kept beside it.
+// LogFile returns the file with the output of the component. Restarts within a run append to
+// it. The previous run's file is kept beside it.
 func (c *Component) LogFile() string { return c.logFile }
 
-// Dir returns the directory that the component stores its data in.
+// Dir returns the directory with the component's data.
 func (c *Component) Dir() string { return c.dir }
 
-// PID returns the id of the running process, or 0. That of a server in this process is
-// this process's.
+// PID returns the id of the running process, or 0. For a server in this process, it is the id
+// of this process.
 func (c *Component) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,8 @@ func (c *Component) PID() int {
 	return c.process.pid
 }
 
-// SetFlags replaces the extra flags of the component, from its next start on. A
-// flag that the component is given anyway is replaced by the extra one.
+// SetFlags replaces the extra flags of the component, from its next start on. An extra flag
+// overrides the component's own flag of the same name.
 func (c *Component) SetFlags(flags ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *Component) Launch() error {
 	return c.launchWith(context.Background())
 }
 
-// launchWith starts the component. The context ends the building of its program.
+// launchWith starts the component. The context limits the build of its program.
 func (c *Component) launchWith(ctx context.Context) error {
 	if c.attached {
 		return fmt.Errorf("%s runs in a control plane of another process, which alone can start and stop it: "+
@@ -197,7 +197,7 @@ func (c *Component) launch(binary string) error {
 	if err != nil {
 		return err
 	}
-	// The child keeps the lock; this process lets go of it.
+	// The child keeps the lock, and this process releases it.
 	defer lock.Close()
 
 	cmd := c.host.Command(context.Background(), binary, args...)
@@ -213,7 +213,7 @@ func (c *Component) launch(binary string) error {
 	return writePID(lock, process.pid)
 }
 
-// watch reports a process that ends without having been told to.
+// watch reports a process that ends unexpectedly.
 func (c *Component) watch(process *process) {
 	<-process.done
 	c.mu.Lock()
@@ -238,8 +238,8 @@ func (c *Component) running() bool {
 	return c.process != nil && !c.process.ended()
 }
 
-// whileRunning returns a context that ends with the component's process. Its
-// cause then says how that ended.
+// whileRunning returns a context that ends with the component's process. Its cause then says
+// how the process ended.
 func (c *Component) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.attached {
 		return ctx, func() {}
@@ -262,8 +262,8 @@ func (c *Component) whileRunning(ctx context.Context) (context.Context, context.
 	return ctx, func() { cancel(nil) }
 }
 
-// WaitReady waits until the component is ready. The error of one that is not, or
-// has ended, shows the end of its log.
+// WaitReady waits until the component is ready. Its error shows the end of the component's
+// log.
 func (c *Component) WaitReady(ctx context.Context) error {
 	ctx, cancel := c.whileRunning(ctx)
 	defer cancel()
@@ -273,8 +273,8 @@ func (c *Component) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the component in an orderly way, by force if that takes too long,
-// and returns when it is gone. Stopping what is not running does nothing.
+// Stop ends the component gracefully, by force if that takes too long, and returns when it is
+// gone. It does nothing if the component is not running.
 func (c *Component) Stop() error {
 	if c.attached {
 		return nil
@@ -293,9 +293,9 @@ func (c *Component) Stop() error {
 	return nil
 }
 
-// Kill ends the component as a crash would and returns when it is gone. Killing
-// what is not running does nothing. A server in this process cannot be killed: its
-// context is canceled, as by Stop.
+// Kill ends the component as a crash would and returns when it is gone. It does nothing if the
+// component is not running. A server in this process cannot be killed: its context is
+// canceled, as by Stop.
 func (c *Component) Kill() {
 	if c.run != nil {
 		_ = c.Stop()
@@ -321,8 +321,8 @@ func (c *Component) Restart(ctx context.Context) error {
 	return c.Start(ctx)
 }
 
-// eventually repeats what fails until it succeeds, for a bounded time. Its error
-// says what ended the waiting and what failed last.
+// eventually repeats a function until it succeeds, for a bounded time. Its error has the
+// reason for the end and the last failure.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s are over", timeout))
 	defer cancel()
@@ -343,9 +343,8 @@ func (c *Component) logTail() string {
 	return fmt.Sprintf("the end of its log %s:\n%s", c.logFile, tail(c.logFile, tailLines))
 }
 
-// mergeFlags returns base without the flags that extra sets, and then extra.
-// Leaving that to the components would not do: some of their flags add up when
-// given twice.
+// mergeFlags returns base without the flags that extra sets, and then extra. The components
+// can't do this, as some of their flags add up when they are given twice.
 func mergeFlags(base, extra []string) []string {
 	name := func(flag string) string {
 		name, _, _ := strings.Cut(flag, "=")
@@ -359,9 +358,9 @@ func mergeFlags(base, extra []string) []string {
 	return append(merged, extra...)
 }
 
-// environment is this process's without the variables by which etcd would take
-// flags from it, kubectl and client libraries another cluster, or everybody a proxy
-// that knows nothing of the hosts here.
+// environment returns this process's environment without variables that change the components.
+// These would give etcd flags, kubectl and client libraries another cluster, or all programs a
+// proxy.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(strings.ToUpper(variable), "=")

@@ -40,8 +40,8 @@ func TestMergeFlags(t *testing.T) {
 	}
 }
 
-// TestEnvironment requires that what the machine's user has set does not change what a
-// control plane does.
+// TestEnvironment requires that the user's environment does not change a control
+// plane.
 func TestEnvironment(t *testing.T) {
 	for _, name := range []string{"ETCD_NAME", "KUBECONFIG", "HTTPS_PROXY", "https_proxy", "no_proxy"} {
 		t.Setenv(name, "x")

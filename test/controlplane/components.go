@@ -33,21 +33,19 @@ const (
 )
 
 const (
-	// frontProxyUser is the only name under which kube-apiserver may name other
-	// users to extension servers.
+	// frontProxyUser is the only name that lets kube-apiserver assert other users to extension servers.
 	frontProxyUser = "front-proxy-client"
 
 	serviceCIDR = "10.96.0.0/16"
-	// kubernetesServiceIP is the first address of serviceCIDR, which
-	// kube-apiserver gives to its own Service.
+	// kubernetesServiceIP is the first address of serviceCIDR. kube-apiserver gives it to its own Service.
 	kubernetesServiceIP = "10.96.0.1"
 
-	// advertiseAddress satisfies kube-apiserver, which refuses a loopback
-	// address. It belongs to no machine; nothing connects to it.
+	// advertiseAddress satisfies kube-apiserver, which refuses a loopback address. It belongs to no machine, and
+	// nothing connects to it.
 	advertiseAddress = "192.0.2.1"
 )
 
-// newEtcd adds an etcd. It takes client certificates of PKI.EtcdCA only.
+// newEtcd adds an etcd. It accepts only client certificates of PKI.EtcdCA.
 func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component, error) {
 	etcd, err := cp.newComponent(name, "etcd", rankEtcd, config)
 	if err != nil {
@@ -67,7 +65,7 @@ func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component
 		if err != nil {
 			return nil, err
 		}
-		// There are no peers; a socket in the working directory spares a port. etcd 3.6 wants a number in its name.
+		// There are no peers. A socket in the working directory saves a port. etcd 3.6 requires a number in its name.
 		const peer = "unix://peer:1"
 		return []string{
 			"--name=" + name,
@@ -86,17 +84,16 @@ func (cp *ControlPlane) newEtcd(name string, config ComponentConfig) (*Component
 	return etcd, nil
 }
 
-// NewKubeAPIServer adds another kube-apiserver, which reaches the control plane's etcd at a URL. It is not
-// started.
+// NewKubeAPIServer adds another kube-apiserver, which uses the control plane's etcd at a URL. It is not started.
 func (cp *ControlPlane) NewKubeAPIServer(name, etcdURL string, config ComponentConfig) (*Component, error) {
 	server, err := cp.newComponent(name, kubeAPIServerName, rankKubeAPIServer, config)
 	if err != nil {
 		return nil, err
 	}
-	// It ends watches of its own kinds when it is told to, but for those that it
-	// passes on to another server it waits a minute.
+	// When it is stopped, it ends watches of its own kinds at once. For watches that it passes on to another server it
+	// waits a minute.
 	server.lingers = true
-	// Not anonymously: that can be forbidden by a flag.
+	// Flags can forbid anonymous requests.
 	client, err := cp.PKI.ensure("probe", cp.PKI.ClientCA, Certificate{User: "probe", Groups: []string{"system:masters"}})
 	if err != nil {
 		return nil, err
@@ -141,7 +138,7 @@ func (cp *ControlPlane) NewKubeAPIServer(name, etcdURL string, config ComponentC
 			"--service-account-key-file="+cp.PKI.serviceAccountKey,
 			"--service-account-signing-key-file="+cp.PKI.serviceAccountKey,
 			"--service-cluster-ip-range="+serviceCIDR,
-			// Without it, it waits for watches of its own kinds, too.
+			// Without this flag, it waits for watches of its own kinds, too.
 			"--shutdown-watch-termination-grace-period=1s",
 		), nil
 	}
@@ -184,8 +181,8 @@ func (cp *ControlPlane) newControllerManager(config ComponentConfig) (*Component
 	return manager, nil
 }
 
-// NewAPIServer adds one more process of an API server, for instance a second replica, or one with other flags. It is not started, and kube-apiserver
-// sends it requests only after Register.
+// NewAPIServer adds one more process of an API server, for instance a second replica, or one with other flags. It is
+// not started, and kube-apiserver sends it requests only after Register.
 func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Component, error) {
 	server, err := cp.newComponent(name, apiServerName, rankServer, config.ComponentConfig)
 	if err != nil {
@@ -201,7 +198,7 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 		return nil, err
 	}
 	if server.ownCertificate = config.OwnCertificate; server.ownCertificate {
-		// That kube-apiserver trusts it is for a test to find out.
+		// A test has to check itself that kube-apiserver trusts the certificate.
 		probe = &http.Client{Transport: &http.Transport{
 			DialContext: server.host.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 		}}
@@ -223,8 +220,7 @@ func (cp *ControlPlane) NewAPIServer(name string, config ServerConfig) (*Compone
 		kubeconfig := config.Kubeconfig
 		if kubeconfig == "" {
 			var err error
-			// Not the administrator's: that the server works shows that the
-			// manifests grant all it needs.
+			// The server is no administrator, so that it works only if the manifests grant all it needs.
 			user, groups := cp.manifests.identity()
 			if kubeconfig, err = cp.kubeconfigFor(user, groups, ""); err != nil {
 				return nil, err
@@ -252,7 +248,7 @@ func (cp *ControlPlane) serving(component *Component, names ...string) (pair, er
 		Certificate{User: component.name, Hosts: append(names, "localhost", component.host.Address())})
 }
 
-// etcdFlags are those by which API servers reach an etcd at a URL.
+// etcdFlags returns the flags of an API server for an etcd at a URL.
 func (cp *ControlPlane) etcdFlags(url string) ([]string, error) {
 	client, err := cp.PKI.ensure("etcd-client", cp.PKI.EtcdCA, Certificate{User: "etcd-client"})
 	if err != nil {
@@ -266,7 +262,7 @@ func (cp *ControlPlane) etcdFlags(url string) ([]string, error) {
 	}, nil
 }
 
-// EtcdTLS returns what clients of the control plane's etcds present, and whom they trust.
+// EtcdTLS returns a client configuration for the control plane's etcds.
 func (cp *ControlPlane) EtcdTLS() (*tls.Config, error) {
 	issued, err := cp.PKI.EtcdCA.Issue(Certificate{User: "test"})
 	if err != nil {
@@ -279,8 +275,7 @@ func (cp *ControlPlane) EtcdTLS() (*tls.Config, error) {
 	return &tls.Config{RootCAs: cp.PKI.ServingCA.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// httpClient returns a client on the host that trusts the components and, if it is
-// given a certificate, presents that.
+// httpClient returns a client on the host that trusts the components. It presents the given certificate, if any.
 func (cp *ControlPlane) httpClient(host Host, client *pair) (*http.Client, error) {
 	config := &tls.Config{RootCAs: cp.PKI.ServingCA.Pool()}
 	if client != nil {
@@ -290,6 +285,6 @@ func (cp *ControlPlane) httpClient(host Host, client *pair) (*http.Client, error
 		}
 		config.Certificates = []tls.Certificate{certificate}
 	}
-	// A component that restarts leaves dead connections behind.
+	// Kept connections would be dead after a restart of the component.
 	return &http.Client{Transport: &http.Transport{DialContext: host.DialContext, TLSClientConfig: config, DisableKeepAlives: true}}, nil
 }

@@ -34,7 +34,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Names of the components that every control plane has.
+// These are the names of the components that every control plane has.
 const (
 	etcdName              = "etcd"
 	kubeAPIServerName     = "kube-apiserver"
@@ -45,37 +45,34 @@ const (
 // BinDirVariable is the environment variable with the default of Config.BinDir.
 const BinDirVariable = "CONTROLPLANE_BIN_DIR"
 
-// Config says how to start a control plane. Its zero value plus a Dir is a good
-// one for tests.
+// Config has the options of a control plane. For tests, only Dir needs a value.
 type Config struct {
-	// Dir is the directory for everything that the control plane writes. It is
-	// created if it does not exist. Starting on the directory of an earlier run
-	// continues with its data.
+	// Dir is the directory for all files of the control plane. It is created if it does not
+	// exist. Starting on the directory of an earlier run continues with its data.
 	Dir string
 	// Attach is the directory of a control plane that another process runs. Its etcd,
-	// kube-apiserver and kube-controller-manager are used instead of new ones, with the flags
-	// that they have, and can't be stopped from here. The API server is always one of this
-	// control plane's own, in Dir; it is registered instead of the other process's until Stop.
-	// By default Attach is what the environment variable CONTROLPLANE_ATTACH names.
+	// kube-apiserver and kube-controller-manager are used instead of new ones, with their flags,
+	// and can't be stopped from here. The API server is always one of this control plane's own,
+	// in Dir. Until Stop, it is registered instead of the other process's. The default is the
+	// environment variable CONTROLPLANE_ATTACH.
 	Attach string
 
-	// BinDir is a directory with programs: "etcd", "kube-apiserver" and so on. By default
-	// it is what the environment variable CONTROLPLANE_BIN_DIR names. If that is not set,
-	// either, the programs of Kubernetes are those of package binaries, which are built
-	// the first time, and then kept in the user's cache directory.
+	// BinDir is a directory with programs: "etcd", "kube-apiserver" and so on. The default is
+	// the environment variable CONTROLPLANE_BIN_DIR. Without that, package binaries builds the
+	// programs of Kubernetes the first time, and keeps them in the user's cache directory.
 	BinDir string
-	// KubernetesVersion is the release of Kubernetes that runs, such as "v1.34.4", or "1.34" for
-	// the latest known one of a minor version. By default it is what the environment variable
-	// CONTROLPLANE_KUBERNETES_VERSION names, and without that the one that this module is made
-	// for. Another one is built the first time, whatever BinDir holds.
+	// KubernetesVersion is the release of Kubernetes to run, such as "v1.34.4". "1.34" is the
+	// latest known release of a minor version. The default is the environment variable
+	// CONTROLPLANE_KUBERNETES_VERSION, and without that the release that this module is made
+	// for. Other releases are built the first time, whatever BinDir holds.
 	KubernetesVersion string
 	// Manifests is the directory with the kustomization that registers the API server in a
-	// cluster: its Service, its ServiceAccount, its APIServices, and what else it needs. By
-	// default it is artifacts/deploy/base of the module that the working directory, which
-	// is a test's package, belongs to.
+	// cluster. It has the server's Service, ServiceAccount, APIServices, and other objects that
+	// the server needs. The default is artifacts/deploy/base of the module of the working
+	// directory, which for a test is the directory of its package.
 	Manifests string
 
-	// Host is where the components run, this machine if nil.
+	// Host is the host of the components, this machine if nil.
 	Host Host
 	// Client says how clients reach kube-apiserver.
 	Client ClientConfig
@@ -85,78 +82,78 @@ type Config struct {
 	ControllerManager ComponentConfig
 	APIServer         ServerConfig
 
-	// Timeouts bound how long the control plane waits.
+	// Timeouts limit how long the control plane waits.
 	Timeouts Timeouts
 
-	// Progress, if set, is told what happens, in sentences without a full stop. It may be
-	// called from several goroutines.
+	// Progress, if set, is called with messages, which are sentences without a full stop. It may
+	// be called from several goroutines.
 	Progress func(message string)
 }
 
-// Timeouts bound how long a control plane waits for what happens in its own time. A zero
-// value means the default. The building of programs has no bound but the context.
+// Timeouts limit the waits of a control plane. A zero value means the default. Only the context
+// limits the builds of programs.
 type Timeouts struct {
-	// Ready is how long a component may take until it is ready, and kube-apiserver until
-	// it serves what is registered; by default 5 minutes.
+	// Ready is how long a component may take to become ready, and kube-apiserver to serve a
+	// registered version. The default is 5 minutes.
 	Ready time.Duration
-	// Stop is how long a component may take to end before it is killed; by default 2
+	// Stop is how long a component may take to end before it is killed. The default is 2
 	// minutes.
 	Stop time.Duration
 }
 
-// ClientConfig says how clients reach kube-apiserver: the REST configurations and
-// kubectl commands that a control plane hands out. Its zero value means directly.
+// ClientConfig says how clients reach kube-apiserver. The clients are the REST configurations
+// and kubectl commands that a control plane returns. The zero value means directly.
 type ClientConfig struct {
-	// Host is where they run, Config.Host if nil.
+	// Host is the host of the clients, Config.Host if nil.
 	Host Host
-	// ProxyURL is of the HTTP or SOCKS5 proxy that they use, if any.
+	// ProxyURL is the URL of the clients' HTTP or SOCKS5 proxy, if any.
 	ProxyURL string
 }
 
-// proxy is what http.Transport asks for a proxy.
+// proxy is a function for the field Proxy of http.Transport.
 func (c ClientConfig) proxy(*http.Request) (*url.URL, error) { return url.Parse(c.ProxyURL) }
 
 // ComponentConfig configures one process.
 type ComponentConfig struct {
 	// Off leaves the component out of Start. It can be started later.
 	Off bool
-	// Binary is the path of the program. By default it is the one in Config.BinDir, if
-	// that holds one of the component's name. Programs of Kubernetes are those of package
-	// binaries otherwise, and servers are built: see Package.
+	// Binary is the path of the program. The default is the one with the component's name in
+	// Config.BinDir, if any. Otherwise, package binaries has the programs of Kubernetes, and
+	// servers are built: see Package.
 	Binary string
-	// Package is the main package of the program, for "go build" in the working directory.
-	// It is built at every start of the control plane, if it is not up to date. If there is
-	// no other program, it is cmd/apiserver of the module that the working directory
-	// belongs to, for a server named "apiserver".
+	// Package is the main package of the program, for "go build" in the working directory. It is
+	// built at every start of the control plane, unless it is up to date. For a server named
+	// "apiserver" without any other program, it is cmd/apiserver of the module of the working
+	// directory.
 	Package string
-	// Host is where it runs, Config.Host if nil.
+	// Host is the host of the process, Config.Host if nil.
 	Host Host
-	// Port is the port to listen on; 0 means any that is free.
+	// Port is the port to listen on; 0 means any free one.
 	Port int
-	// Flags, in the form --name=value, are added to those that the component
-	// is given anyway and replace those of the same name.
+	// Flags, in the form --name=value, are added to the component's own flags and replace those
+	// of the same name.
 	Flags []string
 	// Env, in the form NAME=value, is added to the environment.
 	Env []string
 }
 
-// ServerConfig configures one process of the API server that is tested. It gets the flags
-// of apiserver.Options: --secure-port, --kubeconfig and so on.
+// ServerConfig configures one process of the tested API server. It gets the flags of
+// apiserver.Options: --secure-port, --kubeconfig and so on.
 type ServerConfig struct {
 	ComponentConfig
-	// Run, if set, runs the server in this process, so that a debugger and the race
-	// detector reach it: with the flags, until the context ends. It then prints its log
-	// itself. There is no program, and Env is ignored.
+	// Run, if set, runs the server in this process with the flags, until the context ends. A
+	// debugger and the race detector then reach it. It has to print its log itself. There is no
+	// program, and Env is ignored.
 	Run func(ctx context.Context, flags []string) error
-	// Etcd names the etcd to store objects in. If empty, the server embeds one
-	// in its own process; "etcd" is kube-apiserver's; any other name is an etcd
-	// of its own, which is started with the first server that names it.
+	// Etcd names the etcd to store objects in. If empty, the server embeds one in its own
+	// process. "etcd" is kube-apiserver's. Any other name is an etcd of its own, which starts
+	// with the first server that names it.
 	Etcd string
-	// OwnCertificate is set for a server that gets itself a certificate, by flags
-	// of its own, and sees to it that the APIServices trust it.
+	// OwnCertificate is set for a server that gets a certificate with its own flags, and makes
+	// the APIServices trust it.
 	OwnCertificate bool
-	// Kubeconfig is the one to run with, by default one for the service account
-	// that the manifests give the server.
+	// Kubeconfig is the server's kubeconfig. The default is one for the service account in the
+	// manifests.
 	Kubeconfig string
 }
 
@@ -164,24 +161,24 @@ type ServerConfig struct {
 type ControlPlane struct {
 	// Etcd stores kube-apiserver's objects.
 	Etcd *Component
-	// KubeAPIServer is where clients connect.
+	// KubeAPIServer is the server for clients.
 	KubeAPIServer *Component
 	// ControllerManager runs the controllers of a cluster, for instance garbage
 	// collection and the deletion of namespaces.
 	ControllerManager *Component
-	// APIServer is the server that is tested.
+	// APIServer is the tested server.
 	APIServer *Component
 	// PKI holds the certificate authorities.
 	PKI *PKI
 
 	config    Config
 	directory *directory
-	// attached are the components that another process runs, if there is one, see Config.Attach.
+	// attached has the components that another process runs, if any, see Config.Attach.
 	attached  *attached
 	admin     *rest.Config
 	manifests *manifests
 	died      chan error
-	// afterTests are what Main looks at after the tests.
+	// afterTests are the checks of Main after the tests.
 	afterTests []func() error
 
 	mu           sync.Mutex
@@ -190,9 +187,8 @@ type ControlPlane struct {
 	servers      []*http.Server
 }
 
-// Start starts a control plane and returns when everything in it is ready: the server
-// is registered and kube-apiserver serves its API. If something fails, whatever was
-// started is stopped.
+// Start starts a control plane and returns when all of it is ready: the server is registered and
+// kube-apiserver serves its API. After an error, all started components are stopped.
 func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	cp, err := prepare(config)
 	if err != nil {
@@ -204,7 +200,7 @@ func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	return cp, nil
 }
 
-// prepare claims the directory and makes everything in it, but starts nothing.
+// prepare claims the directory and creates its files, but starts nothing.
 func prepare(config Config) (_ *ControlPlane, err error) {
 	if config.Dir == "" {
 		return nil, errors.New("the control plane needs a directory: set Config.Dir")
@@ -313,16 +309,16 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 			return err
 		}
 	}
-	// Only now: some controllers look for new kinds every half minute only, but
-	// they see at once what is there when they start.
+	// It is started last. Some controllers look for new kinds only every half minute, but at
+	// once when they start.
 	if !cp.config.ControllerManager.Off && !cp.ControllerManager.attached {
 		return cp.startAndTell(ctx, cp.ControllerManager)
 	}
 	return nil
 }
 
-// build builds what is going to be started, the server first: that it does not compile is
-// better known before kube-apiserver has been built.
+// build builds the programs to start, the server first. Its errors then appear before
+// kube-apiserver has been built.
 func (cp *ControlPlane) build(ctx context.Context) error {
 	for _, step := range []struct {
 		component *Component
@@ -368,8 +364,8 @@ func (cp *ControlPlane) progress(format string, args ...any) {
 	cp.config.Progress(fmt.Sprintf(format, args...))
 }
 
-// Stop ends all components in an orderly way: servers before what they depend
-// on. The directory keeps their data.
+// Stop ends all components gracefully, servers before the components that they depend on. The
+// directory keeps their data.
 func (cp *ControlPlane) Stop() error {
 	components := cp.Components()
 	slices.SortStableFunc(components, func(a, b *Component) int { return b.rank - a.rank })
@@ -406,9 +402,8 @@ func stopAll(components []*Component) []error {
 	return errs
 }
 
-// Wait returns when the context is done, with nil, or when a component ends
-// without having been told to, with an error that says which and shows the end
-// of its log.
+// Wait returns nil when the context is done. If a component ends unexpectedly, it returns an
+// error that names the component and shows the end of its log.
 func (cp *ControlPlane) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -425,7 +420,7 @@ func (cp *ControlPlane) Components() []*Component {
 	return slices.Clone(cp.components)
 }
 
-// Component returns the component of that name, or nil.
+// Component returns the component with that name, or nil.
 func (cp *ControlPlane) Component(name string) *Component {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -442,9 +437,9 @@ func (cp *ControlPlane) Kubeconfig() string {
 	return filepath.Join(cp.directory.path, "kubeconfig")
 }
 
-// Kubectl returns a command that runs kubectl as the administrator. Set
-// KUBECONFIG in its environment, or pass --kubeconfig, to be somebody else. The first
-// call may have to build kubectl; that it cannot is reported when the command is run.
+// Kubectl returns a command that runs kubectl as the administrator. For another user, set
+// KUBECONFIG in its environment, or pass --kubeconfig. The first call may have to build kubectl.
+// If that fails, running the command returns the error.
 func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	binary, err := cp.program("kubectl")(ctx)
 	cmd := cp.config.Client.Host.Command(ctx, binary, args...)
@@ -487,7 +482,7 @@ func (cp *ControlPlane) newComponent(name, program string, rank int, config Comp
 		return nil, err
 	}
 	if component.port != 0 {
-		// Better known now than after half of the components have started.
+		// It is better to fail now than after half of the components have started.
 		if err := checkPort(name, component.host, component.port); err != nil {
 			return nil, err
 		}

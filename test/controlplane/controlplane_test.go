@@ -42,8 +42,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// parentDirectory makes the test binary a program that starts a control plane on
-// the named directory, prints the ids of its processes, and waits to be killed.
+// parentDirectory turns the test binary into a program that starts a control
+// plane on the named directory. It prints the ids of its processes, and waits to
+// be killed.
 const parentDirectory = "CONTROLPLANE_TEST_DIRECTORY"
 
 func TestMain(m *testing.M) {
@@ -185,7 +186,8 @@ func TestDeathOfAComponentIsReported(t *testing.T) {
 	require.ErrorContains(t, cp.Wait(t.Context()), "kube-apiserver ended by itself, with signal: killed; the end of its log")
 }
 
-// A terminal with "kubectl get --watch" must not keep anything from ending.
+// A terminal with "kubectl get --watch" must not prevent any component from
+// ending.
 func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: it has a control plane of its own")
@@ -223,7 +225,7 @@ func TestServersCanBeAddedAndSwitched(t *testing.T) {
 	_, err = toppings.Get(t.Context(), "basil", metav1.GetOptions{})
 	require.NoError(t, err, "the second server does not use the first one's etcd")
 
-	// An embedded etcd is the server's alone.
+	// An embedded etcd has only the objects of its server.
 	third, err := cp.NewAPIServer("third", ServerConfig{})
 	require.NoError(t, err)
 	require.NoError(t, third.Start(t.Context()))
@@ -249,7 +251,7 @@ func TestDataSurvives(t *testing.T) {
 	require.NoError(t, cp.Stop())
 	require.NoError(t, cp.Stop(), "stopping twice does nothing")
 
-	// What a run leaves behind that was interrupted while it made its files.
+	// An interrupted run leaves damaged files behind.
 	for _, path := range []string{"pki/client-ca.crt", "pki/kube-apiserver.key", "pki/front-proxy-client.crt", "kubeconfig"} {
 		require.NoError(t, os.Truncate(filepath.Join(dir, path), 10))
 	}

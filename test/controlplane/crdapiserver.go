@@ -34,7 +34,7 @@ type CRDServerConfig struct {
 	ComponentConfig
 	// Groups are the API groups to serve.
 	Groups []string
-	// Service is what the certificate is for.
+	// Service is the Service in the certificate.
 	Service types.NamespacedName
 	// Account is the service account to run as.
 	Account types.NamespacedName
@@ -42,8 +42,8 @@ type CRDServerConfig struct {
 	Etcd string
 }
 
-// NewCRDServer adds a process of the server of custom resources. It is not started, and the
-// objects by which kube-apiserver finds it are the caller's.
+// NewCRDServer adds a process of the server of custom resources. It is not started. The
+// caller has to create the objects that lead kube-apiserver to it.
 func (cp *ControlPlane) NewCRDServer(name string, config CRDServerConfig) (*Component, error) {
 	server, err := cp.newComponent(name, crdAPIServerName, rankServer, config.ComponentConfig)
 	if err != nil {

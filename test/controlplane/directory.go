@@ -28,19 +28,18 @@ import (
 	"time"
 )
 
-// lockFile marks a directory as a control plane's and is locked while one runs.
+// lockFile marks the directory of a control plane, and is locked while one runs.
 const lockFile = "controlplane.lock"
 
-// directory is the one that holds everything about a control plane, claimed by
-// this process until it is released.
+// directory is a control plane's directory, which this process has claimed.
 type directory struct {
 	path string
 	lock *os.File
 }
 
-// claimDirectory makes the directory this process's own, creating it if need be. It
-// refuses a directory in which another control plane runs, and one with files that
-// did not come from here.
+// claimDirectory claims the directory for this process, and creates it if
+// necessary. It refuses the directory of a running control plane, and one with
+// foreign files.
 func claimDirectory(path string) (*directory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -80,7 +79,7 @@ func unusable(path string, err error) error {
 		path, err, os.Geteuid())
 }
 
-// release lets others claim the directory. Doing it again does nothing.
+// release lets other processes claim the directory. It can be called again.
 func (f *directory) release() error {
 	if err := f.lock.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
@@ -89,7 +88,7 @@ func (f *directory) release() error {
 }
 
 // RemoveDirectory deletes a control plane's directory with all its data. It refuses
-// while the control plane runs, and to delete a directory that is not one.
+// other directories, and that of a running control plane.
 func RemoveDirectory(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -98,8 +97,8 @@ func RemoveDirectory(path string) error {
 	if err != nil {
 		return err
 	}
-	// The lock file goes last, so that a directory that is deleted in part is
-	// still known as ours.
+	// The lock file goes last, so that a directory that is deleted in part is still
+	// recognized.
 	defer func() { _ = f.release() }()
 	if _, err := f.endLeftovers(); err != nil {
 		return err
@@ -119,8 +118,8 @@ func RemoveDirectory(path string) error {
 	return os.RemoveAll(f.path)
 }
 
-// endLeftovers ends the components that an earlier run on this directory left
-// behind because it was killed, and says which ones.
+// endLeftovers ends the components of an earlier run on this directory that was
+// killed, and returns their names.
 func (f *directory) endLeftovers() ([]string, error) {
 	var ended []string
 	locks, err := filepath.Glob(f.processLock("*"))
@@ -140,15 +139,14 @@ func (f *directory) endLeftovers() ([]string, error) {
 	return ended, nil
 }
 
-// processLock is the file that a component's process holds locked.
+// processLock returns the file that a component's process keeps locked.
 func (f *directory) processLock(component string) string {
 	return filepath.Join(f.path, "run", component+".lock")
 }
 
-// endLeftover ends the process that holds the lock, if there is one, and
-// returns its id; by force, if it takes longer than patience. That the lock is
-// held proves that the id in the file is not one which the system has since
-// given to another process.
+// endLeftover ends the process that holds the lock, if there is one, and returns
+// its id. It uses force after patience. The held lock proves that the system has
+// not given the id in the file to another process.
 func endLeftover(path string, patience time.Duration) (int, error) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		lock, pid, err := takeLock(path)
@@ -179,9 +177,9 @@ func endLeftover(path string, patience time.Duration) (int, error) {
 
 var errLocked = errors.New("locked by another process")
 
-// takeLock locks a file until it is closed by every process that has it open.
-// If another process holds the lock, the error is errLocked and the number that
-// process's id, as far as it is known.
+// takeLock locks a file until every process that has it open closes it. If another
+// process holds the lock, the error is errLocked and the number is that process's
+// id, or 0 if it is unknown.
 func takeLock(path string) (*os.File, int, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -199,12 +197,12 @@ func takeLock(path string) (*os.File, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// An id that cannot be read is 0, which callers take as "unknown".
+	// An unreadable id is 0, which callers take as "unknown".
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(data)))
 	return nil, pid, errLocked
 }
 
-// writePID notes in a lock file who holds it.
+// writePID writes the id of the lock's holder into the lock file.
 func writePID(lock *os.File, pid int) error {
 	if err := lock.Truncate(0); err != nil {
 		return err

@@ -63,7 +63,7 @@ func ExampleForTest() {
 		}
 		cp := controlplane.ForTest(t, config)
 
-		// A baker who may do what RBAC grants.
+		// A baker with the permissions that RBAC grants.
 		baker, err := cp.RESTConfigFor("alice", "bakers")
 		require.NoError(t, err)
 		_, err = kubernetes.NewForConfigOrDie(baker).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})

@@ -25,11 +25,11 @@ import (
 	"path/filepath"
 )
 
-// moduleFile marks the top of a module.
+// moduleFile marks the root of a module.
 const moduleFile = "go.mod"
 
-// writeFile replaces a file as a whole: whoever reads it, even after a crash,
-// finds the old content or the new, never a part.
+// writeFile replaces a file as a whole. Readers find the old content or the new, never a
+// part, even after a crash.
 func writeFile(path string, data []byte, mode os.FileMode) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -86,9 +86,8 @@ func tail(path string, lines int) string {
 	return string(data)
 }
 
-// moduleRoot returns the directory of the module that the working directory belongs to:
-// the nearest one upwards that holds a go.mod. A test's working directory is its package's
-// directory.
+// moduleRoot returns the directory of the working directory's module: the nearest one
+// upwards with a go.mod. A test's working directory is its package's directory.
 func moduleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -38,7 +38,7 @@ func TestWriteFileReplacesAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
-	// What cannot be put in place leaves nothing behind.
+	// A failed write leaves nothing behind.
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
 	require.Error(t, writeFile(filepath.Join(dir, "directory"), nil, 0o600))
 	entries, err := os.ReadDir(dir)

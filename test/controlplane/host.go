@@ -23,24 +23,24 @@ import (
 	"strconv"
 )
 
-// Host is where a component or a client runs. Tests that need more than this
-// machine make more of them, see package network.
+// Host is a place for components and clients, such as this machine. Package
+// network has further hosts for tests.
 type Host interface {
-	// Address is the IP address at which components listen and are reached.
+	// Address is the IP address that components listen on.
 	Address() string
-	// Command returns a command that runs there.
+	// Command returns a command that runs on the host.
 	Command(ctx context.Context, name string, args ...string) *exec.Cmd
-	// Listen is net.Listen there.
+	// Listen is net.Listen on the host.
 	Listen(network, address string) (net.Listener, error)
-	// DialContext is net.Dialer.DialContext there.
+	// DialContext is net.Dialer.DialContext on the host.
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Local returns the Host that is used where none is named: this machine.
+// Local returns the default Host: this machine.
 func Local() Host { return thisMachine{} }
 
-// thisMachine is the Host that is used where none is named. Its address is one
-// that only the machine itself reaches.
+// thisMachine is the default Host. Only the machine itself reaches its
+// address.
 type thisMachine struct{}
 
 func (thisMachine) Address() string { return "127.0.0.1" }
@@ -65,7 +65,7 @@ func hostOr(host, other Host) Host {
 	return host
 }
 
-// address returns where a port of the host is reached.
+// address returns the address of a port of the host.
 func address(host Host, port int) string {
 	return net.JoinHostPort(host.Address(), strconv.Itoa(port))
 }

@@ -42,7 +42,7 @@ func TestHosts(t *testing.T) {
 	output, err := cp.Kubectl(t.Context(), "get", "pizzas").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	require.Equal(t, "No resources found in default namespace.\n", string(output))
-	// The server is not the client's to reach.
+	// The client can't reach the server.
 	output, err = cp.Kubectl(t.Context(), "--server="+cp.APIServer.URL(), "get", "pizzas").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(output), "network is unreachable")

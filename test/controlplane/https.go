@@ -23,8 +23,8 @@ import (
 	"time"
 )
 
-// ServeHTTPS serves a handler from this process until the control plane stops, at an address
-// that kube-apiserver and the servers reach, for webhooks: put the URL, with a path, and
+// ServeHTTPS serves a handler for webhooks from this process until the control plane stops.
+// kube-apiserver and the servers reach its address. Put the URL, with a path, and
 // PKI.ServingCA.CertPEM() into a webhook's client configuration.
 func (cp *ControlPlane) ServeHTTPS(handler http.Handler) (url string, err error) {
 	issued, err := cp.PKI.ServingCA.Issue(Certificate{User: "webhook", Hosts: []string{"localhost", cp.config.Host.Address()}})

@@ -29,14 +29,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// RESTConfig returns a client configuration for the administrator, whom
-// authorization never refuses anything.
+// RESTConfig returns a client configuration for the administrator, who has all
+// permissions.
 func (cp *ControlPlane) RESTConfig() *rest.Config {
 	return cp.forClient(cp.admin)
 }
 
-// RESTConfigFor returns a client configuration for a user, who is identified by
-// a client certificate and may do what RBAC grants.
+// RESTConfigFor returns a client configuration for a user with a client certificate. The
+// user has the permissions that RBAC grants.
 func (cp *ControlPlane) RESTConfigFor(user string, groups ...string) (*rest.Config, error) {
 	config, err := cp.restConfigFor(user, groups)
 	if err != nil {
@@ -46,12 +46,12 @@ func (cp *ControlPlane) RESTConfigFor(user string, groups ...string) (*rest.Conf
 }
 
 // RESTConfigForServiceAccount returns a client configuration for a service account, which
-// need not exist and may do what RBAC grants it.
+// need not exist. The account has the permissions that RBAC grants.
 func (cp *ControlPlane) RESTConfigForServiceAccount(namespace, name string) (*rest.Config, error) {
 	return cp.RESTConfigFor(serviceaccount.MakeUsername(namespace, name), serviceaccount.MakeGroupNames(namespace)...)
 }
 
-// forClient returns the configuration for use by a client, see Config.Client.
+// forClient returns the configuration for a client, see Config.Client.
 func (cp *ControlPlane) forClient(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	dialFrom(cp.config.Client.Host, config)
@@ -63,7 +63,7 @@ func (cp *ControlPlane) forClient(config *rest.Config) *rest.Config {
 
 // dialFrom makes the clients of the configuration run on the host.
 func dialFrom(host Host, config *rest.Config) {
-	// A configuration with a way to dial shares no connections with others.
+	// A configuration with its own dial function shares no connections with others.
 	if host != (thisMachine{}) {
 		config.Dial, config.Proxy = host.DialContext, http.ProxyURL(nil)
 	}
@@ -82,7 +82,7 @@ func (cp *ControlPlane) restConfigFor(user string, groups []string) (*rest.Confi
 			CertData: issued.Cert,
 			KeyData:  issued.Key,
 		},
-		// Tests wait for servers, not for the client's own politeness.
+		// The client must not slow down tests.
 		QPS: -1,
 	}
 	dialFrom(cp.KubeAPIServer.host, config)
@@ -94,13 +94,13 @@ func (cp *ControlPlane) KubeconfigFor(user string, groups ...string) (string, er
 	return cp.kubeconfigFor(user, groups, cp.config.Client.ProxyURL)
 }
 
-// kubeconfigFor writes a kubeconfig for a client that uses a proxy, if one is named.
+// kubeconfigFor writes a kubeconfig for a client that uses the proxy, if any.
 func (cp *ControlPlane) kubeconfigFor(user string, groups []string, proxyURL string) (string, error) {
 	config, err := cp.restConfigFor(user, groups)
 	if err != nil {
 		return "", err
 	}
-	// Names of users may hold characters that a file's may not.
+	// Names of users may have characters that names of files can't have.
 	id := sha256.Sum256([]byte(strings.Join(append([]string{proxyURL, user}, groups...), "\x00")))
 	path := filepath.Join(cp.PKI.dir, fmt.Sprintf("user-%x.kubeconfig", id[:8]))
 	namespace := ""
@@ -110,8 +110,8 @@ func (cp *ControlPlane) kubeconfigFor(user string, groups []string, proxyURL str
 	return path, writeKubeconfig(path, config, namespace, proxyURL)
 }
 
-// writeKubeconfig writes a client configuration in the form that kubectl and all
-// components read. The namespace and the proxy may be empty.
+// writeKubeconfig writes a client configuration in the format of kubectl and all
+// components. The namespace and the proxy may be empty.
 func writeKubeconfig(path string, config *rest.Config, namespace, proxyURL string) error {
 	const name = "local"
 	kubeconfig := clientcmdapi.NewConfig()

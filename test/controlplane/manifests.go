@@ -35,30 +35,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests are the objects by which an API server is registered in a cluster.
+// manifests are the objects that register an API server in a cluster.
 type manifests struct {
 	// objects are all but the two below, in the order of the kustomization.
 	objects     []*unstructured.Unstructured
 	apiServices []*unstructured.Unstructured
-	// service is the one that the APIServices name.
+	// service is the Service in the APIServices.
 	service *unstructured.Unstructured
-	// account is the one that the server runs as.
+	// account is the server's service account.
 	account types.NamespacedName
 }
 
-// kustomization is as much of a kustomization.yaml as is understood here.
-// Anything else in the file is an error rather than ignored.
+// kustomization has the supported fields of a kustomization.yaml. Any other field in the
+// file is an error.
 type kustomization struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Resources  []string `json:"resources"`
 }
 
-// defaultManifests is where a module has its manifests.
+// defaultManifests is the default directory of a module's manifests.
 const defaultManifests = "artifacts/deploy/base"
 
-// readManifests reads the manifests. Where there is no server to register there need not be
-// any.
+// readManifests reads the manifests. They are optional without a server to register.
 func (c *Config) readManifests() (*manifests, error) {
 	if c.Manifests != "" {
 		return readManifests(c.Manifests)
@@ -172,7 +171,7 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if len(document.Raw) == 0 || string(document.Raw) == "null" {
-			continue // A document that holds comments only.
+			continue // The document has only comments.
 		}
 		object := &unstructured.Unstructured{}
 		if err := object.UnmarshalJSON(document.Raw); err != nil {
@@ -182,7 +181,7 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// sort finds the objects that play a part of their own.
+// sort finds the Service, the APIServices and the service account among the objects.
 func (m *manifests) sort() error {
 	all := m.objects
 	m.objects = nil
@@ -216,13 +215,12 @@ func (m *manifests) sort() error {
 	return nil
 }
 
-// identity returns the user and groups that the server's service account is.
+// identity returns the user and groups of the server's service account.
 func (m *manifests) identity() (user string, groups []string) {
 	return serviceaccount.MakeUsername(m.account.Namespace, m.account.Name), serviceaccount.MakeGroupNames(m.account.Namespace)
 }
 
-// serviceHost is the name that kube-apiserver expects in the server's
-// certificate.
+// serviceHost returns the name that kube-apiserver expects in the server's certificate.
 func (m *manifests) serviceHost() string {
 	return m.service.GetName() + "." + m.service.GetNamespace() + ".svc"
 }

@@ -39,27 +39,24 @@ const (
 	authorityValidity   = 10 * 365 * 24 * time.Hour
 	certificateValidity = 365 * 24 * time.Hour
 
-	// renewBefore is how long before its end a certificate is replaced at the
-	// next start.
+	// renewBefore is how long before its end a certificate is replaced at the next start.
 	renewBefore = 30 * 24 * time.Hour
 
-	// clockSkew is allowed between this process's clock and a reader's.
+	// clockSkew is the tolerated difference between this process's clock and a reader's.
 	clockSkew = time.Minute
 )
 
-// PKI holds the certificate authorities of a control plane, each with its key,
-// so that a test can issue what it wants to be.
+// PKI holds the certificate authorities of a control plane with their keys. With them, a test
+// can issue certificates for any identity.
 type PKI struct {
-	// ClientCA signs the certificates by which users and components identify
-	// themselves to kube-apiserver.
+	// ClientCA signs the certificates that identify users and components to kube-apiserver.
 	ClientCA *CA
-	// FrontProxyCA signs the certificate by which kube-apiserver proves that it
-	// may name the user in request headers. It is not the ClientCA: otherwise
-	// every user could.
+	// FrontProxyCA signs the certificate that lets kube-apiserver name the user in request
+	// headers. It is not the ClientCA: otherwise every user could.
 	FrontProxyCA *CA
-	// ServingCA signs the certificates that servers present.
+	// ServingCA signs the certificates of servers.
 	ServingCA *CA
-	// EtcdCA signs the certificates that open etcd.
+	// EtcdCA signs the client certificates for etcd.
 	EtcdCA *CA
 
 	dir               string
@@ -67,8 +64,8 @@ type PKI struct {
 	serviceAccountKey string
 }
 
-// openPKI reads the certificate authorities from the directory. Whatever is missing, damaged or
-// near its end is made again.
+// openPKI reads the certificate authorities from the directory. It replaces files that are
+// missing, damaged or about to expire.
 func openPKI(dir string, now func() time.Time) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -91,7 +88,7 @@ func openPKI(dir string, now func() time.Time) (*PKI, error) {
 
 // CA is a certificate authority.
 type CA struct {
-	// File holds the certificate authority's certificate, if it belongs to a PKI.
+	// File has the certificate authority's certificate, if it belongs to a PKI.
 	File string
 
 	cert *x509.Certificate
@@ -99,7 +96,7 @@ type CA struct {
 	now  func() time.Time
 }
 
-// NewCA makes a certificate authority that nobody trusts, until somebody is told to.
+// NewCA makes a certificate authority that nothing trusts yet.
 func NewCA(name string) (*CA, error) {
 	return newCA(name, time.Now)
 }
@@ -136,17 +133,16 @@ func (ca *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// Certificate says whom a certificate is for.
+// Certificate describes a certificate to issue.
 type Certificate struct {
 	// User is the common name: the user, for a client.
 	User string
 	// Groups are the organizations: the user's groups, for a client.
 	Groups []string
-	// Hosts are the DNS names and IP addresses of a server. A certificate with
-	// hosts is good for servers only, one without for clients only.
+	// Hosts are the DNS names and IP addresses of a server. A certificate with hosts is valid
+	// for servers only, one without for clients only.
 	Hosts []string
-	// NotBefore and NotAfter say when it is valid; the zero values mean a year
-	// from now.
+	// NotBefore and NotAfter limit its validity; the zero values mean a year from now.
 	NotBefore, NotAfter time.Time
 }
 
@@ -155,7 +151,7 @@ type KeyPair struct {
 	Cert, Key []byte
 }
 
-// Issue signs a certificate and makes a key for it.
+// Issue issues a certificate with a new key.
 func (ca *CA) Issue(c Certificate) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -205,8 +201,8 @@ func (c Certificate) names() (dns []string, ips []net.IP) {
 	return dns, ips
 }
 
-// fits says whether an issued certificate is what c asks for, signed by ca, and
-// valid for some time to come.
+// fits tells whether an issued certificate matches c, is signed by ca, and stays valid for some
+// time.
 func (c Certificate) fits(cert *x509.Certificate, ca *CA) bool {
 	dns, ips := c.names()
 	return cert.CheckSignatureFrom(ca.cert) == nil &&
@@ -222,7 +218,7 @@ func current(cert *x509.Certificate, now time.Time) bool {
 	return !now.Before(cert.NotBefore) && now.Add(renewBefore).Before(cert.NotAfter)
 }
 
-// pair is a certificate and its key in files.
+// pair has the paths of a certificate and its key.
 type pair struct {
 	cert, key string
 }
@@ -231,8 +227,8 @@ func (p *PKI) pair(name string) pair {
 	return pair{cert: filepath.Join(p.dir, name+".crt"), key: filepath.Join(p.dir, name+".key")}
 }
 
-// ensure returns the files of the named certificate, which it issues if they do
-// not hold a fitting one.
+// ensure returns the files of the named certificate. It issues the certificate if they have
+// none that fits.
 func (p *PKI) ensure(name string, ca *CA, want Certificate) (pair, error) {
 	files := p.pair(name)
 	if cert, _, err := files.read(); err == nil && want.fits(cert, ca) {
@@ -251,8 +247,8 @@ func (p *PKI) openCA(name string) (*CA, error) {
 	if err == nil && cert.IsCA && current(cert, p.now()) {
 		return &CA{File: files.cert, cert: cert, key: key, now: p.now}, nil
 	}
-	// The number tells this certificate authority from the one it replaces: a name
-	// that two certificate authorities share makes verifiers try, and report, the wrong one.
+	// The number distinguishes this certificate authority from the one it replaces. With the
+	// same name, verifiers would try, and report, the wrong one.
 	ca, err := newCA(fmt.Sprintf("%s %d", name, p.now().UnixNano()), p.now)
 	if err != nil {
 		return nil, fmt.Errorf("making the certificate authority %s: %w", name, err)
@@ -265,8 +261,8 @@ func (p *PKI) openCA(name string) (*CA, error) {
 	return ca, files.write(KeyPair{Cert: ca.CertPEM(), Key: keyPEM})
 }
 
-// read fails when a file is missing or damaged, or key and certificate do not
-// belong together, as after a crash between the writing of one and the other.
+// read returns an error if a file is missing or damaged, or if the key does not fit the
+// certificate. The latter happens after a crash between the two writes.
 func (f pair) read() (*x509.Certificate, crypto.Signer, error) {
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
@@ -299,7 +295,7 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 	return x509.ParseCertificate(der)
 }
 
-// ensureKey makes a private key unless the file holds one.
+// ensureKey makes a private key unless the file has one.
 func ensureKey(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -321,8 +317,8 @@ func ensureKey(path string) error {
 	return writeFile(path, data, 0o600)
 }
 
-// encodeKey writes the form that all components read, service-account keys
-// included.
+// encodeKey returns a key in the format that all components read, for service-account keys,
+// too.
 func encodeKey(key crypto.Signer) ([]byte, error) {
 	ec, ok := key.(*ecdsa.PrivateKey)
 	if !ok {

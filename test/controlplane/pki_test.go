@@ -149,7 +149,7 @@ func TestDamagedPKIIsRepaired(t *testing.T) {
 	}
 }
 
-// A test must be able to be somebody whom nobody should believe.
+// A test must be able to use an identity that nothing should accept.
 func TestForgedCertificates(t *testing.T) {
 	p, _ := pkiAt(t, t.TempDir(), time.Now())
 	stranger, err := NewCA("client-ca")

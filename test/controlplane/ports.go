@@ -23,15 +23,14 @@ import (
 	"syscall"
 )
 
-// Free ports are taken from this range. It lies below the ports that the
-// system gives to outgoing connections, one of which could otherwise take a
-// component's port while that component is restarted.
+// Free ports are taken from this range. It lies below the system's ports for outgoing connections, which
+// could otherwise take a component's port during a restart.
 const (
 	firstFreePort = 20000
 	lastFreePort  = 29999
 )
 
-// PortTakenError says that a component's port is used by another program.
+// PortTakenError is the error about a component's port that another program uses.
 type PortTakenError struct {
 	Component string
 	Port      int
@@ -45,9 +44,10 @@ func (e *PortTakenError) Error() string {
 
 func (e *PortTakenError) Unwrap() error { return e.Err }
 
-// checkPort reports whether a component could listen on the port now.
+// checkPort returns an error if a component could not listen on the port now.
 func checkPort(component string, host Host, port int) error {
-	// A process that another goroutine forks meanwhile would have the listener until it executes its program.
+	// Otherwise, a process that another goroutine forks meanwhile would hold the listener until it executes
+	// its program.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	listener, err := host.Listen("tcp", address(host, port))
@@ -57,10 +57,9 @@ func checkPort(component string, host Host, port int) error {
 	return listener.Close()
 }
 
-// freePort chooses a port and keeps it reserved until the reservation is closed.
-// The reservation is a UDP socket of the same number on this machine: no component
-// minds it, but another control plane, which may be looking for ports at the same
-// moment or while this one is restarting a component, does.
+// freePort chooses a port and keeps it reserved until the reservation is closed. The reservation is a UDP
+// socket with the same number on this machine. It does not disturb components, but other control planes
+// respect it when they look for ports.
 func freePort(component string, host Host) (port int, reservation net.PacketConn, err error) {
 	const attempts = 100
 	for range attempts {

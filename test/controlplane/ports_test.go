@@ -57,13 +57,14 @@ func TestFreePortsAreReserved(t *testing.T) {
 	}
 }
 
-// A port that was free a moment ago must not seem taken because a program is started.
+// A free port must not seem taken because a program is being started.
 func TestPortsAreFreeWhileProgramsStart(t *testing.T) {
 	port, reservation, err := freePort("etcd", thisMachine{})
 	require.NoError(t, err)
 	defer reservation.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	// The first start of a process looks what the kernel can do, by a fork that takes no lock.
+	// The first start of a process checks the kernel's features, with a fork that takes no
+	// lock.
 	require.NoError(t, exec.CommandContext(ctx, "true").Run())
 	var starting sync.WaitGroup
 	defer starting.Wait()

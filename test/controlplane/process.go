@@ -30,14 +30,14 @@ type process struct {
 	pid int
 	// cancel ends the function.
 	cancel context.CancelFunc
-	// done is closed when the process has ended; err says how.
+	// done is closed when the process has ended, and err is then its error.
 	done chan struct{}
 	err  error
 }
 
-// startProcess starts a child in a process group of its own, so that a Ctrl-C
-// in the terminal reaches only the parent, which then ends its children in
-// order. The child inherits lock, which tells later runs that it is still there.
+// startProcess starts a child in its own process group. A Ctrl-C in the terminal then
+// reaches only the parent, which ends its children in order. The child inherits lock,
+// which tells later runs that it is still there.
 func startProcess(cmd *exec.Cmd, lock *os.File) (*process, error) {
 	cmd.SysProcAttr = childAttributes()
 	cmd.SysProcAttr.Setpgid = true
@@ -45,8 +45,8 @@ func startProcess(cmd *exec.Cmd, lock *os.File) (*process, error) {
 	p := &process{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Linux ends the child when the thread that started it ends, not the
-		// process; so that thread is kept until the child is gone.
+		// Linux ends the child when the thread that started it ends, not the process.
+		// Therefore the thread is kept until the child is gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -63,7 +63,7 @@ func startProcess(cmd *exec.Cmd, lock *os.File) (*process, error) {
 	return p, nil
 }
 
-// startFunction starts a function of this process as if it were one of its own.
+// startFunction starts a function of this process like a process.
 func startFunction(run func(context.Context, []string) error, args []string) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{pid: os.Getpid(), cancel: cancel, done: make(chan struct{})}
@@ -75,7 +75,7 @@ func startFunction(run func(context.Context, []string) error, args []string) *pr
 	return p
 }
 
-// ended says whether the process is gone.
+// ended tells whether the process is gone.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -85,8 +85,8 @@ func (p *process) ended() bool {
 	}
 }
 
-// stop asks the process to end, kills it when it takes longer than patience,
-// and returns when it is gone. It reports whether it had to be killed.
+// stop ends the process, by force after patience, and returns when it is gone. It reports
+// whether it used force.
 func (p *process) stop(patience time.Duration) (killed bool) {
 	p.signal(syscall.SIGTERM)
 	select {
@@ -98,8 +98,8 @@ func (p *process) stop(patience time.Duration) (killed bool) {
 	}
 }
 
-// kill ends the process the hard way and returns when it is gone. There is no hard way to
-// end a function: it keeps running if it does not heed its context.
+// kill ends the process by force and returns when it is gone. It can't end a function,
+// which keeps running if it ignores its context.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	if p.cancel == nil {
@@ -107,8 +107,8 @@ func (p *process) kill() {
 	}
 }
 
-// signal reaches the whole process group. A group that is gone is no error: the
-// process may end at any moment by itself.
+// signal sends a signal to the whole process group. A missing group is no error, since
+// the process may end at any moment.
 func (p *process) signal(signal syscall.Signal) {
 	switch {
 	case p.ended():

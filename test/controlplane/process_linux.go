@@ -18,7 +18,8 @@ package controlplane
 
 import "syscall"
 
-// childAttributes has the kernel kill a child whose parent died.
+// childAttributes makes the kernel kill a child whose parent
+// died.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -20,8 +20,8 @@ package controlplane
 
 import "syscall"
 
-// childAttributes is empty where the kernel does not offer to kill the children
-// of a process that died; endLeftovers finds them at the next start.
+// childAttributes is empty where the kernel can't kill the children of a dead
+// process. The next start finds them with endLeftovers.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }

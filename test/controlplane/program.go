@@ -25,24 +25,24 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane/binaries"
 )
 
-// Program is any program, run as the caller says.
+// Program is any program with its arguments.
 type Program struct {
 	// Binary is its path, or the name of a program in Config.BinDir or of Kubernetes.
 	Binary string
 	Args   []string
 	// Env, in the form NAME=value, is added to the environment.
 	Env []string
-	// Host is where it runs, Config.Host if nil.
+	// Host is the host of the program, Config.Host if nil.
 	Host Host
-	// Port is where it serves, see FreePort; 0 for a program that does not.
+	// Port is the port that it serves on, see FreePort, or 0.
 	Port int
 	// Check returns nil when the program is ready.
 	Check func(context.Context) error
 }
 
-// NewProgram adds a process that this package knows nothing about. It is not started.
-// A program that serves the API can be registered; it has to see to it that the
-// APIServices trust its certificate.
+// NewProgram adds a process that this package knows nothing about. It is not started. A
+// program that serves the API can be registered. It has to make the APIServices trust its
+// certificate.
 func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, error) {
 	config := ComponentConfig{Host: program.Host, Port: program.Port, Env: program.Env}
 	if filepath.IsAbs(program.Binary) {
@@ -58,13 +58,13 @@ func (cp *ControlPlane) NewProgram(name string, program Program) (*Component, er
 	return component, nil
 }
 
-// ProgramPath returns the path of a program that is found, or built, as those of components
-// are: by its name.
+// ProgramPath returns the path of a program. The program is found by its name, or built,
+// like those of components.
 func (cp *ControlPlane) ProgramPath(ctx context.Context, name string) (string, error) {
 	return cp.program(name)(ctx)
 }
 
-// binary returns how the program of a component is found, or built.
+// binary returns a function that finds or builds the program of a component.
 func (cp *ControlPlane) binary(name, program string, config ComponentConfig) func(context.Context) (string, error) {
 	switch {
 	case config.Package != "":
@@ -82,7 +82,7 @@ func (cp *ControlPlane) binary(name, program string, config ComponentConfig) fun
 	}
 }
 
-// program returns how a program is found that nobody has said more of than its name.
+// program returns a function that finds or builds a program by its name.
 func (cp *ControlPlane) program(name string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		options := cp.building()
@@ -115,7 +115,7 @@ func (cp *ControlPlane) program(name string) func(context.Context) (string, erro
 	}
 }
 
-// buildCommand builds a program of the module that the working directory belongs to.
+// buildCommand builds a program of the working directory's module.
 func (cp *ControlPlane) buildCommand(ctx context.Context, name string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -138,7 +138,7 @@ func (cp *ControlPlane) building() binaries.Options {
 	return binaries.Options{Version: cp.config.KubernetesVersion, Progress: cp.config.Progress}
 }
 
-// FreePort returns a port that nobody else gets while the control plane runs.
+// FreePort returns a port that is reserved while the control plane runs.
 func (cp *ControlPlane) FreePort(name string) (int, error) {
 	return cp.freePort(name, cp.config.Host)
 }

@@ -42,33 +42,32 @@ import (
 )
 
 const (
-	// fieldManager owns what this package applies.
+	// fieldManager owns the fields that this package applies.
 	fieldManager = "controlplane"
 
-	// registeredAt makes every registration a change: kube-apiserver then looks
-	// at once whether the server answers, instead of after a pause that it
-	// takes because the server did not answer before.
+	// registeredAt makes every registration a change. Then kube-apiserver checks at once
+	// whether the server answers, without its pause after an earlier failure.
 	registeredAt = "controlplane/registered-at"
 
-	// managedLabel is on APIServices that kube-apiserver manages, because of a
-	// CustomResourceDefinition. It undoes any change of their spec.
+	// managedLabel is on APIServices that kube-apiserver manages because of a
+	// CustomResourceDefinition. kube-apiserver undoes any change of their spec.
 	managedLabel = "kube-aggregator.kubernetes.io/automanaged"
 )
 
-// Install applies the manifests that the server needs before it can start: its
-// namespace, identity and permissions. Start does it, unless the server is off.
+// Install applies the manifests that the server needs before it can start: its namespace,
+// identity and permissions. Start calls it, unless the server is off.
 func (cp *ControlPlane) Install(ctx context.Context) error {
 	return cp.apply(ctx, cp.manifests.objects)
 }
 
-// Apply applies manifests server-side as the administrator, in the order in which they are
-// given: CustomResourceDefinitions, objects of the kinds that those define, webhook
-// configurations, anything. A path is a file, a directory with a kustomization that lists
-// resources, or a directory whose YAML and JSON files are all applied. Objects without a
-// namespace are in the namespace "default", if their kind is namespaced.
+// Apply applies manifests server-side as the administrator, in the given order. They may
+// contain any objects, such as CustomResourceDefinitions, objects of their kinds, and
+// webhook configurations. A path is a file, a directory with a kustomization that lists
+// resources, or a directory whose YAML and JSON files are all applied. Namespaced objects
+// without a namespace are in the namespace "default".
 //
-// An object that cannot be applied, since its kind is not served yet for instance, is tried
-// again until Timeouts.Ready is over, unless it is invalid.
+// An object that can't be applied, for instance since its kind is not served yet, is tried
+// again until Timeouts.Ready is over. Invalid objects are not.
 func (cp *ControlPlane) Apply(ctx context.Context, paths ...string) error {
 	var all []*unstructured.Unstructured
 	for _, path := range paths {
@@ -81,17 +80,16 @@ func (cp *ControlPlane) Apply(ctx context.Context, paths ...string) error {
 	return cp.apply(ctx, all)
 }
 
-// Register points the APIServices at running servers and waits until kube-apiserver
-// serves their versions from there. Start does it, unless the server is off; later it
-// serves to switch to another server.
+// Register points the APIServices at running servers and waits until kube-apiserver serves
+// their versions from there. Start calls it, unless the server is off. Later calls switch
+// to other servers.
 //
-// It refuses to take over versions that CustomResourceDefinitions serve: their objects
-// would stay behind where no client finds them, and kube-apiserver would undo the change.
-// A version whose APIService leads to a server already is registered again, whether or not
-// there is a definition as well.
+// It refuses versions that CustomResourceDefinitions serve. No client would find their
+// objects, and kube-apiserver would undo the change. If the APIService already leads to a
+// server, the version is registered again, with or without a definition.
 //
-// Several servers have to listen at the same port of different addresses, none of
-// them this machine's own, and kube-apiserver needs --enable-aggregator-routing.
+// Several servers have to listen at the same port of different addresses, none of them this
+// machine's own, and kube-apiserver needs --enable-aggregator-routing.
 func (cp *ControlPlane) Register(ctx context.Context, servers ...*Component) error {
 	if len(servers) == 0 {
 		return errors.New("name a server to register")
@@ -198,8 +196,8 @@ func (cp *ControlPlane) definedVersions(ctx context.Context) (map[string][]strin
 	return defined, nil
 }
 
-// service returns the Service by which kube-apiserver reaches the servers, at the port
-// that the APIServices name.
+// service returns the Service that leads kube-apiserver to the servers, with the port in
+// the APIServices.
 func (cp *ControlPlane) service(servers []*Component) []*unstructured.Unstructured {
 	port := int64(servers[0].port)
 	object := func(apiVersion, kind string, content map[string]any) *unstructured.Unstructured {
@@ -211,7 +209,7 @@ func (cp *ControlPlane) service(servers []*Component) []*unstructured.Unstructur
 		return object
 	}
 	if len(servers) == 1 {
-		// The only kind of Service that may lead to this machine.
+		// Only this type of Service may lead to this machine.
 		return []*unstructured.Unstructured{object("v1", "Service", map[string]any{
 			"spec": map[string]any{"type": "ExternalName", "externalName": servers[0].host.Address()},
 		})}
@@ -233,8 +231,8 @@ func (cp *ControlPlane) service(servers []*Component) []*unstructured.Unstructur
 }
 
 // apply applies objects server-side, in order. It tries for a while: just after
-// kube-apiserver's start some of what it makes itself may be missing, for
-// instance the namespace kube-system.
+// kube-apiserver's start some of its own objects may be missing, for instance the namespace
+// kube-system.
 func (cp *ControlPlane) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
 	client, err := dynamic.NewForConfig(cp.admin)
 	if err != nil {
@@ -273,9 +271,8 @@ func (cp *ControlPlane) apply(ctx context.Context, objects []*unstructured.Unstr
 	return nil
 }
 
-// WaitAvailable waits until the registered versions are served through
-// kube-apiserver, in everything that a client may ask first: the APIServices'
-// conditions, discovery and OpenAPI.
+// WaitAvailable waits until the registered versions are served through kube-apiserver. It
+// checks what a client may read first: the APIServices' conditions, discovery and OpenAPI.
 func (cp *ControlPlane) WaitAvailable(ctx context.Context) error {
 	services, err := aggregator.NewForConfig(cp.admin)
 	if err != nil {
@@ -328,7 +325,7 @@ func (cp *ControlPlane) WaitAvailable(ctx context.Context) error {
 }
 
 // leadsToServer returns an error if kube-apiserver serves the version itself, or is going
-// to: then it is available, but not from a server.
+// to. Such a version is available, but not from a server.
 func leadsToServer(apiService *apiregistrationv1.APIService) error {
 	switch {
 	case apiService.Spec.Service == nil:

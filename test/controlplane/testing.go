@@ -29,8 +29,8 @@ import (
 	"time"
 )
 
-// Main runs a test binary's tests with one control plane for all of them, which
-// it stores in *cp. Call it as the whole of TestMain:
+// Main runs all tests of a test binary with one control plane, and stores it in *cp.
+// Call it as the whole of TestMain:
 //
 //	var cp *controlplane.ControlPlane
 //
@@ -43,11 +43,11 @@ func Main(m *testing.M, cp **ControlPlane, config Config, preparations ...Prepar
 	os.Exit(run(m, cp, config, preparations))
 }
 
-// AfterTests has Main look at something when all tests have ended. An error fails them. Preparations
-// call it.
+// AfterTests makes Main call a check after all tests. Its error fails them. Preparations call
+// AfterTests.
 func (cp *ControlPlane) AfterTests(look func() error) { cp.afterTests = append(cp.afterTests, look) }
 
-// Preparation puts something into a control plane that has just started.
+// Preparation adds objects to a control plane that has just started.
 type Preparation func(context.Context, *ControlPlane) error
 
 func run(m *testing.M, cp **ControlPlane, config Config, preparations []Preparation) (code int) {
@@ -69,8 +69,7 @@ func run(m *testing.M, cp **ControlPlane, config Config, preparations []Preparat
 	}
 	*cp = started
 
-	// The tests run in the foreground; nobody else is there to clean up when
-	// they are interrupted.
+	// The tests run in the foreground, so that this process has to clean up after an interrupt.
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -117,9 +116,8 @@ func prepareAndRun(ctx context.Context, m *testing.M, cp *ControlPlane, preparat
 	return m.Run()
 }
 
-// ForTest starts a control plane for one test, in a temporary directory unless
-// Config.Dir is set, and stops it when the test ends. If the test fails, the
-// ends of all logs are printed.
+// ForTest starts a control plane for one test, and stops it when the test ends. Its directory is
+// temporary unless Config.Dir is set. If the test fails, the ends of all logs are printed.
 func ForTest(t testing.TB, config Config) *ControlPlane {
 	t.Helper()
 	if config.Dir == "" {
@@ -140,12 +138,11 @@ func ForTest(t testing.TB, config Config) *ControlPlane {
 	return cp
 }
 
-// Patience bounds every wait of a test for something that happens in its own time. It is
-// generous: how fast things are is not what tests are about.
+// Patience limits every wait of a test. It is generous, as tests do not assert speed.
 const Patience = 3 * time.Minute
 
-// Eventually repeats what fails until it succeeds, and fails the test if it still does
-// when its patience is over.
+// Eventually repeats a function until it succeeds. It fails the test if that takes longer than
+// Patience.
 func Eventually(t testing.TB, try func() error) {
 	t.Helper()
 	err := eventually(context.WithoutCancel(t.Context()), Patience, func(context.Context) error { return try() })

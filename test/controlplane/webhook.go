@@ -30,15 +30,15 @@ const webhookName = "webhook"
 // in pkg.
 type WebhookConfig struct {
 	ComponentConfig
-	// Service is what the certificate is for.
+	// Service is the Service in the certificate.
 	Service types.NamespacedName
 	// Account is the service account to run as.
 	Account types.NamespacedName
 }
 
 // NewWebhook adds a process of a webhook server. Its program is by default "webhook", as that
-// of an API server is "apiserver", see ComponentConfig. It is not started,
-// and the objects that make kube-apiserver call it are the caller's.
+// of an API server is "apiserver", see ComponentConfig. It is not started. The caller has to
+// create the objects that make kube-apiserver call it.
 func (cp *ControlPlane) NewWebhook(name string, config WebhookConfig) (*Component, error) {
 	server, err := cp.newComponent(name, webhookName, rankServer, config.ComponentConfig)
 	if err != nil {

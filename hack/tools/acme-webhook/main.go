@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command acme-webhook is an API server of cert-manager's library, with the solver that cert-manager has.
+// Command acme-webhook is an API server of cert-manager's library, with cert-manager's own solver.
 package main
 
 import (

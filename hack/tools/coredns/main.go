@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command coredns is CoreDNS with the plugins that the tests on nodes use: the whole one
-// would bring the clients of three clouds.
+// Command coredns is CoreDNS with only the plugins that the tests on nodes use. The
+// whole CoreDNS would include the clients of three clouds.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 )
 
 func main() {
-	// In this order a request passes them.
+	// A request passes the plugins in this order.
 	dnsserver.Directives = []string{"bind", "ready", "errors", "cache", "kubernetes"}
 	coremain.Run()
 }

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command custom-metrics-adapter is the adapter that custom-metrics-apiserver tests itself with. Its main
-// package takes values of metrics at a port of all addresses; this one begins with a value.
+// Command custom-metrics-adapter is the adapter from the tests of custom-metrics-apiserver. Its main
+// package accepts values of metrics on all addresses. This one starts with a value.
 package main
 
 import (

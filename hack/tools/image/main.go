@@ -14,14 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command image packs programs into an image and nothing else: no base, no shell, no other file
-// but those named. It writes an OCI archive with an index of one image an architecture. The same
-// files give the same archive, on any machine and by any user.
+// Command image packs programs into an image without a base, a shell, or other files than the named ones. It writes an
+// OCI archive with an index of one image for each architecture. The same files give the same archive, on any machine
+// and by any user.
 //
 //	image -out=FILE -name=NAME [-user=UID:GID] [-created=SECONDS] [-label=KEY=VALUE]... [-file=FILE]... [-binaries=ARCH=DIR]... PATH[=NAME]...
 //
-// PATH is where a program is in the image, NAME its name in each DIR: by default, the last part of
-// PATH. The first one is the entry point.
+// PATH is the path of a program in the image, and NAME its name in each DIR. The default of NAME is the last part of
+// PATH. The first program is the entry point.
 package main
 
 import (
@@ -133,9 +133,9 @@ func (o *options) write() (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	// Programs that copy an archive want one entry in its outer index.
+	// Programs that copy an archive expect one entry in its outer index.
 	outer := describe(spec.MediaTypeImageIndex, content)
-	// containerd and what is built on it read the first annotation, podman the second.
+	// containerd and tools based on it read the first annotation, podman the second.
 	outer.Annotations = map[string]string{"io.containerd.image.name": o.name, spec.AnnotationRefName: o.name}
 	all, err := serialize(spec.Index{MediaType: spec.MediaTypeImageIndex, Manifests: []spec.Descriptor{outer}})
 	if err != nil {
@@ -148,7 +148,7 @@ func (o *options) write() (v1.Hash, error) {
 	return hash, cmp.Or(files.WriteBlob(hash, io.NopCloser(bytes.NewReader(content))), files.WriteFile("index.json", all, 0o600), o.pack(dir))
 }
 
-// serialize writes an index as skopeo would: if it had to change a byte, the digest would change.
+// serialize encodes an index like skopeo, as a change of any byte would change the digest.
 func serialize(index spec.Index) ([]byte, error) {
 	index.SchemaVersion = 2
 	return json.Marshal(index)
@@ -234,7 +234,7 @@ func (o *options) pack(dir string) error {
 	return errors.Join(archive.Close(), out.Close())
 }
 
-// archive is a tar archive without anything that differs from one run to the next.
+// archive is a tar archive that is the same in each run.
 type archive struct {
 	*tar.Writer
 
@@ -246,7 +246,7 @@ func newArchive(out io.Writer, created time.Time) *archive {
 	return &archive{tar.NewWriter(out), created, map[string]bool{".": true}}
 }
 
-// add adds a file, and the directories that it is in.
+// add adds a file and its directories.
 func (a *archive) add(inside, file string, mode int64) error {
 	inside = strings.TrimPrefix(inside, "/")
 	if err := a.addDirectory(path.Dir(inside)); err != nil {

@@ -14,8 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command rclone is rclone with the commands and the storage that the documentation of
-// backups uses: the whole one would bring the clients of seventy services.
+// Command rclone is rclone with only the commands and the storage that the
+// documentation of backups uses. The whole rclone would include the clients of seventy
+// services.
 package main
 
 import (

@@ -35,7 +35,7 @@ import (
 type licences map[string]licence
 
 // licence has the texts of a module that have to be passed on, by their paths in the module, and the
-// licences that they are.
+// names of their licences.
 type licence struct {
 	texts map[string]string
 	names map[string]bool
@@ -46,10 +46,10 @@ func (l licence) expression() string {
 	return strings.Join(slices.Sorted(maps.Keys(l.names)), " AND ")
 }
 
-// licenceFile matches what has to be passed on; what is not a licence goes with one.
+// licenceFile matches the files that have to be passed on, some of them not licences themselves.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// recognized is how many percent of a text its licences must be. pkg.go.dev wants the same.
+// recognized is the percentage of a text that its licences must cover. pkg.go.dev uses the same.
 const recognized = 75
 
 // find reads the licences of the modules that a program is made of.
@@ -79,8 +79,8 @@ func (l licences) find(info *buildinfo.BuildInfo) error {
 	return nil
 }
 
-// packageDirectories returns the directories of the packages of a program, with the root of their
-// module, by modules.
+// packageDirectories returns the directories of the packages of a program by modules, with the root
+// of their module.
 func packageDirectories(info *buildinfo.BuildInfo) (map[string]map[string]string, error) {
 	arguments := []string{"list", "-deps", "-f", "{{if not .Standard}}{{.Module.Path}}\t{{.Module.Dir}}\t{{.Dir}}{{end}}"}
 	environment := os.Environ()
@@ -137,7 +137,7 @@ func (l *licence) read(root, dir string) error {
 			l.texts[filepath.ToSlash(inside)] = strings.TrimSpace(string(content))
 			coverage := licensecheck.Scan(content)
 			for _, match := range coverage.Match {
-				// Grants of patents are no licences of SPDX.
+				// SPDX has no licence for grants of patents.
 				if coverage.Percent >= recognized && match.ID != "GooglePatentsFile" {
 					l.names[match.ID] = true
 				}

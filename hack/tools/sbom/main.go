@@ -14,11 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command sbom describes what the programs that it is given are made of: as a software bill of
-// materials in SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3), and as the licences and notices of
-// others that have to be passed on with the programs. It runs in the module that the programs are
-// built from: which modules they have is in the programs, and the modules' licences are in their
-// sources. The same programs give the same files.
+// Command sbom describes the modules that programs consist of. It writes a software bill of
+// materials in SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3), and the licences and notices that
+// have to be passed on with the programs.
+//
+// It runs in the module that the programs are built from. It reads the list of modules from the
+// programs, and the licences from the modules' sources. The same programs give the same files.
 package main
 
 import (
@@ -101,7 +102,7 @@ const (
 	noAssertion = "NOASSERTION"
 )
 
-// run writes the files that have a name.
+// run writes the files whose names are set.
 func run(version string, created time.Time, spdx, notices string, files []string) error {
 	doc := document{
 		SPDXVersion:  "SPDX-2.3",
@@ -145,7 +146,7 @@ func run(version string, created time.Time, spdx, notices string, files []string
 	return cmp.Or(write(spdx, content.Bytes()), write(notices, licences.notices()))
 }
 
-// write writes a file that others may read, if it has a name.
+// write writes a file that others may read, unless the name is empty.
 func write(file string, content []byte) error {
 	if file == "" {
 		return nil
@@ -153,13 +154,13 @@ func write(file string, content []byte) error {
 	return os.WriteFile(file, content, 0o644) //nolint:gosec // G306: it is published.
 }
 
-// addProgram adds a file, and the modules that it is made of.
+// addProgram adds a file and its modules.
 func (d *document) addProgram(file, version string, info *buildinfo.BuildInfo, modules map[string]spdxPackage, licences licences) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	// The directory is that of a platform.
+	// The directory has the name of a platform.
 	name := filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
 	program := spdxPackage{
 		Name: info.Path, SPDXID: id("Program", name), VersionInfo: version, FileName: name,
@@ -190,13 +191,14 @@ func describe(module *debug.Module, licence string) spdxPackage {
 	return spdxPackage{
 		Name: module.Path, SPDXID: id("Module", module.Path+"-"+module.Version), VersionInfo: module.Version,
 		DownloadLocation: noAssertion, LicenseDeclared: licence,
-		// Its hash in go.sum is one of its files, and of no archive that could be compared.
+		// The hash in go.sum is the one of a module's files. It is not comparable with that of an
+		// archive.
 		Comment:      module.Sum,
 		ExternalRefs: []externalRef{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + module.Version}},
 	}
 }
 
-// id makes an identifier, which may have letters, digits, dots and hyphens.
+// id returns an identifier with the valid characters: letters, digits, dots and hyphens.
 func id(kind, name string) string {
 	return "SPDXRef-" + kind + "-" + strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -14,16 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package binaries builds the programs of a control plane from source: etcd and those of
-// Kubernetes, of which there is nothing to download for the aggregation layer's tests, and
-// the server that is tested. It needs the go command and the Go modules, nothing else.
+// Package binaries builds the programs of a control plane from source: etcd, those of
+// Kubernetes, and the tested server. There are no downloads of etcd and Kubernetes for tests
+// of the aggregation layer. The package needs only the go command and the Go modules.
 //
-// By default, the versions are those of a Go module that is part of this package,
-// kubernetes.mod: the libraries of Kubernetes in the same versions as this module's own, so
-// that what kube-apiserver and a server have in common is compiled once. Options.Version
-// names another release of Kubernetes, to be built with the dependencies that the release
-// itself has. Programs are kept in the user's cache directory, by the version and by the
-// content of the module, and so are built once for each.
+// By default, the versions are those of kubernetes.mod, a Go module that is part of this
+// package. It has the libraries of Kubernetes in the same versions as this module, so that
+// code which kube-apiserver and a server share is compiled once. Options.Version names another
+// release of Kubernetes, which is built with its own dependencies. The user's cache directory
+// keeps the programs by the version and by the content of the module, so that each is built
+// once.
 package binaries
 
 import (
@@ -41,12 +41,12 @@ import (
 	"syscall"
 	"time"
 
-	// For the module that Kubernetes is built in.
+	// The module of the Kubernetes builds is embedded.
 	_ "embed"
 )
 
-// The module that Kubernetes is built in. It cannot be a directory with a go.mod: that
-// would be left out of this module where it is downloaded.
+// The module that Kubernetes is built in can't be a directory with a go.mod. Downloads of this
+// module would not contain such a directory.
 var (
 	//go:embed kubernetes.mod
 	goMod string
@@ -54,19 +54,17 @@ var (
 	goSum string
 )
 
-// Options say how to build. The zero value is a good one.
+// Options are the options of builds. The zero value is usable.
 type Options struct {
-	// CacheDir is where programs are kept, by default a directory of this module's in
-	// os.UserCacheDir.
+	// CacheDir is the directory of built programs, by default one in os.UserCacheDir.
 	CacheDir string
-	// Version is the release of Kubernetes that is built, such as "v1.34.4", or "1.34" for the
-	// latest release of a minor version that this package knows. By default, it is what the
-	// environment variable CONTROLPLANE_KUBERNETES_VERSION names, and without that, Version().
-	// It has no effect on etcd.
+	// Version is the release of Kubernetes to build, such as "v1.34.4". "1.34" is the latest
+	// known release of a minor version. The default is the environment variable
+	// CONTROLPLANE_KUBERNETES_VERSION, and without that, Version(). It has no effect on etcd.
 	Version string
-	// Progress, if set, is told every few seconds how far a build is that takes long.
+	// Progress, if set, is called every few seconds with the progress of a long build.
 	Progress func(message string)
-	// Interval is the time between two reports on a build, by default 5 s.
+	// Interval is the time between two calls of Progress, by default 5 s.
 	Interval time.Duration
 }
 
@@ -79,18 +77,18 @@ func packages() map[string]string {
 	return programs
 }
 
-// Known tells whether a program is one of Kubernetes'.
+// Known tells whether this package builds a program.
 func Known(name string) bool { return packages()[name] != "" }
 
-// Version returns the version of Kubernetes that is built by default, for instance "v1.37.1".
+// Version returns the default version of Kubernetes, for instance "v1.37.1".
 func Version() string {
 	return regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)`).FindStringSubmatch(goMod)[1]
 }
 
-// Kubernetes returns a directory that holds the named programs: "etcd", "kube-apiserver",
-// "kube-controller-manager", "kube-scheduler" or "kubectl". Those that have not been built
-// yet are: kube-apiserver takes some minutes the first time. When several processes want
-// the same programs at once, one builds and the others wait.
+// Kubernetes returns a directory with the named programs: "etcd", "kube-apiserver",
+// "kube-controller-manager", "kube-scheduler" or "kubectl". It builds missing ones:
+// kube-apiserver takes some minutes the first time. When several processes want the same
+// programs at once, one builds and the others wait.
 func Kubernetes(ctx context.Context, options Options, names ...string) (dir string, err error) {
 	version, err := options.Release()
 	if err != nil {
@@ -134,10 +132,11 @@ func Kubernetes(ctx context.Context, options Options, names ...string) (dir stri
 	for _, name := range wanted {
 		err := options.build(ctx, build{
 			dir: module, target: filepath.Join(dir, name), pkg: packages()[name], shared: true,
-			// The same for all, so that what they have in common is compiled once.
+			// The flags are the same for all programs, so that shared packages are compiled
+			// once.
 			flags: []string{"-trimpath", "-buildvcs=false"},
 			env:   []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=" + release.mode(), "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
-			// Without them, the programs would report v0.0.0.
+			// Without these flags, the programs would report v0.0.0.
 			ldflags: versionFlags(version),
 		})
 		if err != nil {
@@ -147,9 +146,9 @@ func Kubernetes(ctx context.Context, options Options, names ...string) (dir stri
 	return dir, nil
 }
 
-// Package builds a main package of the module in the working directory, or of one that it
-// requires, with the flags and the environment that "go build" has there, and puts the
-// program at the target. One that is up to date is left as it is.
+// Package builds a main package of the module in the working directory, or of a required one.
+// "go build" has its usual flags and environment there. The program is put at the target,
+// unless it is up to date.
 func Package(ctx context.Context, options Options, pkg, target string) error {
 	target, err := filepath.Abs(target)
 	if err != nil {
@@ -169,7 +168,7 @@ func userCacheDir() (string, error) {
 	return filepath.Join(dir, "restaurant.programming-kubernetes.info", "apiserver"), nil
 }
 
-// missing returns those of the named programs that are not in the directory.
+// missing returns the named programs that are not in the directory.
 func missing(dir string, names []string) ([]string, error) {
 	known := packages()
 	var missing []string
@@ -194,7 +193,7 @@ func versionFlags(version string) string {
 	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version, parts[0], parts[1])
 }
 
-// lock locks a file until it is closed. It waits for another process that has locked it.
+// lock locks a file until it is closed. It waits if another process has locked it.
 func (o Options) lock(ctx context.Context, path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

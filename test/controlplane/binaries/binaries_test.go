@@ -94,7 +94,7 @@ replace (
 `, "v1.34.4"))
 }
 
-// TestKubernetes builds the smallest program, whose packages the build cache has as a rule.
+// TestKubernetes builds the smallest program, whose packages the build cache usually has.
 func TestKubernetes(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
@@ -122,7 +122,7 @@ func TestKubernetes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "the build has left something behind")
 
-	// What is there is not built again, even without the go command.
+	// Existing programs are not built again, so that the go command is not needed.
 	t.Setenv("PATH", "")
 	dir, err := Kubernetes(t.Context(), options, "etcd")
 	require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestOneBuildsAndTheOthersWait(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestPackage builds a program of a module that is not this one.
+// TestPackage builds a program of another module.
 func TestPackage(t *testing.T) {
 	module := t.TempDir()
 	write := func(name, content string) {

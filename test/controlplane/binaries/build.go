@@ -31,12 +31,12 @@ import (
 	"time"
 )
 
-// defaultInterval is that of Options.Interval.
+// defaultInterval is the default of Options.Interval.
 const defaultInterval = 5 * time.Second
 
-// build is one of the go command's.
+// build is a build of the go command.
 type build struct {
-	// dir is where it runs, and target the file that it makes.
+	// dir is the working directory, and target the built file.
 	dir, target, pkg string
 	// shared is set if others may start the target at any moment. The go command usually
 	// puts a program in place by renaming it, but not always.
@@ -48,8 +48,8 @@ type build struct {
 // build builds a program, and replaces it as a whole or not at all.
 func (o Options) build(ctx context.Context, b build) (err error) {
 	name := filepath.Base(b.target)
-	// In the same file system as the program, where the go command puts it in place by
-	// renaming it: an interrupted build leaves no part of one.
+	// The directory is in the file system of the program, where the go command puts it in
+	// place by renaming it. Therefore an interrupted build leaves no partial program.
 	temp, err := os.MkdirTemp(filepath.Dir(b.target), ".build-")
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (o Options) build(ctx context.Context, b build) (err error) {
 	cmd := exec.CommandContext(ctx, "go", append(args, b.pkg)...)
 	cmd.Dir = b.dir
 	cmd.Env = append(append(os.Environ(), "GOTMPDIR="+temp), b.env...)
-	// A group of its own, to reach the compilers, too.
+	// The process group includes the compilers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	said, write := io.Pipe()
@@ -108,8 +108,8 @@ func (o Options) build(ctx context.Context, b build) (err error) {
 	return nil
 }
 
-// follow condenses the output of "go build -v", which is a line for each package and each
-// downloaded module, and returns what else it says.
+// follow condenses the output of "go build -v", which has a line for each package and
+// each downloaded module. It returns all other lines.
 func (o Options) follow(name string, began time.Time, lines <-chan string) (rest []string) {
 	ticker := time.NewTicker(cmp.Or(o.Interval, defaultInterval))
 	defer ticker.Stop()

@@ -39,7 +39,7 @@ func minors() map[string]string {
 
 var releaseName = regexp.MustCompile(`^v1\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
-// Release returns the full version of Kubernetes that is built, for instance "v1.34.4".
+// Release returns the full version of Kubernetes to build, for instance "v1.34.4".
 func (o Options) Release() (string, error) {
 	asked := cmp.Or(o.Version, os.Getenv(VersionVariable), Version())
 	version := "v" + strings.TrimPrefix(asked, "v")
@@ -55,10 +55,10 @@ func (o Options) Release() (string, error) {
 	return version, nil
 }
 
-// release is a version of Kubernetes, with the module in which it is built.
+// release is a version of Kubernetes, with the module for building it.
 type release struct{ version, goMod, goSum string }
 
-// releaseOf is without a module for versions whose module is derived from the release's own.
+// releaseOf returns a release. It has no module if that is derived from the release's own.
 func releaseOf(version string) release {
 	if version == Version() {
 		return release{version, goMod, goSum}
@@ -68,8 +68,8 @@ func releaseOf(version string) release {
 
 func (r release) own() bool { return r.goMod != "" }
 
-// mode says whether the go command may add to go.sum: a release's own has no checksums of the
-// libraries that are part of its repository. The checksum database has them.
+// mode tells the go command whether it may add to go.sum. A release's own go.sum has no checksums
+// of the libraries in its repository. The checksum database has them.
 func (r release) mode() string {
 	if r.own() {
 		return "readonly"
@@ -102,9 +102,9 @@ func (r release) write(ctx context.Context, dir string) error {
 	return nil
 }
 
-// derive makes a go.mod that requires a release of Kubernetes of the release's own go.mod. That
-// replaces libraries by directories of the repository, which a module that is downloaded does not
-// have; they are released as modules of their own, v0.34.4 for v1.34.4.
+// derive returns a go.mod that requires a release of Kubernetes, from the release's own go.mod.
+// The latter replaces libraries by directories of the repository, which downloads of the module
+// lack. The libraries are released as their own modules, v0.34.4 for v1.34.4.
 func derive(released, version string) string {
 	library := "v0" + strings.TrimPrefix(version, "v1")
 	text := regexp.MustCompile(`(?m)^module k8s\.io/kubernetes$`).ReplaceAllString(released, "module kubernetes.build")

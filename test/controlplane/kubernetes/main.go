@@ -19,7 +19,8 @@ limitations under the License.
 //
 //	go run ./test/controlplane/kubernetes -dir=_output/bin kube-apiserver etcd
 //
-// What the user's cache has is not built again, so that all checkouts on a machine share it.
+// Programs in the user's cache are not built again, so that all checkouts on a machine share
+// them.
 package main
 
 import (
@@ -68,7 +69,7 @@ func run(ctx context.Context, dir string, interval time.Duration, names []string
 	return nil
 }
 
-// replace makes a program a copy of another, as a whole or not at all. It may be running.
+// replace copies a program over another, as a whole or not at all. The other may be running.
 func replace(target, source string) (err error) {
 	from, err := os.Open(source)
 	if err != nil {

@@ -15,14 +15,14 @@ limitations under the License.
 */
 
 // Command local runs a control plane with an API server on this machine until it is
-// interrupted. It is what "make run" calls, here and in the modules of other API servers:
+// interrupted. "make run" calls it, here and in the modules of other API servers:
 //
 //	go get -tool restaurant.programming-kubernetes.info/apiserver/test/controlplane/local
 //	go tool local -next='kubectl get breads'
 //
-// Started in the directory of a module, it builds cmd/apiserver of that module, registers
-// it by the kustomization artifacts/deploy/base, and keeps all data in _output/local; flags
-// say otherwise. It says what to type next: the lines of -next, or else how to apply
+// By default, it builds cmd/apiserver of the module in the working directory, registers it
+// by the kustomization artifacts/deploy/base, and keeps all data in _output/local. Flags
+// change this. It prints the next commands: the lines of -next, or else how to apply
 // artifacts/examples. The programs of Kubernetes are built the first time, which takes some
 // minutes, and then kept in the user's cache directory.
 package main
@@ -48,8 +48,8 @@ import (
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// From the first signal on, a second one ends this process at once, and the
-	// kernel its children.
+	// After the first signal, a second one ends this process at once, and the kernel its
+	// children.
 	context.AfterFunc(ctx, cancel)
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -118,7 +118,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(err, cp.Stop())
 }
 
-// buildPrograms tells of its progress, which "go test" keeps until a test ends.
+// buildPrograms builds the programs and prints its progress, which "go test" would keep
+// until a test ends.
 func buildPrograms(ctx context.Context, config controlplane.Config) error {
 	options := binaries.Options{Version: config.KubernetesVersion, Progress: config.Progress}
 	if config.BinDir == "" {
@@ -129,12 +130,12 @@ func buildPrograms(ctx context.Context, config controlplane.Config) error {
 	return binaries.Package(ctx, options, cmp.Or(config.APIServer.Package, "./cmd/apiserver"), filepath.Join(config.Dir, "bin", "apiserver"))
 }
 
-// startRest builds and starts what the server can do without.
+// startRest builds and starts the parts that the server does not need.
 func startRest(ctx context.Context, cp *controlplane.ControlPlane, build string, out io.Writer) error {
 	if build != "" {
 		cmd := exec.CommandContext(ctx, "sh", "-c", build)
 		cmd.Stdout, cmd.Stderr = out, os.Stderr
-		// A group of its own, to reach the compilers, too.
+		// The process group includes the compilers.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 		if err := cmd.Run(); err != nil {
@@ -154,7 +155,7 @@ func startRest(ctx context.Context, cp *controlplane.ControlPlane, build string,
 // examples is the directory of a module's examples.
 const examples = "artifacts/examples"
 
-// welcome says what to do with the running control plane.
+// welcome prints commands for the running control plane.
 func welcome(ctx context.Context, out io.Writer, kubeconfig string, config controlplane.Config, next []string) error {
 	binDir := config.BinDir
 	options := binaries.Options{Version: config.KubernetesVersion}

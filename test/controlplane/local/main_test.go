@@ -33,7 +33,7 @@ import (
 	"restaurant.programming-kubernetes.info/apiserver/test/controlplane"
 )
 
-// stopAfter is an output that cancels a run once it has said something.
+// stopAfter is an output that cancels a run after a certain text.
 type stopAfter struct {
 	bytes.Buffer
 	text   string
@@ -97,7 +97,8 @@ func TestWelcome(t *testing.T) {
 	}
 }
 
-// TestMakeRun requires that every file exists that "make run" recommends.
+// TestMakeRun requires that all files in the recommendations of "make
+// run" exist.
 func TestMakeRun(t *testing.T) {
 	t.Chdir("../../..")
 	makefile, err := os.ReadFile("Makefile")
